@@ -1,0 +1,81 @@
+"""The exercises of the course, and the two calls that a notebook makes: `check` and `hint`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from attncourse.exercises.core import Alternative, Aspect, Exercise, Misconception
+from attncourse.exercises.judge import judge
+from attncourse.exercises.observe import Observation, observe
+from attncourse.exercises.verdict import Verdict
+
+__all__ = [
+    "Alternative",
+    "Aspect",
+    "Exercise",
+    "Misconception",
+    "Observation",
+    "Verdict",
+    "assignments",
+    "check",
+    "get",
+    "hint",
+    "judge",
+    "observe",
+    "of",
+]
+
+# Three seeds, because sizes are drawn too: a mistake that one set of sizes hides shows on another.
+VISIBLE_SEEDS = (0, 1, 2)
+
+
+def check(name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
+    """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
+
+    The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
+    """
+    exercise = get(name)
+    return Verdict.over([judge(exercise, observe(exercise, answer, seed), seed) for seed in seeds])
+
+
+def hint(name: str, tier: int = 1) -> None:
+    """Print hint number `tier` of the exercise `name`: the first nudges, the last nearly tells."""
+    hints = get(name).hints
+    if not 1 <= tier <= len(hints):
+        raise ValueError(f"{name} has hints 1 to {len(hints)}, got {tier}")
+    more = f'  (one more: hint("{name}", {tier + 1}))' if tier < len(hints) else ""
+    print(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}{more}")
+
+
+def get(name: str) -> Exercise:
+    """The exercise called `name`. LookupError, with the known names, if there is none."""
+    known = {exercise.name: exercise for assignment in assignments() for exercise in of(assignment)}
+    if name not in known:
+        close = difflib.get_close_matches(str(name), known, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        raise LookupError(f"there is no exercise {name!r}.{guess} The exercises are: {', '.join(known)}.")
+    return known[name]
+
+
+def of(assignment: str) -> list[Exercise]:
+    """The exercises of an assignment (such as "a03"), in the order in which they are set."""
+    if assignment not in _modules():
+        raise LookupError(f"there is no assignment {assignment!r}. The assignments are: {', '.join(assignments())}.")
+    module = importlib.import_module(f"{__name__}.{_modules()[assignment]}")
+    return [thing for thing in vars(module).values() if isinstance(thing, Exercise)]
+
+
+def assignments() -> list[str]:
+    """The assignments that have exercises, in order: "a03", …"""
+    return sorted(_modules())
+
+
+@cache
+def _modules() -> dict[str, str]:
+    names = (module.name for module in pkgutil.iter_modules(__path__))
+    return {name.split("_")[0]: name for name in names if name[0] == "a" and name[1:3].isdigit()}
