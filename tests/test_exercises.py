@@ -268,7 +268,7 @@ def test_a_refusal_cannot_be_caught(softmax):
 def test_torchs_own_attention_is_refused_under_any_name():
     from torch.nn.functional import scaled_dot_product_attention as innocent
 
-    verdict = one(exercises.get("attention_output"), lambda weights, encoder_states: innocent(weights, weights, weights))
+    verdict = one(exercises.get("attention_output"), lambda weights, states: innocent(weights, weights, weights))
     assert "scaled_dot_product_attention" in str(verdict) and verdict.points == 0
 
 

@@ -32,8 +32,8 @@ attention_scores = Exercise(
     hints=(
         "Write the shapes of the two inputs under each other, then the shape of the result. Which axis has gone?",
         "The axis that has gone was summed over: each score is a dot product. Batched, that is one matrix product.",
-        "Matrix products pair the last axis of the left factor with the last but one of the right: transpose one input. "
-        "`.mT` swaps the last two axes and leaves the batch alone.",
+        "Matrix products pair the last axis of the left factor with the last but one of the right: transpose one "
+        "input. `.mT` swaps the last two axes and leaves the batch alone.",
     ),
 )
 
@@ -63,14 +63,15 @@ def _(answer, draw):
 @attention_scores.misconception("keys from the decoder", fails=("scores", "one decoder state", "gradient"))
 def _(decoder_states, encoder_states):
     """Each decoder state was scored against the decoder's own states. In cross-attention the decoder only asks; the
-    states that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention, lecture 04.)"""
+    states that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention,
+    lecture 04.)"""
     return decoder_states @ decoder_states.mT
 
 
 @attention_scores.misconception("a row for each source word", fails=("scores", "one decoder state", "gradient"))
 def _(decoder_states, encoder_states):
-    """Rows and columns are swapped. Row t belongs to target position t, because each target position will share out
-    its attention over the source: targets down the rows, source positions along them."""
+    """Rows and columns are swapped. Row t belongs to target position t, because each target position will share out its
+    attention over the source: targets down the rows, source positions along them."""
     return encoder_states @ decoder_states.mT
 
 
@@ -88,8 +89,8 @@ def _(decoder_states, encoder_states):
 
 @attention_scores.misconception("scaled by √d", fails=("scores", "one decoder state", "gradient"))
 def _(decoder_states, encoder_states):
-    """Dividing by √d is a good idea, and lecture 07 shows why, but it makes another score: the scaled dot product.
-    Here the plain dot product is asked for, as in Luong et al. (2015)."""
+    """Dividing by √d is a good idea, and lecture 07 shows why, but it makes another score: the scaled dot product. Here
+    the plain dot product is asked for, as in Luong et al. (2015)."""
     return decoder_states @ encoder_states.mT / math.sqrt(encoder_states.shape[-1])
 
 
@@ -196,33 +197,34 @@ def _(answer, draw):
 
 
 EVERYTHING = ("weights", "padding", "beside padding", "nothing but padding", "large scores")
+UNMASKED = ("padding", "beside padding", "nothing but padding")
 
 
 @attention_distribution.misconception("normalises over the targets", fails=EVERYTHING)
 def _(scores, mask):
-    """Your weights sum to one down each source column, as if source words shared out their attention. It is each
-    target position that distributes its attention over the source: normalise along the last axis."""
+    """Your weights sum to one down each source column, as if source words shared out their attention. It is each target
+    position that distributes its attention over the source: normalise along the last axis."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2)
 
 
 @attention_distribution.misconception("masks after the softmax", fails=("beside padding",))
 def _(scores, mask):
-    """The rows no longer sum to one: what was taken from the padding was not given back to the words. Mask the
-    scores first, and let softmax share out the whole among what is left."""
+    """The rows no longer sum to one: what was taken from the padding was not given back to the words. Mask the scores
+    first, and let softmax share out the whole among what is left."""
     return scores.softmax(dim=-1) * mask
 
 
-@attention_distribution.misconception("ignores the mask", fails=("padding", "beside padding", "nothing but padding"))
+@attention_distribution.misconception("ignores the mask", fails=UNMASKED)
 def _(scores, mask):
     """Padding got a share. A padded position holds no word, yet its score is as good a number as any, so softmax cannot
     know: only the mask can say who is there."""
     return scores.softmax(dim=-1)
 
 
-@attention_distribution.misconception("a score of 0 for padding", fails=("padding", "beside padding", "nothing but padding"))
+@attention_distribution.misconception("a score of 0 for padding", fails=UNMASKED)
 def _(scores, mask):
-    """A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score that
-    becomes a weight of exactly 0 is −∞."""
+    """A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score
+    that becomes a weight of exactly 0 is −∞."""
     return (scores * mask).softmax(dim=-1)
 
 
@@ -235,15 +237,15 @@ def _(scores, mask):
 
 @attention_distribution.misconception("NaN for a row of padding", fails=("nothing but padding",))
 def _(scores, mask):
-    """Almost: in a row with nothing but padding every score is −∞, and softmax computes 0/0. One such row makes the whole
-    loss NaN. Put zeros there after the softmax."""
+    """Almost: in a row with nothing but padding every score is −∞, and softmax computes 0/0. One such row makes the
+    whole loss NaN. Put zeros there after the softmax."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
 @attention_distribution.misconception("−1e9 instead of −∞", fails=("nothing but padding",))
 def _(scores, mask):
-    """With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only compares.
-    (In half precision −1e9 does not even exist.) Use −∞ and put zeros where the mask is False."""
+    """With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only
+    compares. (In half precision −1e9 does not even exist.) Use −∞ and put zeros where the mask is False."""
     return scores.masked_fill(~mask, -1e9).softmax(dim=-1)
 
 
@@ -298,7 +300,8 @@ attention_output = Exercise(
     minutes=6,
     hints=(
         "One output for each target position, as wide as an encoder state. Which axis has been summed over?",
-        "Each output is Σ over i of weight[t, i] · encoder_state[i]: a row of the first input times the second, as a matrix.",
+        "Each output is the sum over i of weight[t, i] · encoder_state[i]: a row of the first input times the second, "
+        "as matrices.",
     ),
 )
 
@@ -329,15 +332,15 @@ def _(answer, draw):
 
 @attention_output.misconception("sums over the targets", fails=("output", "one weight of one", "gradient"))
 def _(weights, encoder_states):
-    """There is one result for each source position, so the target positions were added up. The answer belongs to whoever
-    asked: keep the target axis and sum over the source."""
+    """There is one result for each source position, so the target positions were added up. The answer belongs to
+    whoever asked: keep the target axis and sum over the source."""
     return torch.einsum("bti,bid->bid", weights, encoder_states)
 
 
 @attention_output.misconception("plain mean", fails=("output", "one weight of one", "gradient"))
 def _(weights, encoder_states):
-    """Every state counted the same, so every target position received the same summary. That is mean pooling. The weights
-    are what makes it attention: use them."""
+    """Every state counted the same, so every target position received the same summary. That is mean pooling. The
+    weights are what makes it attention: use them."""
     return encoder_states.mean(dim=1, keepdim=True).expand(-1, weights.shape[1], -1)
 
 
@@ -358,8 +361,8 @@ def _(weights, encoder_states):
 
 @attention_output.misconception("not added up", fails=("output", "one weight of one", "gradient"))
 def _(weights, encoder_states):
-    """Each state was scaled by its weight, and then all of them were handed on. The point is a summary of fixed size: add
-    them up over the source positions."""
+    """Each state was scaled by its weight, and then all of them were handed on. The point is a summary of fixed size:
+    add them up over the source positions."""
     return weights[..., None] * encoder_states[:, None]
 
 
@@ -394,11 +397,12 @@ AttentionDecoderStep = Exercise(
     difficulty=3,
     minutes=30,
     hints=(
-        "Follow the six equations above the cell, one line of code each. Which state asks: the one that came in, or the new one?",
+        "Follow the six equations above the cell, one line of code each. Which state asks: the one that came in, or "
+        "the new one?",
         "The cell eats `torch.cat([embedding, attentional], dim=-1)`. One state has no target axis, so its scores are "
         "(batch, n_source): `(encoder_states @ state[..., None])[..., 0]`.",
-        "After the softmax: `attended = (weights[:, None] @ encoder_states)[:, 0]`, then `combine` of [attended; state], tanh, "
-        "and `output` of that.",
+        "After the softmax: `attended = (weights[:, None] @ encoder_states)[:, 0]`, then `combine` of "
+        "[attended; state], tanh, and `output` of that.",
     ),
 )
 
@@ -464,8 +468,9 @@ def _(answer, draw):
 
 @AttentionDecoderStep.misconception("[s; a] for [a; s]", fails=("attentional vector",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The two halves are swapped. A network trained from scratch would not mind, but weights from a course-mate's model or
-    a checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the paper."""
+    """The two halves are swapped. A network trained from scratch would not mind, but weights from a course-mate's model
+    or a checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the
+    paper."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -537,7 +542,8 @@ def _(self, token, state, attentional, encoder_states, mask):
 
 @AttentionDecoderStep.misconception("the state stands still", fails=("new state", "input feeding"))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The state that came in was handed back, so the next step starts again from where this one did. Return the new one."""
+    """The state that came in was handed back, so the next step starts again from where this one did. Return the new
+    one."""
     new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ new_state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -589,7 +595,8 @@ local_attention = Exercise(
     minutes=12,
     extra=True,
     hints=(
-        "How far is source position i from the centre of target position t? That is a table, (batch, n_target, n_source).",
+        "How far is source position i from the centre of target position t? That is a table, "
+        "(batch, n_target, n_source).",
         "`torch.arange(n_source) - centers[..., None]` is that table. The window is exp of minus its square over 2σ².",
     ),
 )
@@ -614,8 +621,8 @@ def _(answer, draw):
 
 @local_attention.misconception("normalised again", fails=("window", "at the centre"))
 def _(weights, centers, sigma):
-    """The rows were made to sum to one again. Equation 10 of the paper does not: a centre far from everything that matches
-    is allowed to find little."""
+    """The rows were made to sum to one again. Equation 10 of the paper does not: a centre far from everything that
+    matches is allowed to find little."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
     windowed = weights * torch.exp(-(distance**2) / (2 * sigma**2))
     return windowed / windowed.sum(dim=-1, keepdim=True)

@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from attncourse.exercises.observe import Look
 
@@ -18,8 +18,8 @@ Explain = Callable[[Any, Any], str | None]
 class Aspect:
     """One thing an answer must get right.
 
-    `look` runs the answer on drawn inputs and returns the tensor that shows it. `meaning` is what the learner reads when
-    it is right; `explain(got, expected)` may put a wrong array into better words than "these numbers differ".
+    `look` runs the answer on drawn inputs and returns the tensor that shows it. `meaning` is what the learner reads
+    when it is right; `explain(got, expected)` may put a wrong array into better words than "these numbers differ".
     """
 
     name: str
@@ -31,7 +31,7 @@ class Aspect:
 
 @dataclass(frozen=True)
 class Code:
-    """An answer that the course knows: a misconception, which fails some aspects, or another style, which fails none."""
+    """An answer that the course knows: a misconception, which fails some aspects, or another style: none."""
 
     name: str
     answer: Any
@@ -40,7 +40,8 @@ class Code:
     fails: tuple[str, ...] = ()
 
 
-Misconception = Alternative = Code
+Misconception: TypeAlias = Code
+Alternative: TypeAlias = Code
 
 
 @dataclass(eq=False)  # compared and hashed by identity: what an exercise shows is cached
@@ -113,7 +114,7 @@ def _words(function: Callable) -> str:
 
 
 def _body(function: Callable) -> str:
-    """The function's statements as text, without signature and docstring: fit to stand between the solution's markers."""
+    """The function's statements as text, without signature and docstring: fit for between the solution's markers."""
     source = textwrap.dedent(inspect.getsource(function))
     definition = ast.parse(source).body[0]
     assert isinstance(definition, ast.FunctionDef)

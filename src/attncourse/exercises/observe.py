@@ -44,7 +44,7 @@ class Observation:
     shapes: Shapes
 
 
-class Stop(Exception):  # noqa: N818  (not an error of the course: the learner's answer cannot be watched any further)
+class Stop(Exception):
     """Ends the watching of one aspect, carrying the problem."""
 
     def __init__(self, problem: Problem) -> None:
@@ -152,8 +152,7 @@ def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False
     for aspect in exercise.aspects:
         watched = Answer(answer, exercise.returns, guard)
         value, problem = None, None
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with _undisturbed(seed):
             try:
                 value = _plain(aspect.look(watched, Draw(seed, f"{exercise.name}/{aspect.name}")))
             except Stop as stop:
@@ -164,8 +163,24 @@ def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False
     return observations
 
 
+@contextmanager
+def _undisturbed(seed: int) -> Iterator[None]:
+    """Seeds torch for the answer and gives the learner's random state back; one thread, as the inputs are tiny.
+
+    (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)
+    """
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
 def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
-    """The gradient of a drawn combination of `output` at each of `inputs`, in one flat tensor; zeros where none arrives."""
+    """The gradient of a drawn combination of `output` at `inputs`, as one flat tensor; zeros where none arrives."""
     loss = (output * draw.child("direction").normal(*output.shape)).sum()
     if not loss.requires_grad:
         return torch.zeros(sum(tensor.numel() for tensor in inputs))

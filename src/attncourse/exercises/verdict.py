@@ -65,7 +65,7 @@ class Verdict:
 
     @classmethod
     def over(cls, verdicts: Sequence[Verdict]) -> Verdict:
-        """One verdict over several seeds: an aspect is right if it is right on each; the first fault is what is told."""
+        """One verdict over several seeds: an aspect is right if it is right on each; the first fault is told."""
         first = next((v for v in verdicts if v.points < v.out_of), verdicts[0])
         aspects = tuple(
             next((line for line in lines if not line.ok), lines[0])
@@ -132,8 +132,8 @@ class Verdict:
         }
 
     def _html(self) -> str:
-        # Colours from Okabe and Ito's colour-blind-safe palette; the marks carry the meaning without them. No background,
-        # so that the card sits well in light and in dark notebooks.
+        # Colours from Okabe and Ito's colour-blind-safe palette; the marks carry the meaning without them. No
+        # background, so that the card sits well in light and in dark notebooks.
         full = self.points == self.out_of
         edge = "#009E73" if full else "#D55E00"
         if self.summary():

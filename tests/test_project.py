@@ -1,0 +1,177 @@
+"""The project's own files agree with each other, importing costs nothing, and the command line says what is wrong."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from attncourse._needs import MissingExtra, needs
+from attncourse.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def constraints():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+
+
+def python(code, cwd=ROOT):
+    """Run code in a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+def attncourse(*arguments, cwd=ROOT, before="pass"):
+    """Run the command in a fresh interpreter, after the code `before`."""
+    return python(f"import sys; {before}; from attncourse.cli import main; sys.exit(main({list(arguments)}))", cwd)
+
+
+# The files that say what to install
+
+
+def test_constraints_are_exact_versions_sorted_and_without_local_labels(constraints):
+    pins = [str(requirement.specifier) for requirement in constraints]
+    assert [pin for pin in pins if not re.fullmatch(r"==[\w.]+", pin)] == []
+    names = [requirement.name.lower() for requirement in constraints]
+    assert names == sorted(names) and len({canonicalize_name(name) for name in names}) == len(names)
+    assert any(str(requirement) == "torch==2.13.0" for requirement in constraints)
+
+
+def test_every_requirement_has_a_pin_that_it_accepts(project, constraints):
+    pins = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in constraints}
+    extras = project["optional-dependencies"]
+    wanted = [Requirement(line) for group in (project["dependencies"], *extras.values()) for line in group]
+    assert len(wanted) > 20
+    for requirement in wanted:
+        if requirement.name == "attncourse":
+            assert requirement.extras <= extras.keys()
+        else:
+            assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+def test_conda_installs_what_make_setup_installs(project, environment):
+    interpreter, pip, by_pip = environment["dependencies"]
+    assert interpreter == f"python{project['requires-python']}" and pip == "pip"
+    assert environment["name"] == "attncourse" and environment["channels"] == ["conda-forge"]
+    install = re.search(r"pip install (?:--\S+ )*(.*)", (ROOT / "Makefile").read_text())
+    assert install and " ".join(by_pip["pip"]) == install[1].replace("'", "")
+    extra = re.fullmatch(r"-e \.\[(\w+)\]", by_pip["pip"][-1])
+    assert extra and extra[1] in project["optional-dependencies"]
+
+
+def test_the_oldest_python_is_the_same_everywhere(project):
+    assert SpecifierSet(project["requires-python"]) == SpecifierSet(">=3.11")
+    assert "sys.version_info < (3, 11)" in (ROOT / "Makefile").read_text()
+    assert "sys.version_info < (3, 11)" in (ROOT / "src/attncourse/__init__.py").read_text()
+
+
+def test_continuous_integration_runs_the_readmes_test_command():
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and not line.startswith("#")]
+    assert commands == ["exec make test"]
+    assert "make test" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_file_names_the_folder_of_whoever_wrote_it():
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    files = [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+    assert len(files) > 20
+    private = re.compile(rb"(?<![\w.])(/home/\w+/|/root/|/Users/\w+/|[A-Z]:\\Users\\\w)")
+    found = {file.name: private.findall(file.read_bytes()) for file in files if file != Path(__file__)}
+    assert {name: paths for name, paths in found.items() if paths} == {}
+
+
+# Importing
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    result = python("import sys; old = {*sys.modules}; import attncourse; print(*({*sys.modules} - old))")
+    modules = {name.partition(".")[0] for name in result.stdout.split()}
+    assert "attncourse" in modules
+    assert modules - sys.stdlib_module_names == {"attncourse"} and len(modules) < 10
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"]])
+def test_asking_for_help_imports_no_torch(arguments):
+    result = attncourse(*arguments, before="import atexit; atexit.register(lambda: print('torch' in sys.modules))")
+    assert result.returncode == 0
+    assert "usage: attncourse" in result.stdout and result.stdout.endswith("False\n")
+
+
+def test_an_old_python_is_told_in_one_line():
+    result = python("import sys; sys.version_info = (3, 10, 0); import attncourse")
+    assert result.returncode != 0
+    assert re.match(r"ImportError: attncourse needs Python 3.11 or newer.*make setup", result.stderr.splitlines()[-1])
+
+
+# The command line
+
+
+def test_every_command_exists():
+    shown = attncourse("--help").stdout
+    for command in COMMANDS:
+        assert re.search(rf"^ +{command} ", shown, re.MULTILINE)
+        assert attncourse(command, "--help").returncode == 0
+
+
+def test_an_unknown_command_is_told_with_the_known_ones():
+    result = attncourse("bild")
+    assert result.returncode == 2
+    assert "invalid choice: 'bild'" in result.stderr and "build" in result.stderr.splitlines()[-1]
+
+
+def test_building_outside_a_course_is_told_in_one_line(tmp_path):
+    result = attncourse("build", cwd=tmp_path)
+    assert result.returncode == 1 and result.stdout == ""
+    assert result.stderr == (
+        f"error: no course here (looked for src/notebooks in {tmp_path}): "
+        "run it in the folder that holds pyproject.toml\n"
+    )
+
+
+def test_building_an_unknown_notebook_is_told_in_one_line():
+    result = attncourse("build", "99_nothing")
+    assert result.returncode == 1
+    assert re.fullmatch(r"error: no notebook '99_nothing'; the notebooks are: .*03_cross_attention.*\n", result.stderr)
+
+
+def test_building_with_another_copys_package_is_refused(tmp_path):
+    (tmp_path / "src/notebooks").mkdir(parents=True)
+    result = attncourse("build", cwd=tmp_path)
+    assert result.returncode == 1
+    assert re.fullmatch(r"error: this attncourse is the one in .*: run pip install -e . here\n", result.stderr)
+
+
+def test_a_missing_extra_is_told_in_one_line():
+    result = attncourse("build", before="sys.modules['jupytext'] = None")
+    assert result.returncode == 1
+    assert result.stderr == (
+        "error: attncourse build needs the extra 'dev' (no jupytext here): "
+        "pip install -c constraints.txt -e '.[dev]'\n"
+    )
+
+
+def test_an_import_that_fails_inside_the_package_is_no_missing_extra():
+    with pytest.raises(ModuleNotFoundError, match=r"attncourse\.nothing"), needs("it", "dev"):
+        import attncourse.nothing  # noqa: F401
+    with pytest.raises(MissingExtra), needs("it", "dev"):
+        import a_package_that_nobody_has  # noqa: F401
