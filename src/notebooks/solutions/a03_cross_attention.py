@@ -24,7 +24,7 @@
 # | 3 | `attention_output` | ●○○ | 6 | 4 |
 # | 4 | `AttentionDecoderStep` | ●●● | 30 | 8 |
 # | | a question to answer in words | ●●○ | 10 | 3 |
-# | ＋ | `local_attention`, an extension | ●●○ | 12 | 2 extra |
+# | + | `local_attention`, an extension | ●●○ | 12 | 2 extra |
 #
 # If you are stuck, `hint("attention_scores", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
 # refused if they call the course's own attention or torch's: this is the place to build it.
@@ -34,8 +34,8 @@ try:
     from attncourse import check, hint
 except ModuleNotFoundError:
     raise ImportError(
-        "This notebook needs the attncourse package. Open it with `make lab` from the course's folder, or choose a kernel "
-        "of the environment in which you installed the course."
+        "This notebook needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -187,8 +187,6 @@ check("AttentionDecoderStep", AttentionDecoderStep)
 # Answer in four to eight sentences or lines of mathematics. (3 points)
 
 # %% [markdown] written="why-mask-first" points=3
-# *Your answer here.*
-#
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
@@ -206,7 +204,7 @@ check("AttentionDecoderStep", AttentionDecoderStep)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## ＋ · Extension: look around one place only
+# ## Extension: look around one place only
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #

@@ -1,0 +1,54 @@
+"""nbgrader's settings for this course: its commands and the formgrader read this file when they start in this folder.
+
+The exchange's place is the instructor's to choose: in a config of their own (`c.Exchange.root`), or in the environment
+variable ATTNCOURSE_EXCHANGE.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+c = get_config()  # noqa: F821
+
+c.CourseDirectory.course_id = "attncourse"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "assignments"
+if os.environ.get("ATTNCOURSE_EXCHANGE"):
+    c.Exchange.root = os.environ["ATTNCOURSE_EXCHANGE"]
+
+# What a learner finds in place of a solution. The checks know NotImplementedError: "not written yet".
+c.ClearSolutions.code_stub = {"python": "# Your code here.\nraise NotImplementedError()"}
+c.ClearSolutions.text_stub = "*Your answer here.*"
+
+# A submission that cannot be read becomes a notebook that says so, with 0 points, instead of an error.
+c.Autograde.exporter_class = "attncourse.grading.exporter.SubmissionExporter"
+# nbgrader's own list, with three of ours: execution that keeps what ran before a crash, points from the verdict of the
+# check and from nothing else, extra credit.
+c.Autograde.autograde_preprocessors = [
+    "attncourse.grading.preprocessors.ExecuteOrReplay",
+    "nbgrader.preprocessors.IgnorePattern",
+    "attncourse.grading.preprocessors.ScoreByVerdict",
+    "nbconvert.preprocessors.ClearMetadataPreprocessor",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "attncourse.grading.preprocessors.SaveExtras",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+# Feedback shows the card of a hidden check, and not its seeds.
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "attncourse.grading.preprocessors.HideHiddenTests",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+
+# Seconds a cell, and seconds until a kernel must have started; a kernel that has done its work need not say goodbye.
+c.Execute.timeout = 30
+c.Execute.startup_timeout = 120
+c.Execute.shutdown_kernel = "immediate"
+c.Execute.extra_arguments = ["--log-level=ERROR"]
+
+# nbgrader calls `alembic` by name: this finds it in an environment that was not activated.
+scripts = str(Path(sys.executable).parent)
+if scripts not in os.environ.get("PATH", "").split(os.pathsep):
+    os.environ["PATH"] = scripts + os.pathsep + os.environ.get("PATH", "")

@@ -1,0 +1,85 @@
+"""The training loop: teacher forcing, one optimiser, one schedule, and a history that says what happened."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import torch
+from torch import nn
+
+from attncourse.data import EncodedPair, batches
+from attncourse.metrics import token_loss
+
+
+@dataclass
+class History:
+    """What a run measured: the loss of each step in nats a token, and the seconds that all took."""
+
+    losses: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    def __str__(self) -> str:
+        last = self.losses[-20:]
+        loss = f"loss {sum(last) / len(last):.3f}" if last else "no step finished"
+        stopped = ", interrupted" if self.interrupted else ""
+        return f"{len(self.losses)} steps, {loss}, {self.seconds:.0f} s{stopped}"
+
+
+def fit(
+    model: nn.Module,
+    pairs: Sequence[EncodedPair],
+    steps: int,
+    batch_size: int = 32,
+    lr: float = 5e-3,
+    seed: int = 0,
+    progress: bool = True,
+) -> History:
+    """Train `model(source, lengths, target_in) -> logits` for `steps` batches: Adam, gradients clipped to norm 1.
+
+    The learning rate rises to `lr` and falls to zero within the steps (one cycle, Smith 2018), so models compare fairly
+    at equal `steps` only. The order of the pairs is drawn from `seed`. Ctrl-C (Interrupt in Jupyter) ends the run
+    early: the model keeps what it has learned, and the history so far comes back.
+    """
+    history = History()
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=0.2)
+    epochs = (batch for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
+    show = _status_line(progress)
+    started = shown = time.perf_counter()
+    model.train()
+    try:
+        for _, batch in zip(range(steps), epochs, strict=False):
+            loss = token_loss(model(batch.source, batch.lengths, batch.target_in), batch.target_out)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            history.losses.append(loss.item())
+            history.seconds = time.perf_counter() - started
+            if history.seconds > shown - started + 0.5:
+                shown = started + history.seconds
+                show(f"{history} (of {steps} steps)")
+    except KeyboardInterrupt:
+        history.interrupted = True
+    model.eval()
+    show(f"{history}\n")
+    return history
+
+
+def _status_line(wanted: bool) -> Callable[[str], None]:
+    """Shows a line in the place of the one before: in a terminal or a notebook, nowhere else.
+
+    A notebook keeps only the last line, so that the saved page reads well.
+    """
+    if wanted and "ipykernel" in sys.modules:
+        from IPython.display import display
+
+        handle = display({"text/plain": ""}, raw=True, display_id=True)
+        return lambda line: handle.update({"text/plain": line.strip()}, raw=True)
+    if wanted and sys.stdout.isatty():
+        return lambda line: print(f"\r\033[K{line}", end="", flush=True)
+    return lambda line: None

@@ -1,0 +1,177 @@
+"""Still pictures of weights and of what was measured."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from attncourse.viz.style import INK, MARKERS, PALE, SERIES, WEIGHTS, figure, show
+
+
+def alignment_heatmap(
+    weights,
+    source: Sequence[str],
+    target: Sequence[str],
+    title: str = "",
+    numbers: bool | None = None,
+    alt: str = "",
+) -> None:
+    """Where each target token looked: one row a target token, one column a source token, rows sum to 1.
+
+    `weights` (n_target, n_source). Numbers stand in the cells of small pictures. Without `alt` the text says, row by
+    row, where most of the weight went. Raises ValueError where the shape does not fit the tokens.
+    """
+    weights = as_matrix(weights, target, source)
+    drawn = alignment_figure(weights, source, target, title, numbers)
+    show(drawn, alt or f"Alignment heatmap{f', {title}' if title else ''}. {describe(weights, source, target)}")
+
+
+def alignment_figure(
+    weights: np.ndarray, source: Sequence[str], target: Sequence[str], title: str = "", numbers: bool | None = None
+) -> Figure:
+    """The picture of `alignment_heatmap`, not yet shown."""
+    n_target, n_source = weights.shape
+    drawn, ax = figure(1.6 + 0.62 * n_source, 1.0 + 0.42 * n_target)
+    _cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set_xlabel("source (keys)")
+    ax.set_ylabel("target (queries)")
+    if max(map(len, source)) > 5:
+        ax.tick_params(axis="x", labelrotation=40)
+        for label in ax.get_xticklabels():
+            label.set(ha="left", va="bottom", rotation_mode="anchor")
+    if title:
+        ax.set_title(title, pad=10)
+    return drawn
+
+
+def draw_weights(
+    matrices: Tensor | Mapping[str, Tensor],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    alt: str = "",
+) -> None:
+    """A small matrix with its numbers in the cells, scores or weights, darker for more; or several, by title, in a row.
+
+    Each is (rows, columns). Raises ValueError where the shape does not fit the labels.
+    """
+    if not isinstance(matrices, Mapping):
+        matrices = {title: matrices}
+    drawn, axes = figure((1.4 + 0.85 * len(columns)) * len(matrices), 0.9 + 0.5 * len(rows), columns=len(matrices))
+    said = []
+    for ax, (name, values) in zip(drawn.axes, matrices.items(), strict=True):
+        matrix = as_matrix(values, rows, columns)
+        _cells(ax, matrix, rows, columns, numbers=True)
+        ax.xaxis.tick_top()
+        if name:
+            ax.set_title(name, pad=10)
+        table = "; ".join(
+            f"{row}: " + ", ".join(f"{column} {_number(x)}" for column, x in zip(columns, line, strict=True))
+            for row, line in zip(rows, matrix, strict=True)
+        )
+        said.append(f"Table{f' of {name}' if name else ''}. {table}.")
+    show(drawn, alt or " ".join(said))
+
+
+def accuracy_by_length(
+    accuracy: Mapping[str, Mapping[tuple[int, int], float]], title: str = "", alt: str = ""
+) -> None:
+    """Accuracy against source length, a line for each model: {model: what `metrics.accuracy_by_length` returns}."""
+    buckets = sorted({bucket for line in accuracy.values() for bucket in line})
+    drawn, ax = figure(6.6, 3.6)
+    for (name, line), colour, marker in zip(accuracy.items(), SERIES, MARKERS, strict=False):
+        xs = [i for i, bucket in enumerate(buckets) if bucket in line]
+        ys = [line[buckets[i]] for i in xs]
+        ax.plot(xs, ys, color=colour, marker=marker, markersize=7, linewidth=2, label=name, clip_on=False)
+    ax.set_xticks(range(len(buckets)), [f"{a}–{b}" for a, b in buckets])
+    ax.set_xlabel("length of the source (tokens)")
+    ax.set_ylabel("exactly right")
+    ax.set_ylim(0, 1)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
+    if title:
+        ax.set_title(title)
+    said = "; ".join(
+        f"{name}: " + ", ".join(f"{share:.0%} at {a}–{b} tokens" for (a, b), share in sorted(line.items()))
+        for name, line in accuracy.items()
+    )
+    show(drawn, alt or f"Share of sentences exactly right against source length. {said}.")
+
+
+def curves(
+    lines: Mapping[str, Sequence[float]],
+    xs: Sequence[float] | None = None,
+    x_name: str = "training step",
+    y_name: str = "loss (nats a token)",
+    log_y: bool = False,
+    title: str = "",
+    alt: str = "",
+) -> None:
+    """Named lines over one axis: losses against steps, gradients against distance. Long ones are smoothed over 1/40."""
+    drawn, ax = figure(6.6, 3.4)
+    for (name, line), colour, marker in zip(lines.items(), SERIES, MARKERS, strict=False):
+        ys = np.asarray(line, dtype=float)
+        width = max(1, len(ys) // 40)
+        ys = np.convolve(ys, np.ones(width) / width, mode="valid")
+        at = np.asarray(xs if xs is not None else range(1, len(line) + 1), dtype=float)[width - 1 :]
+        every = max(1, len(ys) // 8)
+        ax.plot(at, ys, color=colour, marker=marker, markevery=every, markersize=6.5, linewidth=2, label=name)
+    if log_y:
+        ax.set_yscale("log")
+    ax.set_xlabel(x_name)
+    ax.set_ylabel(y_name)
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
+    if title:
+        ax.set_title(title)
+    said = "; ".join(f"{name} goes from {_number(line[0])} to {_number(line[-1])}" for name, line in lines.items())
+    show(drawn, alt or f"{y_name} against {x_name}. {said}.")
+
+
+def describe(weights: np.ndarray, source: Sequence[str], target: Sequence[str]) -> str:
+    """An alignment in words, one clause a target token."""
+    best = weights.argmax(axis=1)
+    return "; ".join(
+        f"{name} looks most at {source[j]} ({row[j]:.2f})" for name, row, j in zip(target, weights, best, strict=True)
+    ) + "."
+
+
+def as_matrix(values, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
+    """A tensor or nested lists as an array with a row and a column for each label."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().float().numpy()
+    matrix = np.asarray(values, dtype=float)
+    if matrix.shape != (len(rows), len(columns)):
+        raise ValueError(f"weights: got shape {matrix.shape}, expected {(len(rows), len(columns))}, a row a label")
+    return matrix
+
+
+def _cells(ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], numbers: bool) -> None:
+    top = max(1.0, float(np.nanmax(np.where(np.isfinite(matrix), matrix, np.nan))))
+    bottom = min(0.0, float(np.nanmin(np.where(np.isfinite(matrix), matrix, np.nan))))
+    ax.pcolormesh(np.clip(matrix, bottom, top), cmap=WEIGHTS, vmin=bottom, vmax=top, edgecolors="white", linewidth=1.5)
+    ax.invert_yaxis()
+    ax.set_aspect("auto")
+    ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    for (i, j), value in np.ndenumerate(matrix) if numbers else ():
+        dark = np.isfinite(value) and (value - bottom) / (top - bottom) > 0.5
+        colour = "white" if dark else INK
+        ax.text(j + 0.5, i + 0.5, _number(value), ha="center", va="center", fontsize=9.5, color=colour)
+
+
+def _number(value: float) -> str:
+    if not np.isfinite(value):
+        return "−∞" if value < 0 else "NaN" if np.isnan(value) else "∞"
+    return f"{value:.2f}".replace("-", "−")
