@@ -1,4 +1,4 @@
-"""A course on attention and the Transformer: `check` and `hint` for its notebooks, the models beneath them in the modules."""
+"""A course on attention and the Transformer: `check` and `hint` for its notebooks, and the models beneath them."""
 
 import sys
 

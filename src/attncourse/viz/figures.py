@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from torch import Tensor
 
-from attncourse.viz.style import INK, MARKERS, PALE, SERIES, WEIGHTS, figure, show
+from attncourse.viz.style import INK, PALE, WEIGHTS, figure, line_style, show
 
 
 def alignment_heatmap(
@@ -35,13 +35,13 @@ def alignment_figure(
 ) -> Figure:
     """The picture of `alignment_heatmap`, not yet shown."""
     n_target, n_source = weights.shape
-    drawn, ax = figure(1.6 + 0.62 * n_source, 1.0 + 0.42 * n_target)
+    drawn, ax = figure(1.6 + 0.66 * n_source, 1.0 + 0.42 * n_target)
     _cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set_xlabel("source (keys)")
     ax.set_ylabel("target (queries)")
-    if max(map(len, source)) > 5:
+    if max(map(len, source)) > 7:
         ax.tick_params(axis="x", labelrotation=40)
         for label in ax.get_xticklabels():
             label.set(ha="left", va="bottom", rotation_mode="anchor")
@@ -63,7 +63,7 @@ def draw_weights(
     """
     if not isinstance(matrices, Mapping):
         matrices = {title: matrices}
-    drawn, axes = figure((1.4 + 0.85 * len(columns)) * len(matrices), 0.9 + 0.5 * len(rows), columns=len(matrices))
+    drawn, _ = figure((1.4 + 0.85 * len(columns)) * len(matrices), 0.9 + 0.5 * len(rows), columns=len(matrices))
     said = []
     for ax, (name, values) in zip(drawn.axes, matrices.items(), strict=True):
         matrix = as_matrix(values, rows, columns)
@@ -85,10 +85,9 @@ def accuracy_by_length(
     """Accuracy against source length, a line for each model: {model: what `metrics.accuracy_by_length` returns}."""
     buckets = sorted({bucket for line in accuracy.values() for bucket in line})
     drawn, ax = figure(6.6, 3.6)
-    for (name, line), colour, marker in zip(accuracy.items(), SERIES, MARKERS, strict=False):
-        xs = [i for i, bucket in enumerate(buckets) if bucket in line]
-        ys = [line[buckets[i]] for i in xs]
-        ax.plot(xs, ys, color=colour, marker=marker, markersize=7, linewidth=2, label=name, clip_on=False)
+    for i, (name, line) in enumerate(accuracy.items()):
+        xs = [x for x, bucket in enumerate(buckets) if bucket in line]
+        ax.plot(xs, [line[buckets[x]] for x in xs], label=name, clip_on=False, **line_style(i))
     ax.set_xticks(range(len(buckets)), [f"{a}–{b}" for a, b in buckets])
     ax.set_xlabel("length of the source (tokens)")
     ax.set_ylabel("exactly right")
@@ -117,13 +116,12 @@ def curves(
 ) -> None:
     """Named lines over one axis: losses against steps, gradients against distance. Long ones are smoothed over 1/40."""
     drawn, ax = figure(6.6, 3.4)
-    for (name, line), colour, marker in zip(lines.items(), SERIES, MARKERS, strict=False):
+    for i, (name, line) in enumerate(lines.items()):
         ys = np.asarray(line, dtype=float)
         width = max(1, len(ys) // 40)
         ys = np.convolve(ys, np.ones(width) / width, mode="valid")
         at = np.asarray(xs if xs is not None else range(1, len(line) + 1), dtype=float)[width - 1 :]
-        every = max(1, len(ys) // 8)
-        ax.plot(at, ys, color=colour, marker=marker, markevery=every, markersize=6.5, linewidth=2, label=name)
+        ax.plot(at, ys, label=name, markevery=max(1, len(ys) // 8), **line_style(i))
     if log_y:
         ax.set_yscale("log")
     ax.set_xlabel(x_name)
@@ -166,7 +164,7 @@ def _cells(ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     for (i, j), value in np.ndenumerate(matrix) if numbers else ():
-        dark = np.isfinite(value) and (value - bottom) / (top - bottom) > 0.5
+        dark = np.isfinite(value) and (value - bottom) / (top - bottom) > 0.7      # where white reads better than ink
         colour = "white" if dark else INK
         ax.text(j + 0.5, i + 0.5, _number(value), ha="center", va="center", fontsize=9.5, color=colour)
 

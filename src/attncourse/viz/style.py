@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 INK, GREY, PALE = "#1b1b1b", "#6b6b6b", "#d9d9d9"
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#aa4499"
 SERIES = (BLUE, ORANGE, GREEN, PURPLE)
-MARKERS = ("o", "s", "^", "D")
+MARKERS = (("o", 11, "-"), ("s", 5.5, "--"), ("^", 8, "-"), ("D", 6, "-."))
 # White to dark blue, lightness falling evenly: reads the same in grey.
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#cfe1f2", "#7fb4d9", "#2f7ab5", "#08306b"])
 DPI = 144
@@ -31,6 +31,23 @@ def figure(width: float = 6.4, height: float = 3.6, rows: int = 1, columns: int 
         ax.xaxis.label.set_fontsize(10.5)
         ax.yaxis.label.set_fontsize(10.5)
     return drawn, axes
+
+
+def line_style(i: int) -> dict:
+    """How the i-th line of a plot is drawn: colour, marker and dashes differ, and where two lines meet both are seen."""
+    marker, size, dashes = MARKERS[i % len(MARKERS)]
+    colour = SERIES[i % len(SERIES)]
+    face = "white" if i == 0 else colour
+    return {
+        "color": colour,
+        "marker": marker,
+        "markersize": size,
+        "markerfacecolor": face,
+        "markeredgewidth": 2 if i == 0 else 1,
+        "linestyle": dashes,
+        "linewidth": 2,
+        "zorder": 3 + i / 10,
+    }
 
 
 def png(drawn: Figure) -> bytes:

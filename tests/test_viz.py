@@ -1,0 +1,73 @@
+"""Every picture says in words what it shows, and comes out the same at every run."""
+
+import base64
+
+import pytest
+import torch
+
+from attncourse import viz
+
+WEIGHTS = torch.tensor([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]])
+SOURCE, TARGET = ["ninety-", "one"], ["ein", "und", "neunzig"]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What the figures hand to the notebook: a list of (data, metadata)."""
+    displayed = []
+    monkeypatch.setattr("attncourse.viz.style.display", lambda data, metadata, raw: displayed.append((data, metadata)))
+    return displayed
+
+
+FIGURES = {
+    "alignment": lambda: viz.alignment_heatmap(WEIGHTS, SOURCE, TARGET),
+    "weights": lambda: viz.draw_weights(WEIGHTS, TARGET, SOURCE, title="weights"),
+    "two tables": lambda: viz.draw_weights({"rows": WEIGHTS, "columns": 1 - WEIGHTS}, TARGET, SOURCE),
+    "accuracy": lambda: viz.accuracy_by_length({"a": {(1, 4): 0.5, (5, 9): 0.25}, "b": {(1, 4): 1.0}}),
+    "curves": lambda: viz.curves({"loss": [3.0, 2.0, 1.0]}),
+    "diagram": viz.encoder_decoder,
+}
+
+
+@pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+def test_a_figure_is_a_png_with_alt_text_and_the_same_bytes_each_time(draw, shown):
+    draw()
+    draw()
+    (data, metadata), again = shown
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert metadata["image/png"]["alt"] == data["text/plain"] and len(data["text/plain"]) > 30
+    assert again[0] == data
+
+
+def test_the_alt_text_of_an_alignment_says_where_each_target_token_looks(shown):
+    FIGURES["alignment"]()
+    assert "ein looks most at one (0.90)" in shown[0][0]["text/plain"]
+    assert "neunzig looks most at ninety- (0.80)" in shown[0][0]["text/plain"]
+
+
+def test_a_figure_without_words_is_refused():
+    with pytest.raises(ValueError, match="alt: got nothing"):
+        viz.show(viz.figure()[0], " ")
+
+
+@pytest.mark.parametrize("draw", [viz.alignment_heatmap, viz.step_through])
+def test_weights_that_do_not_fit_the_tokens_are_refused(draw):
+    with pytest.raises(ValueError, match=r"weights: got shape \(3, 2\), expected \(2, 3\)"):
+        draw(WEIGHTS, TARGET, SOURCE)
+
+
+def test_the_widget_has_a_page_for_each_target_token_and_moves_without_a_kernel():
+    widget = viz.step_through(WEIGHTS, SOURCE, TARGET)
+    slider, pages = widget.children
+    assert len(pages.children) == len(TARGET) == len(slider.options)
+    assert "neunzig" in pages.children[2].value and "0.80" in pages.children[2].value
+
+
+def test_the_widget_brings_a_still_picture_and_words_without_a_memory_address():
+    data, metadata = viz.step_through(WEIGHTS, SOURCE, TARGET)._repr_mimebundle_()
+    assert {"image/png", "text/plain", "application/vnd.jupyter.widget-view+json"} <= set(data)
+    assert "0x" not in data["text/plain"] and metadata["image/png"]["alt"] == data["text/plain"]
+
+
+def test_tokens_are_escaped_in_the_widget():
+    assert "<script>" not in viz.step_through(WEIGHTS, ["<script>", "b"], TARGET).children[1].children[0].value
