@@ -35,19 +35,22 @@ def fit(
     batch_size: int = 32,
     lr: float = 5e-3,
     seed: int = 0,
+    name: str = "",
     progress: bool = True,
 ) -> History:
     """Train `model(source, lengths, target_in) -> logits` for `steps` batches: Adam, gradients clipped to norm 1.
 
     The learning rate rises to `lr` and falls to zero within the steps (one cycle, Smith 2018), so models compare fairly
     at equal `steps` only. The order of the pairs is drawn from `seed`. Ctrl-C (Interrupt in Jupyter) ends the run
-    early: the model keeps what it has learned, and the history so far comes back.
+    early: the model keeps what it has learned, and the history so far comes back. A line of progress, beginning with
+    `name`, is shown in a terminal or a notebook.
     """
     history = History()
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=0.2)
     epochs = (batch for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
     show = _status_line(progress)
+    name = f"{name}: " if name else ""
     started = shown = time.perf_counter()
     model.train()
     try:
@@ -62,11 +65,11 @@ def fit(
             history.seconds = time.perf_counter() - started
             if history.seconds > shown - started + 0.5:
                 shown = started + history.seconds
-                show(f"{history} (of {steps} steps)")
+                show(f"{name}{history} (of {steps} steps)")
     except KeyboardInterrupt:
         history.interrupted = True
     model.eval()
-    show(f"{history}\n")
+    show(f"{name}{history}\n")
     return history
 
 

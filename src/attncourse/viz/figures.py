@@ -39,7 +39,7 @@ def alignment_figure(
     _cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
-    ax.set_xlabel("source (keys)")
+    ax.set_xlabel("source (keys)", labelpad=6)
     ax.set_ylabel("target (queries)")
     if max(map(len, source)) > 7:
         ax.tick_params(axis="x", labelrotation=40)

@@ -34,7 +34,7 @@ def figure(width: float = 6.4, height: float = 3.6, rows: int = 1, columns: int 
 
 
 def line_style(i: int) -> dict:
-    """How the i-th line of a plot is drawn: colour, marker and dashes differ, and where two lines meet both are seen."""
+    """How the i-th line of a plot is drawn: where two lines coincide, both are still to be seen."""
     marker, size, dashes = MARKERS[i % len(MARKERS)]
     colour = SERIES[i % len(SERIES)]
     face = "white" if i == 0 else colour

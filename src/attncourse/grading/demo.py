@@ -1,0 +1,216 @@
+"""`attncourse demo`: a made-up class goes through nbgrader's whole loop, and must get the grades that it should."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attncourse._needs import CommandError, needs
+
+STARTED = time.monotonic()  # before the imports that take seconds
+
+with needs("attncourse demo", "grading"):
+    import nbformat
+    from nbgrader.utils import rmtree
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from attncourse.grading.ahead import execute_ahead
+    from attncourse.grading.course import CONFIG, Log, application, find_course, nbgrader, own_settings
+    from attncourse.grading.report import show
+    from attncourse.grading.results import Results, read_results
+    from attncourse.grading.submissions import answer, solutions
+
+if TYPE_CHECKING:
+    from attncourse.grading.example_class import Student
+
+ASSIGNMENT = "a03"
+MARK = ".attncourse-demo"  # a folder with this file in it is ours to delete
+CONFIG_HERE = """
+
+# What follows is the demo's own: an exchange and kept executions inside its folder, one user who submits for everybody.
+c.Exchange.root = str(Path(__file__).parent / "exchange")
+c.ExecuteOrReplay.cache = str(Path(__file__).parent / "executions")
+c.ExchangeCollect.check_owner = False
+"""
+
+Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", type=Path, metavar="DIR", help="where to put the demo's course (default: demo)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Make the class, grade it, show it; 1 if a grade is not what it should be. CommandError if it cannot be made."""
+    course = find_course(Path())
+    if (course / MARK).exists():
+        course = find_course(course.parent)
+    root = (args.to or course / "demo").resolve()
+    prepare(root, course)
+    console = Console(highlight=False)
+    with _progress(console) as stage:
+        results, wrong = grade_class(root, stage)
+    console.print()
+    show(results, console)
+    print(f"\n{_places(root)}\n\n{len(results.rows)} submissions in {time.monotonic() - STARTED:.0f} s")
+    for line in wrong:
+        print(f"not as it should be: {line}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def prepare(root: Path, course: Path) -> None:
+    """Make a course in `root` with the config and the solutions of `course`. A demo that was there is deleted."""
+    source = course / "solutions" / ASSIGNMENT
+    if not any(source.glob("*.ipynb")):
+        raise CommandError(f"there is no notebook in {source}: run `attncourse build` first")
+    if root.exists() and not (root / MARK).exists() and (not root.is_dir() or any(root.iterdir())):
+        raise CommandError(f"{root} holds something else than a demo: choose another place with --to DIR")
+    if root.exists():
+        rmtree(root)
+    root.mkdir(parents=True)
+    (root / MARK).touch()
+    shutil.copytree(source, root / "solutions" / ASSIGNMENT)
+    config = (course / CONFIG).read_text(encoding="utf-8")
+    (root / CONFIG).write_text(config + CONFIG_HERE, encoding="utf-8")
+
+
+def grade_class(root: Path, stage: Stage) -> tuple[Results, list[str]]:
+    """Take the example class through nbgrader's loop in `root`: its results, and what is wrong with them."""
+    from attncourse import exercises as registry  # torch: a second in which nothing could be shown
+    from attncourse.grading.example_class import discrepancies, make_class
+
+    log = Log(root / "nbgrader.log")
+    with own_settings(root / ".settings"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
+
+        def run(*words: str, where: Path = root, what: str = "", of: int = 1, each: str = "") -> None:
+            """An nbgrader command; the stage moves on with each message that starts with `each`."""
+            tick = stage(what, of) if what else lambda: None
+            log.watch = lambda message: tick() if each and message.startswith(each) else None
+            nbgrader(where, *words, log=log)
+            if not each:
+                tick()
+
+        run("generate_assignment", ASSIGNMENT, what="nbgrader generate_assignment")
+        source = _only_notebook(root / "solutions" / ASSIGNMENT)
+        exercises = registry.of(ASSIGNMENT)
+        students = make_class(exercises, solutions(nbformat.read(source, as_version=4)))
+        n = len(students)
+        _write_roster(root / "roster.csv", students)
+        run("db", "student", "import", "roster.csv")
+        if _exchange():
+            (root / "exchange").mkdir(mode=0o777)
+            run("release_assignment", ASSIGNMENT)
+        tick = stage("fetch, answer, submit", n)
+        for student in students:
+            _hand_in(root, student, source, run)
+            tick()
+        if _exchange():
+            run("collect", ASSIGNMENT, what="nbgrader collect", of=n, each="Collecting submission")
+        app = application(root, "autograde", f"--assignment={ASSIGNMENT}", log=log)
+        workers = _cores() + 1  # a kernel that starts waits more than it works
+        execute_ahead(app, workers, stage(f"execute, {workers} at a time", n))
+        run("autograde", ASSIGNMENT, what="nbgrader autograde", of=n, each="Autograding")
+        run("generate_feedback", ASSIGNMENT, what="nbgrader generate_feedback", of=n, each="Converting notebook")
+        if _exchange():
+            run("release_feedback", ASSIGNMENT)
+        exporter = "--exporter=attncourse.grading.export.ExercisePoints"
+        run("export", "--to=grades.csv", exporter, what="nbgrader export")
+        run("export", "--to=grades-nbgrader.csv")
+        results = read_results(app.coursedir, ASSIGNMENT)
+    return results, discrepancies(results, students, exercises) + _missing(root, students)
+
+
+def _hand_in(root: Path, student: Student, source: Path, run: Callable[..., None]) -> None:
+    """What a student does: fetch the assignment, fill in answers, submit."""
+    home = root / "students" / student.id
+    folder = home / ASSIGNMENT
+    home.mkdir(parents=True)
+    exchange = (f"--Exchange.root={root / 'exchange'}", "--course=attncourse")
+    if _exchange():
+        run("fetch_assignment", ASSIGNMENT, *exchange, where=home)
+    else:
+        shutil.copytree(root / "assignments" / ASSIGNMENT, folder)
+    notebook = folder / source.name
+    if student.answers is None:
+        notebook.write_bytes(b"")
+    elif student.answers:
+        release = nbformat.read(notebook, as_version=4)
+        nbformat.write(answer(nbformat.read(source, as_version=4), release, student.answers), notebook)
+    if _exchange():
+        run("submit", ASSIGNMENT, *exchange, f"--student={student.id}", where=home)
+    else:
+        shutil.copytree(folder, root / "submitted" / student.id / ASSIGNMENT)
+
+
+def _exchange() -> bool:
+    """nbgrader's exchange does not work on Windows: there the files are copied."""
+    return sys.platform != "win32"
+
+
+def _only_notebook(folder: Path) -> Path:
+    (path,) = folder.glob("*.ipynb")
+    return path
+
+
+def _write_roster(path: Path, students: Sequence[Student]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "first_name", "last_name"])
+        writer.writerows([student.id, student.first, student.last] for student in students)
+
+
+def _missing(root: Path, students: Sequence[Student]) -> list[str]:
+    """Students without a feedback page."""
+    pages = {path.parent.parent.name for path in root.glob(f"feedback/*/{ASSIGNMENT}/*.html")}
+    return [f"{student.id} has no feedback page" for student in students if student.id not in pages]
+
+
+def _cores() -> int:
+    """Cores that this process may use; each kernel needs one, and about half a GB."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable, 8))
+
+
+def _places(root: Path) -> str:
+    where = root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
+    return "\n".join(
+        f"{what:<16}{where / path}"
+        for what, path in (
+            ("gradebook", "gradebook.db"),
+            ("feedback pages", f"feedback/*/{ASSIGNMENT}/*.html"),
+            ("grades", "grades.csv  (nbgrader's own export: grades-nbgrader.csv)"),
+            ("nbgrader's log", "nbgrader.log"),
+        )
+    )
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Stage]:
+    """One bar for each stage of the loop; one line, where the output is not a terminal."""
+    if not console.is_terminal:
+
+        def announce(what: str, of: int) -> Callable[[], None]:
+            print(f"{what} ({of})", flush=True)
+            return lambda: None
+
+        yield announce
+        return
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+
+        def stage(what: str, of: int) -> Callable[[], None]:
+            task = progress.add_task(what, total=of)
+            return lambda: progress.advance(task)
+
+        yield stage
