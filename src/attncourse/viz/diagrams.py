@@ -11,8 +11,8 @@ from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, WEIGHTS
 def encoder_decoder() -> None:
     """One step of a decoder that looks at its encoder: scores, weights, weighted sum, concatenation, prediction."""
     source = ("ninety-", "one", ",", "two")
-    scores = (0.4, 3.1, -0.9, 0.7)
-    weights = (0.06, 0.85, 0.02, 0.08)
+    scores = (0.3, 3.1, -0.9, 0.6)
+    weights = (0.05, 0.86, 0.02, 0.07)
     drawn, ax = figure(8.2, 4.9)
     ax.set_axis_off()
     ax.set_xlim(0, 16.4)
@@ -59,12 +59,12 @@ def encoder_decoder() -> None:
     ax.text(11.3, 8.55, "concatenate", ha="center", va="center", fontsize=10.5)
     ax.text(14.2, 6.6, r"$\tanh(W[a_t; s_t])$", ha="center", va="center", fontsize=10.5)
     ax.text(12.0, 1.9, "decoder state,\nthe query", ha="left", va="center", fontsize=10.5)
-    ax.text(-0.1, 1.9, "encoder\nstates,\nthe keys", ha="right", va="center", fontsize=10.5)
+    ax.text(-0.1, 1.9, "encoder\nstates: keys\nand values", ha="right", va="center", fontsize=10.5)
 
     show(
         drawn,
         "One decoding step. The encoder turns ninety-one, two into the states h1 to h4. The decoder state s_t is "
-        "compared with each: scores 0.4, 3.1, −0.9, 0.7. Softmax makes them the weights 0.06, 0.85, 0.02, 0.08. The "
+        "compared with each: scores 0.3, 3.1, −0.9, 0.6. Softmax makes them the weights 0.05, 0.86, 0.02, 0.07. The "
         "states, so weighted, sum to a_t, which is joined to s_t and, through tanh of a linear map, predicts the next "
         "token: ein.",
     )

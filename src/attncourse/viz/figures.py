@@ -80,16 +80,24 @@ def draw_weights(
 
 
 def accuracy_by_length(
-    accuracy: Mapping[str, Mapping[tuple[int, int], float]], title: str = "", alt: str = ""
+    accuracy: Mapping[str, Mapping[tuple[int, int], float]],
+    x_name: str = "length of the source (tokens)",
+    title: str = "",
+    alt: str = "",
 ) -> None:
-    """Accuracy against source length, a line for each model: {model: what `metrics.accuracy_by_length` returns}."""
+    """Accuracy against length, a line for each model: {model: what `metrics.accuracy_by_length` returns}."""
+
+    def label(bucket: tuple[int, int]) -> str:
+        shortest, longest = bucket
+        return f"{shortest}" if shortest == longest else f"{shortest}–{longest}"
+
     buckets = sorted({bucket for line in accuracy.values() for bucket in line})
     drawn, ax = figure(6.6, 3.6)
     for i, (name, line) in enumerate(accuracy.items()):
         xs = [x for x, bucket in enumerate(buckets) if bucket in line]
         ax.plot(xs, [line[buckets[x]] for x in xs], label=name, clip_on=False, **line_style(i))
-    ax.set_xticks(range(len(buckets)), [f"{a}–{b}" for a, b in buckets])
-    ax.set_xlabel("length of the source (tokens)")
+    ax.set_xticks(range(len(buckets)), map(label, buckets))
+    ax.set_xlabel(x_name)
     ax.set_ylabel("exactly right")
     ax.set_ylim(0, 1)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -99,10 +107,10 @@ def accuracy_by_length(
     if title:
         ax.set_title(title)
     said = "; ".join(
-        f"{name}: " + ", ".join(f"{share:.0%} at {a}–{b} tokens" for (a, b), share in sorted(line.items()))
+        f"{name}: " + ", ".join(f"{share:.0%} at {label(bucket)}" for bucket, share in sorted(line.items()))
         for name, line in accuracy.items()
     )
-    show(drawn, alt or f"Share of sentences exactly right against source length. {said}.")
+    show(drawn, alt or f"Share of sentences exactly right against {x_name}. {said}.")
 
 
 def curves(
@@ -131,7 +139,7 @@ def curves(
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
     if title:
         ax.set_title(title)
-    said = "; ".join(f"{name} goes from {_number(line[0])} to {_number(line[-1])}" for name, line in lines.items())
+    said = "; ".join(f"{name} goes from {line[0]:.2g} to {line[-1]:.2g}" for name, line in lines.items())
     show(drawn, alt or f"{y_name} against {x_name}. {said}.")
 
 

@@ -23,8 +23,9 @@
 # and then translates from the postcard. For "good morning" the postcard is plenty. For a list of telephone numbers it
 # is not, however clever the interpreter: the list grows and the postcard does not.
 #
-# The first neural translators worked like that. An *encoder* read the source sentence and handed one vector to a
-# *decoder*, which wrote the translation. How much does it hurt? Nobody needs to guess. We shall train one and count.
+# The first neural translators worked like that (Sutskever et al. 2014, Cho et al. 2014). An *encoder* read the source
+# sentence and handed one vector to a *decoder*, which wrote the translation. How much does it hurt? We shall train
+# models and count.
 
 # %%
 try:
@@ -40,7 +41,7 @@ import inspect
 import torch
 
 from attncourse.attention import attend, dot_score, lengths_to_mask
-from attncourse.data import Tokenizer, encode_pairs, number_words
+from attncourse.data import BOS, Tokenizer, encode_pairs, number_words
 from attncourse.data.number_words import say
 from attncourse.decoding import translate
 from attncourse.metrics import accuracy_by_length, exact_match
@@ -55,13 +56,13 @@ for source, target in pairs.test[:5]:
     print(f"{source}\n    {target}")
 
 # %% [markdown]
-# Lists of numbers below a thousand, in English and German. The task has a property that real translation lacks: there
-# is exactly one right answer, and everything needed for it stands in the source. Whatever a model gets wrong it has
-# lost, or mixed up, on the way. And no list of the test set occurs in the training set, so nothing can be known by
-# heart.
+# Lists of one to five numbers below a thousand, in English and German. The task has a property that real translation
+# lacks: there is exactly one right answer, and everything needed for it stands in the source. Whatever a model gets
+# wrong it has lost, or mixed up, on the way. And no list of the test set occurs in the training set, so no whole list
+# can be recited from memory.
 #
-# One thing to keep in mind, because it will come back at the end: where English says *ninety-one*, German says
-# *einundneunzig*, "one and ninety". The parts change places.
+# One thing to keep in mind, because it will come back: where English says *ninety-one*, German says *einundneunzig*,
+# "one and ninety". The parts change places.
 
 # %% [markdown]
 # ## Look back while you write
@@ -87,7 +88,7 @@ viz.encoder_decoder()
 #
 # We shall do it once by hand, with numbers so small that you can follow them in your head. Suppose that the network
 # has learned three features: how much a position is about *tens*, about *units*, and about the *joint* between the
-# two. English needs two words for 91. German needs three: *ein·und·neunzig*.
+# two. English makes 91 of two parts, German of three: *ein·und·neunzig*.
 
 # %%
 source, target = ["ninety", "one"], ["ein", "und", "neunzig"]
@@ -108,44 +109,44 @@ viz.draw_weights(scores, rows=target, columns=source, title="scores")
 # The table is three by two. A translation is hardly ever as long as its source, so the table is hardly ever square,
 # and whoever thinks of it as square will sooner or later mix up its axes. Some slides invite one to.
 #
-# > **On the slide.** Three of the five decks on which this course is built stack $T$ encoder states into $H$ and $T$
-# > decoder states into $Z$, with one letter for two lengths, and one of them prints the conclusion $Z Q K^\top H^\top
-# > \in \mathbb{R}^{T \times T}$. It is $T_\text{target} \times T_\text{source}$. The next cell takes the slide at its
-# > word.
+# > **On the slide.** Two decks stack $T$ encoder states into $H$ and $T$ decoder states into $Z$ (our $S$), and a third
+# > numbers both from 1 to $T$: one letter for two lengths. One of them prints the conclusion
+# > $Z Q K^\top H^\top \in \mathbb{R}^{T \times T}$. It is $T_\text{target} \times T_\text{source}$:
 
 # %%
-T = len(source)
 Q = K = torch.eye(3)
-try:
-    (S @ Q @ K.mT @ H.mT).view(T, T)
-except RuntimeError as error:
-    print("T × T with T = 2 source words:", error)
+table = S @ Q @ (H @ K).mT                           # (3, 2)
+print("source:", len(source), "  target:", len(target), "  table:", tuple(table.shape))
+assert table.shape == (len(target), len(source))
 
 # %% [markdown]
 # ## Which way do the shares go?
 #
 # Scores may be any numbers. To average with them we need shares: none negative, summing to one. Softmax makes them,
-# along one axis of the table, and there are two axes to choose from.
+# by $e^{\text{score}}$ over the sum of such exponentials along one axis of the table. And the table has two axes.
 #
-# *Before you run the next cell:* one choice makes the rows sum to one, the other the columns. Which of them says
-# "each target word has one unit of attention to give", and what would the other one say?
+# *Before you run the next cell:* one choice makes the rows sum to one, the other the columns. Which of them says "each
+# target word has one unit of attention to give", and what would the other one say?
 
 # %%
-over_source = scores.softmax(dim=-1)                 # (3, 2)  along each row
-over_target = scores.softmax(dim=-2)                 # (3, 2)  down each column
-viz.draw_weights({"dim=-1": over_source, "dim=-2": over_target}, rows=target, columns=source)
+viz.draw_weights({"dim=-1": scores.softmax(dim=-1), "dim=-2": scores.softmax(dim=-2)}, rows=target, columns=source)
 
 # %% [markdown]
-# On the left each row sums to one: the word that is about to be written shares out its attention over the source.
-# This is what we want. In the other table each *column* sums to one, as if the source word "ninety" had to decide
-# which target word it would like to serve. Nothing crashes if you take that one. All numbers lie between 0 and 1, and
-# the two large ones stand where they stood. But *und* now receives less than a quarter of what it should. The way to
-# find the mistake is to sum along the axis that must give ones.
+# On the left each row sums to one: the word that is about to be written shares out its attention over the source. This
+# is what we want:
+#
+# $$\alpha_{ti} = \frac{e^{\,e_{ti}}}{\sum_j e^{\,e_{tj}}}$$
+#
+# In the other table each *column* sums to one, as if the source word "ninety" had to decide which target word it would
+# like to serve. Nothing crashes if you take that one. All numbers lie between 0 and 1, and the two large ones stand
+# where they stood. But *und* now has less than a quarter of its unit to give. The way to find the mistake is to sum
+# along the axis that must give ones.
 
 # %%
-alpha = over_source
+alpha = scores.softmax(dim=-1)                       # (3, 2)
+print("on the left each row gives away", alpha.sum(dim=-1))
+print("on the right                   ", scores.softmax(dim=-2).sum(dim=-1))
 assert torch.allclose(alpha.sum(dim=-1), torch.ones(3)), "each target position gives away exactly one"
-print("each target position receives", alpha.sum(dim=-1), "and would have received", over_target.sum(dim=-1))
 
 # %% [markdown]
 # ## The answer is an average
@@ -194,20 +195,22 @@ print("to padding:", (unmasked * ~mask).sum(dim=-1))
 
 # %% [markdown]
 # A score of zero is not "no attention". Softmax makes it $e^0 = 1$, and three empty seats together weigh as much as a
-# score of $\ln 3 \approx 1.1$. So the same sentence is translated differently depending on whom it shares a batch
-# with. The remedy must make their weight *exactly* zero, and there are two places where one might try.
+# score of $\ln 3 \approx 1.1$. So the same sentence would be translated differently depending on whom it shares a batch
+# with. (Large scores would drown the empty seats, and trained models often have large scores. Nothing guarantees it.)
+# The remedy must make their weight *exactly* zero, and there are two places where one might try.
 #
-# > **On the slide.** Two decks say: "mask out … by artificially setting attention *weights* to 0". Their subject is
-# > the future, not padding, but the step is the same. Run it: the rows no longer sum to one, because what was taken
-# > from the forbidden places was not given to anybody. It is the *scores* that are set, to −∞, before the softmax.
+# > **On the slide.** Two decks say: "mask out … by artificially setting attention *weights* to 0". Their subject is the
+# > future, not padding, but the step is the same. Run it: the rows no longer sum to one, because what was taken from
+# > the forbidden places was not given to anybody. It is the *scores* that are set, to −∞, before the softmax. (Their
+# > own slides on masking have it right.)
 
 # %%
 zeroed_weights = unmasked * mask                                                    # (3, 5)
-masked_scores = (S @ padded.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1)      # (3, 5)
+masked_weights = (S @ padded.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1)     # (3, 5)
 print("weights set to 0:  rows sum to", zeroed_weights.sum(dim=-1))
-print("scores set to −∞:  rows sum to", masked_scores.sum(dim=-1))
+print("scores set to −∞:  rows sum to", masked_weights.sum(dim=-1))
 assert zeroed_weights.sum(dim=-1).max() < 0.99
-assert torch.allclose(masked_scores[:, :2], alpha), "the two words share what they shared alone"
+assert torch.allclose(masked_weights[:, :2], alpha), "the two words share what they shared alone"
 
 # %% [markdown]
 # > **Check yourself.** A row of the mask may be False throughout: a source sentence that is empty. What does softmax
@@ -224,17 +227,22 @@ assert torch.allclose(masked_scores[:, :2], alpha), "the two words share what th
 # $$
 # \begin{aligned}
 # s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde a_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
-# \alpha_{ti} &= \operatorname{softmax}_i\bigl(s_t \cdot h_i\bigr) && \text{it asks}\\
+# \alpha_{ti} &= \operatorname{softmax}_i\bigl(s_t \cdot h_i\bigr) && \text{it asks, over the words that are there}\\
 # a_t &= \textstyle\sum_i \alpha_{ti} h_i && \text{it is answered}\\
 # \tilde a_t &= \tanh\bigl(W\,[\,a_t;\ s_t\,]\bigr) && \text{the two are combined}\\
-# \text{logits}_t &= V \tilde a_t && \text{and predict the next token}
+# \text{logits}_t &= W_o\, \tilde a_t && \text{and predict the next token}
 # \end{aligned}
 # $$
 #
-# One detail is easily overlooked. The vector $\tilde a_t$, from which the word is predicted, is handed to the next
-# step beside that word's embedding $E y_t$. It is called **input feeding** (Luong et al. 2015, section 3.3). Without
-# it the decoder decides where to look at each step without knowing where it has looked before, and then translates a
-# number twice or leaves one out.
+# $E$ is the table of embeddings, GRU a gated recurrent cell (lecture 01); biases are left out, and vectors are columns
+# here and rows in the code. That attended comes before state in $[a_t; s_t]$ is a convention, but trained weights depend
+# on it.
+#
+# One detail is easily overlooked. The vector $\tilde a_t$, from which the word is predicted, is handed to the next step
+# beside that word's embedding. This is called **input feeding** (Luong et al. 2015, section 3.3): the next step is told
+# what this one found. Without it the decoder must infer where it has looked from the words that it has written. For our
+# lists that is no loss, as `benchmarks/ladder.py` measures; on real sentences Luong et al. report a gain of 1.3 BLEU
+# (their table 1).
 #
 # `AttentionDecoderStep` in the package is these equations and little else:
 
@@ -251,7 +259,7 @@ assert torch.allclose(output, a) and torch.allclose(weights[:, :2], alpha) and (
 
 # %% [markdown]
 # It does. (Asked without a score, `attend` takes the *scaled* dot product, $s \cdot h / \sqrt d$, which is what a
-# Transformer uses; why, is told in lecture 07. Some slides show the cross-attention of a Transformer without the
+# Transformer uses; lecture 07 shows why. Some slides show the cross-attention of a Transformer without the
 # scale. That is an omission, not another method.)
 
 # %% [markdown]
@@ -275,67 +283,95 @@ assert torch.allclose(output, a) and torch.allclose(weights[:, :2], alpha) and (
 
 # %%
 english = Tokenizer.train((pair.source for pair in pairs.train), size=112)
-german = Tokenizer.train((pair.target for pair in pairs.train), size=112, keep_apart="(?<!h)und")
+german = Tokenizer.train((pair.target for pair in pairs.train), size=112, keep_apart="hundert|und")
 encoded = encode_pairs(pairs.train, english, german)
 print(" | ".join(english.pieces("ninety-one, four hundred")))
 print(" | ".join(german.pieces("einundneunzig, vierhundert")))
 
 # %% [markdown]
-# The models see pieces rather than letters, found by byte-pair encoding (lecture 10 builds it). One thing was
-# arranged so that the pictures can be read: the German *und* stays a piece of its own, or "undneunzig" would become
-# one.
+# The models see pieces rather than letters, found by byte-pair encoding (lecture 10 builds it). One thing was arranged so
+# that the pictures can be read: the joints of a German number, *hundert* and *und*, stay pieces of their own, or
+# "undneunzig" would become one.
 
 # %%
 models = {}
 for summary in SUMMARIES:
     torch.manual_seed(0)
     models[summary] = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=128, summary=summary)
-    print(f"{summary}, {sum(p.numel() for p in models[summary].parameters()):,} parameters:")
-    fit(models[summary], encoded, steps=450, batch_size=32, lr=6e-3, seed=0)
+    fit(models[summary], encoded, steps=450, batch_size=32, lr=6e-3, seed=0, name=summary)
+print({summary: sum(p.numel() for p in model.parameters()) for summary, model in models.items()}, "parameters")
 
 # %% [markdown]
 # A loss is not a translation. So we let each model write, token by token and with nobody to correct it, the thousand
-# lists that none of them has seen, and count a list as right only if every letter is. The lists are sorted into five
-# groups by the length of the source.
+# lists that none of them has seen, and count a list as right only if every letter is.
 
 # %%
 sources, truths = zip(*pairs.test, strict=True)
-lengths = [len(english.encode(text)) for text in sources]
+numbers = [source.count(",") + 1 for source in sources]
 accuracy = {}
 for summary, model in models.items():
     written = [translation.text for translation in translate(model, sources, english, german)]
-    accuracy[summary] = accuracy_by_length(exact_match(written, truths), lengths, edges=(5, 8, 11, 15, 26))
-viz.accuracy_by_length(accuracy, title="three decoders, the same budget")
+    accuracy[summary] = accuracy_by_length(exact_match(written, truths), numbers, edges=(1, 2, 3, 4, 5))
+viz.accuracy_by_length(accuracy, x_name="numbers in the list", title="three decoders, the same budget")
 
 # %% [markdown]
-# As long as the source is a single number, one vector is enough, and all three are good. Then both postcards fade,
-# and past a dozen tokens hardly a list comes out whole. With attention the curve bends a little and stays up. Compare
-# it with your sketch.
+# For a single number one vector is nearly enough. Then both postcards fade: of the lists of four about one in ten comes
+# out whole, of the lists of five none. With attention the curve stays far above. Compare it with your sketch.
 #
-# Mean pooling does no better than the last state. It hears every word equally well, but it must put as many words
-# into the same 128 numbers. The trouble was never *which* summary is made. It is that one is made at all, before
-# anybody knows what will be asked.
+# Neither summary is the better one: each must hold the whole list before anybody knows what will be asked.
 
 # %%
-longest = max(bucket for line in accuracy.values() for bucket in line)
-for summary, line in accuracy.items():
-    print(f"{summary:>10}: {line[longest]:.0%} right at {longest[0]} to {longest[1]} tokens")
-assert accuracy["attention"][longest] > 0.5, "attention holds up on the longest lists"
-assert max(accuracy["last state"][longest], accuracy["mean pool"][longest]) < 0.2, "one vector does not"
+five = {summary: line[5, 5] for summary, line in accuracy.items()}
+print("lists of five:", {summary: f"{share:.0%}" for summary, share in five.items()})
+assert five["attention"] > 0.6, "attention holds up on the longest lists"
+assert max(five["last state"], five["mean pool"]) < 0.1, "one vector does not"
 
 # %% [markdown]
-# Is one vector too narrow for this, then, or only slow to fill? Set `steps=1800`, four times the budget, and run the
-# last cells again; it takes about two minutes. Both postcards then get three in ten of the longest lists right, and
-# attention gets all of them. So what attention changes is how much training, and how wide a vector, a longer sentence
-# costs. Nothing here needs a GPU: the models are small and the decoder takes its steps one after the other. Real
-# sentences do, and lecture 10 has them.
+# Is one vector too narrow for this, then, or only slow to fill? `python benchmarks/ladder.py --steps 1800` gives all
+# three four times the budget. Both postcards then get nearly four in ten of the longest lists right, and attention
+# practically all. So what attention changes is how much training a longer sentence costs. Nothing here needs a GPU.
+# Real sentences need larger models, and those do (lecture 10).
 #
-# > **Check yourself.** The attention model is asked for lists twice as long as any in its training. What would you
-# > expect of the three?
-# > <details><summary>Answer</summary>The postcards, already at nearly nothing, stay there. Attention has the better
-# > chance, because each step still asks a question of the same kind about a place nearby, but it is no guarantee:
-# > states deep into a long list are unlike any that the decoder has been trained on. Lecture 05 measures what becomes
-# > of several schemes beyond the trained length.</details>
+# > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
+# > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
+# > states and averages n of them; the others have one to look at. For m target tokens that is m × n dot products
+# > against m. The parameters do not notice, because a dot product has none.</details>
+
+# %% [markdown]
+# ## Two troubles, not one
+#
+# Why does one vector fail? There are two suspects. One is *distance*: to learn that the first German word depends on an
+# English word in the middle of the list, the gradient must travel there, through every state in between. The other is
+# *selection*: even if everything arrives, it arrives mixed.
+#
+# Distance can be measured before any training. Take fresh models and sources of $n$ tokens, all different, ask for the
+# first target token, and look at the size of the gradient that reaches the *middle* source token. *Guess three curves
+# once more:* which of the three models lets it through when $n$ is 80?
+
+# %%
+def gradient_at_the_middle(summary, n):
+    torch.manual_seed(0)
+    model = Seq2Seq(112, 112, d_embedding=32, d_hidden=128, summary=summary)
+    source = 4 + torch.randperm(108)[None, :n]                                 # (1, n)  ordinary tokens, none twice
+    logits = model(source, torch.tensor([n]), torch.tensor([[BOS]]))           # (1, 1, vocabulary)
+    logits[0, 0].log_softmax(dim=-1)[5].backward()                             # the log-probability of some first token
+    return model.embedding.weight.grad[source[0, n // 2]].norm().item()
+
+
+sizes = [5, 10, 20, 40, 80]
+gradients = {summary: [gradient_at_the_middle(summary, n) for n in sizes] for summary in SUMMARIES}
+viz.curves(gradients, xs=sizes, x_name="source length n", y_name="gradient at the middle token", log_y=True)
+assert gradients["last state"][-1] < 1e-4 * gradients["last state"][0]
+assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention")) > 0.01
+
+# %% [markdown]
+# Through the last state the gradient has to walk, and dies exponentially on the way (the axis is logarithmic). Through
+# the mean and through attention it takes a shortcut, one average long, and shrinks only like $1/n$. The slides say that
+# attention helps with vanishing gradients, and here it does.
+#
+# But now look at the two pictures together. Mean pooling has the shortcut too, and in the ladder it did no better than
+# the last state. So distance is not what kept it down: an average that is the same for every question cannot *select*.
+# Attention is the one that mends both.
 
 # %% [markdown]
 # ## What it looked at
@@ -350,58 +386,58 @@ assert max(accuracy["last state"][longest], accuracy["mean pool"][longest]) < 0.
 viz.alignment_heatmap(ninety_one.weights, ninety_one.source_pieces, ninety_one.target_pieces)
 
 # %% [markdown]
-# The table that we wrote by hand at the beginning, found by gradient descent. Choose a longer list and move through
-# it one step at a time: watch the attention walk along the list, and hop back and forth inside each number.
+# Nearly the table that we wrote by hand at the beginning, found by gradient descent. Below is a longer list, to be walked through
+# one target token at a time. Before you move the slider, guess where *sechs* will look, and where the comma will.
 
 # %%
 [example] = translate(models["attention"], ["twenty-seven, four hundred and thirty-six, eighty-five"], english, german)
 viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 
 # %% [markdown]
-# One picture proves little, and a picture that was chosen proves less. The task lets us count. In all numbers from 21
-# to 99 with a unit, the German unit belongs to the English unit and the German ten to the English ten. How often does
-# the largest weight stand where it belongs?
+# One picture proves little, and a picture that was chosen proves less. The task lets us count. In all numbers from 21 to
+# 99 with a unit, the German unit belongs to the English unit and the German ten to the English ten. (Some of them
+# stand alone in the training set too; nobody gave an alignment for any.) How often does the largest weight stand where
+# it belongs?
 
 # %%
-numbers = [number for number in range(21, 100) if number % 10]
+tens_and_units = [number for number in range(21, 100) if number % 10]
 unit_right = ten_right = 0
-for one in translate(models["attention"], [say(number, "en") for number in numbers], english, german):
+for one in translate(models["attention"], [say(n, "en") for n in tens_and_units], english, german):
     looks_at = one.weights.argmax(dim=-1).tolist()             # for each German piece the English piece with most weight
     unit_right += looks_at[0] == len(one.source_pieces) - 1    # German begins with the unit, English ends with it
     ten_right += looks_at[-2] == 0                             # before <eos> stands the ten; English begins with it
-print(f"unit on unit: {unit_right} of {len(numbers)}     ten on ten: {ten_right} of {len(numbers)}")
-assert unit_right + ten_right > 0.75 * 2 * len(numbers)
+print(f"of {len(tens_and_units)}: unit on unit {unit_right}, ten on ten {ten_right}")
+assert unit_right + ten_right > 0.75 * 2 * len(tens_and_units)
 
 # %% [markdown]
-# So a soft alignment comes for free, as the slides say. Take it for what it is, though. The weights say which states
-# were averaged, and an encoder state knows its neighbours. In the long list above, as saved with this page,
-# *hundertsechs* needs "six" and looks at "and", where the encoder has already brought the six along. And *und*, which
-# has no partner, goes now to the one and now to the other. How far weights explain what a model does is disputed
-# (Jain and Wallace 2019; Wiegreffe and Pinter 2019, in answer). That they help is not: without them the lists were
-# lost.
+# So a soft alignment comes for free, as a slide says. Take it for what it is, though. The weights say which states
+# were averaged, and an encoder state knows its neighbours: in the long list above, as saved with this page, *sechs*
+# looks at "and", where the encoder has already brought the six along. And *und*, which has no partner, goes now to the
+# one and now to the other. How far weights explain what a model does is disputed (Jain and Wallace 2019; Wiegreffe and
+# Pinter 2019, in answer). That they help is not: without them the lists were lost.
 
 # %% [markdown]
 # ## What you have, and what it costs
 #
 # Reading a source of $n$ positions to write $m$ takes a table of $m \times n$ scores. For sentences that is nothing.
 # For a book translated as one sequence it is everything, and lecture 11 is about cheaper ways. In return, no word of
-# the source is further from any word of the target than one weighted average: nothing has to survive the walk through
-# all the states between, neither the meaning on its way forward nor the gradient on its way back.
+# the source is further from any word of the target than one weighted average, and each target word has an average of
+# its own.
 #
 # Nothing in the average was about translation. Values, keys, a query, a score, a softmax: a decoder may ask an
 # encoder, a text may ask a picture, and a sequence may ask itself. That last one is self-attention, and the next
 # lecture throws the recurrent network away and keeps nothing else.
 #
-# > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
-# > outputs? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source positions
-# > swap places, states and all. What happens to $a_t$?
+# > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights
+# > and outputs? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
+# > positions swap places, states and all. What happens to $a_t$?
 # > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), outputs (4, 9, 128). (2) All scores grow
-# > tenfold, so softmax puts nearly everything on the largest: attention turns towards a hard lookup. (3) Nothing: the
-# > weights swap along with the values, and a sum does not care about order. That the model knows the order at all is
-# > the encoder's doing; lecture 05 is about what to do when there is no such encoder.</details>
+# > tenfold, so softmax puts nearly everything on the largest: attention turns towards a hard lookup. (3) Nothing:
+# > the weights swap along with the values, and a sum does not care about order. That the model knows the source's
+# > order at all is the encoder's doing; lecture 05 is about what to do when there is no such encoder.</details>
 #
-# **In the package.** `attncourse.attention` has `dot_score`, its relatives, `masked_softmax` and `attend`, on one
-# screen. `attncourse.recurrent` has `AttentionDecoderStep` and the three models that you have compared.
+# **In the package.** `attncourse.attention` has `dot_score`, its relatives, `masked_softmax` and `attend`, in one
+# short file. `attncourse.recurrent` has `AttentionDecoderStep` and the three models that you have compared.
 #
 # **Read next.** Bahdanau, Cho and Bengio, *Neural machine translation by jointly learning to align and translate*
 # (2015): section 3, and the alignment pictures in section 5.2; the score is additive there and the old state asks.
