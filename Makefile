@@ -7,6 +7,8 @@ PYTHON := $(or $(shell for python in python3.13 python3.12 python3.11 python3; d
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
 # nbgrader calls alembic by its name, and it lies in the environment.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# More for JupyterLab: make lab LAB="--no-browser --port=8890" (in a container also --allow-root).
+LAB :=
 
 setup: .venv/installed
 
@@ -26,10 +28,11 @@ test: setup
 	.venv/bin/mypy
 
 lab: setup
-	.venv/bin/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/lectures/03_cross_attention.ipynb
+	.venv/bin/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/lectures/03_cross_attention.ipynb $(LAB)
 
 notebooks: setup
 	.venv/bin/attncourse build
 
 bench: setup
 	.venv/bin/python benchmarks/check.py
+	.venv/bin/python benchmarks/ladder.py

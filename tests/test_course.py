@@ -1,6 +1,7 @@
 """What learners are given: assignments without answers, and tables that say what the exercises are."""
 
 import re
+import sys
 from pathlib import Path
 
 import nbformat
@@ -62,3 +63,13 @@ def test_every_link_of_a_notebook_leads_to_a_file(path):
     text = "\n".join(cell.source for cell in cells(path) if cell.cell_type == "markdown")
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
     assert links and all((path.parent / link).exists() for link in links)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("lectures/*.ipynb")) + RELEASED, ids=lambda path: path.stem)
+def test_a_notebook_opened_where_the_course_is_not_installed_says_what_to_do(path, monkeypatch):
+    first = next(cell.source for cell in cells(path) if cell.cell_type == "code")
+    monkeypatch.setattr(sys, "meta_path", [])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "attncourse"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match="open it with `make lab` in the course's folder"):
+        exec(first, {})

@@ -161,6 +161,21 @@ def test_building_with_another_copys_package_is_refused(tmp_path):
     assert re.fullmatch(r"error: this attncourse is the one in .*: run pip install -e . here\n", result.stderr)
 
 
+@pytest.mark.parametrize(("package", "said"), [("torch", "PyTorch"), ("numpy", "numpy")])
+def test_a_check_without_torch_or_numpy_is_told_in_one_line(package, said):
+    result = python(f"import sys; sys.modules['{package}'] = None; from attncourse import check")
+    assert result.stderr.splitlines()[-1] == (
+        f"ImportError: attncourse needs {said}, which is not installed here: "
+        "run `pip install -c constraints.txt -e .` in the course's folder."
+    )
+
+
+def test_a_command_without_a_package_that_it_needs_is_told_in_one_line():
+    result = attncourse("build", before="sys.modules['tqdm'] = None")
+    assert result.returncode == 1
+    assert result.stderr == "error: tqdm is not installed: pip install -c constraints.txt -e '.[dev]'\n"
+
+
 def test_a_missing_extra_is_told_in_one_line():
     result = attncourse("build", before="sys.modules['jupytext'] = None")
     assert result.returncode == 1

@@ -19,10 +19,10 @@ def __getattr__(name: str):
     try:
         from attncourse import exercises
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name is None or error.name.partition(".")[0] == "attncourse":
             raise
         raise ImportError(
-            "attncourse needs PyTorch, which is not installed here: "
+            f"attncourse needs {'PyTorch' if error.name == 'torch' else error.name}, which is not installed here: "
             "run `pip install -c constraints.txt -e .` in the course's folder."
         ) from None
     return getattr(exercises, name)
