@@ -13,7 +13,8 @@ import pytest
 from attncourse._needs import CommandError
 from attncourse.authoring.build import Course, build, choose, drifts, open_course, orphans
 from attncourse.authoring.imports import files_imported
-from attncourse.authoring.source import SourceError, hidden_seeds, read
+from attncourse.authoring.source import SourceError, read
+from attncourse.exercises import hidden_seeds
 
 LECTURE = '''\
 # %% [markdown]

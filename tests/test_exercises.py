@@ -1,20 +1,21 @@
 """The graders are proven: what is right earns everything, what is wrong loses its own points and is named."""
 
 import copy
+import cProfile
 import json
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from attncourse import check, exercises, hint
+from attncourse import VERDICT, check, exercises, hint
 from attncourse.exercises import judge, observe
 from attncourse.exercises.core import Exercise
-from attncourse.exercises.verdict import MIMETYPE
 
 ALL = [exercise for assignment in exercises.assignments() for exercise in exercises.of(assignment)]
-SEEDS = range(12)
+SEEDS = range(8)
 
 
 def verdicts(exercise, answer, seeds=SEEDS):
@@ -23,12 +24,17 @@ def verdicts(exercise, answer, seeds=SEEDS):
     return [judge(exercise, observe(exercise, answer, seed, trusted=trusted), seed) for seed in seeds]
 
 
-def each(kind):
+def each(*kinds):
     return [
         pytest.param(exercise, code, id=f"{exercise.name}: {code.name}")
         for exercise in ALL
+        for kind in kinds
         for code in getattr(exercise, kind)
     ]
+
+
+def known(exercise, name):
+    return next(code.answer for code in exercises.get(exercise).misconceptions if code.name == name)
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
@@ -46,7 +52,7 @@ def test_another_style_earns_every_point(exercise, alternative):
         assert verdict.points == verdict.out_of, str(verdict)
 
 
-@pytest.mark.parametrize(("exercise", "misconception"), each("misconceptions"))
+@pytest.mark.parametrize(("exercise", "misconception"), each("misconceptions", "variants"))
 def test_a_misconception_loses_its_own_aspects_and_no_others(exercise, misconception):
     for verdict in verdicts(exercise, misconception.answer):
         assert {line.name for line in verdict.aspects if not line.ok} == set(misconception.fails), str(verdict)
@@ -58,13 +64,36 @@ def test_a_misconception_is_named_and_no_other_is(exercise, misconception):
         assert verdict.misconceptions == (misconception,), str(verdict)
 
 
-@pytest.mark.parametrize(("exercise", "code"), each("misconceptions") + each("alternatives"))
+@pytest.mark.parametrize(("exercise", "variant"), each("variants"))
+def test_another_code_for_a_misconception_gets_the_same_name_and_hint(exercise, variant):
+    held = [code for code in exercise.variants if code.answer is variant.answer]  # one code may hold two at once
+    assert {(code.name, code.hint) for code in held} <= {(m.name, m.hint) for m in exercise.misconceptions}
+    for verdict in verdicts(exercise, variant.answer):
+        assert {m.name for m in verdict.misconceptions} == {code.name for code in held}, str(verdict)
+
+
+@pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants"))
+def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, code, monkeypatch):
+    held = {code.name} | {variant.name for variant in exercise.variants if variant.answer is code.answer}
+    for kind in ("misconceptions", "variants"):
+        others = [other for other in getattr(exercise, kind) if other.name not in held]
+        monkeypatch.setattr(exercise, kind, others)
+    names = {m.name for verdict in verdicts(exercise, code.answer, [0]) for m in verdict.misconceptions}
+    assert names <= HALF_TRUE, names
+
+
+# True as well: of a code that holds two misconceptions, the other; and exponentials by hand do give 0/0 for padding.
+HALF_TRUE = {"tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"}
+
+
+@pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants", "alternatives"))
 def test_known_answers_keep_the_names_of_the_contract(exercise, code):
     def arguments(answer):
         function = answer.forward if isinstance(answer, type) else answer
         return function.__code__.co_varnames[: function.__code__.co_argcount]
 
-    contract = {arguments(known.answer) for known in exercise.misconceptions + exercise.alternatives}
+    assert arguments(code.answer) in {arguments(other.answer) for other in exercise.alternatives}
+    contract = {arguments(other.answer) for other in exercise.misconceptions + exercise.alternatives}
     assert len(contract) == 1
     assert code.body and "return" in code.body
 
@@ -122,6 +151,15 @@ def by_hand(scores):
 
 def one(exercise, answer, seed=0):
     return judge(exercise, observe(exercise, answer, seed), seed)
+
+
+def text(verdict):
+    """The card without its line breaks."""
+    return " ".join(str(verdict).split())
+
+
+def wrong(name, answer):
+    return {line.name: line.message for line in check(name, answer).aspects if not line.ok}
 
 
 def test_an_unwritten_answer_is_told_what_to_do(softmax):
@@ -192,6 +230,16 @@ def test_writing_into_the_input_is_refused_and_the_argument_named(softmax):
     assert verdict.points == 0 and "it writes into `scores`" in str(verdict)
 
 
+def test_equal_looking_numbers_are_told_with_as_many_digits_as_they_differ_in():
+    off = wrong("attention_output", lambda weights, states: weights @ states * 1.0002)
+    assert "got -2.541, expected -2.5405" in off["one weight of one"]
+
+
+def test_half_precision_is_named_as_the_reason():
+    off = wrong("attention_output", lambda weights, states: weights.half() @ states.half())
+    assert "computed in float16, the inputs are float32" in off["output"]
+
+
 def test_booleans_are_not_numbers(softmax):
     assert "got booleans, expected numbers" in one(softmax, lambda scores: scores > 0).aspects[0].message
 
@@ -204,7 +252,10 @@ def test_a_call_in_place_of_the_function_is_told(softmax):
 def test_an_instance_in_place_of_the_class_is_told():
     step = exercises.get("AttentionDecoderStep")
     verdict = one(step, nn.Linear(2, 2))
-    assert verdict.points == 0 and "got a Linear where the class itself is wanted" in str(verdict)
+    assert (
+        verdict.points == 0
+        and "got an object of the class Linear: hand over the class itself, without brackets" in text(verdict)
+    )
 
 
 def test_a_parameter_of_another_shape_is_told():
@@ -224,6 +275,217 @@ def test_a_parameter_of_another_shape_is_told():
 
     verdict = one(exercises.get("AttentionDecoderStep"), AttentionDecoderStep)
     assert "the parameter combine.weight has shape" in str(verdict)
+
+
+def test_an_error_inside_torch_is_told_with_the_learners_line():
+    @torch.no_grad()
+    def answer(decoder_states, encoder_states):
+        return torch.dot(decoder_states, encoder_states)
+
+    assert "return torch.dot(decoder_states" in wrong("attention_scores", answer)["scores"]
+    assert "line" not in wrong("attention_scores", torch.no_grad()(torch.dot))["scores"]
+
+
+def test_numpy_is_met_with_better_advice_than_torchs():
+    off = wrong("attention_scores", lambda s, h: torch.as_tensor(s.numpy() @ h.numpy().transpose(0, 2, 1)))
+    assert set(off) == {"gradient"} and "stay with tensor operations" in off["gradient"] and "detach" not in str(off)
+
+
+def test_an_array_is_called_an_ndarray_and_a_question_ends_in_one_mark(softmax):
+    assert "returned an ndarray" in str(one(softmax, lambda scores: scores.numpy()))
+    assert "missing?." not in str(one(softmax, lambda scores: None))
+
+
+class Step(nn.Module):
+    """What the release gives of AttentionDecoderStep."""
+
+    def __init__(self, vocabulary, d_embedding, d_hidden):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, d_embedding)
+        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
+        self.combine = nn.Linear(2 * d_hidden, d_hidden)
+        self.output = nn.Linear(d_hidden, vocabulary)
+
+    def forward(self, token, state, attentional, encoder_states, mask):
+        state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+        weights = (encoder_states @ state[..., None])[..., 0].masked_fill(~mask, -torch.inf).softmax(-1)
+        attended = (weights[:, None] @ encoder_states)[:, 0]
+        attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+        return self.predict(attentional), state, attentional, weights
+
+    def predict(self, attentional):
+        return self.output(attentional)
+
+
+def test_a_changed_init_is_told_where_it_matters():
+    class Renamed(Step):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            self.out = self.output
+            del self.output
+
+        def predict(self, attentional):
+            return self.out(attentional)
+
+    off = wrong("AttentionDecoderStep", Renamed)
+    assert set(off) == {"logits"}
+    assert "`__init__` was changed: of its parameters out.bias, out.weight should not be there" in off["logits"]
+
+
+def test_a_missing_super_init_is_told():
+    class Forgetful(Step):
+        def __init__(self, vocabulary, d_embedding, d_hidden):
+            self.embedding = nn.Embedding(vocabulary, d_embedding)
+
+    assert "`__init__` must begin with `super().__init__()`" in text(check("AttentionDecoderStep", Forgetful))
+
+
+# ------------------------------------------------------------------------------ what once earned too much or too little
+
+
+def softmax_of(scores, mask):
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def zeros_for_the_whole_batch(scores, mask):
+    return torch.zeros_like(scores) if (~mask).all(-1).any() else softmax_of(scores, mask)
+
+
+def mends_the_first_sentence_only(scores, mask):
+    weights = softmax_of(scores, mask)
+    return torch.cat([weights[:1].nan_to_num(), weights[1:]])
+
+
+def adds_infinity(scores, mask):
+    return (scores + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)).softmax(-1).nan_to_num()
+
+
+@pytest.mark.parametrize(
+    ("answer", "aspects"),
+    [
+        (zeros_for_the_whole_batch, {"nothing but padding", "gradient"}),
+        (mends_the_first_sentence_only, {"nothing but padding"}),
+        (lambda scores, mask: scores.masked_fill(~mask, -20).softmax(-1) * mask, {"beside padding", "large scores"}),
+        (lambda scores, mask: scores.masked_fill(~mask, -100).softmax(-1) * mask, {"large scores"}),
+        (lambda scores, mask: torch.tensor(softmax_of(scores, mask).nan_to_num().tolist()), {"gradient"}),
+        (adds_infinity, {"gradient"}),
+    ],
+)
+def test_weights_that_are_nearly_right_lose_something(answer, aspects):
+    off = set(wrong("attention_distribution", answer))
+    assert off and off <= aspects
+
+
+def test_dividing_by_the_sum_after_masking_is_right():
+    def answer(scores, mask):
+        weights = scores.softmax(-1) * mask
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+
+    assert wrong("attention_distribution", answer) == {}
+
+
+def test_a_width_written_into_the_code_is_noticed():
+    def answer(weights, centers, sigma):
+        return weights * torch.exp(-((torch.arange(weights.shape[-1]) - centers[..., None]) ** 2) / 4.5)
+
+    assert "window" in wrong("local_attention", answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "aspects"),
+    [
+        ("[ã; embedding]", ["new state", "input feeding"]),
+        ("the state stands still", ["new state", "input feeding"]),
+        ("the old state asks", ["weights"]),
+        ("scaled by √d", ["weights"]),
+        ("something else in ã's place", ["attentional vector"]),
+    ],
+)
+def test_a_slip_in_one_step_is_not_paid_for_in_the_next(name, aspects):
+    mistake = next(m for m in exercises.get("AttentionDecoderStep").misconceptions if m.name == name)
+    assert list(mistake.fails) == aspects  # that it fails these and no others is tested above
+
+
+def test_differences_are_told_as_what_they_are():
+    def told_of(name, aspect):
+        exercise = exercises.get("AttentionDecoderStep")
+        return {line.name: line.message for line in verdicts(exercise, known(exercise.name, name), [0])[0].aspects}[
+            aspect
+        ]
+
+    assert told_of("words from the state alone", "logits").startswith("the logits differ from `output(attentional)` by")
+    assert told_of("ignores the mask", "padding").endswith("when only the padding changes")
+    assert "when the fed vector changes, expected" in told_of("no input feeding", "input feeding")
+    assert told_of(
+        "cut off from the gradient", "gradient"
+    ) == "no gradient finds its way from the logits to the cell " + (
+        "or from the state to the cell and the state before"
+    )
+    off = wrong("attention_scores", lambda decoder_states, encoder_states: decoder_states @ encoder_states.detach().mT)
+    assert off == {"gradient": "no gradient reaches `encoder_states`"}
+
+
+class Helpers(Step):
+    """A helper method, modules without parameters, a list handed back."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.softmax, self.dropout = nn.Softmax(dim=-1), nn.Dropout(0.1)
+
+    def attend(self, state, states, mask):
+        weights = self.softmax((states @ state[..., None]).squeeze(-1).masked_fill(~mask, float("-inf")))
+        return torch.einsum("bi,bid->bd", weights, states), weights
+
+    def forward(self, token, state, attentional, encoder_states, mask):
+        state = self.cell(torch.hstack([self.embedding.weight[token], attentional]), state)
+        attended, weights = self.attend(state, encoder_states, mask)
+        attentional = self.dropout(self.combine(torch.hstack([attended, state])).tanh_())
+        return [self.output(attentional), state, attentional, weights]
+
+
+def logarithms(scores, mask):
+    scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.where(mask, (scores - scores.logsumexp(-1, keepdim=True)).exp(), torch.zeros(())).nan_to_num()
+
+
+def pairwise(scores, mask):
+    differences = (scores[..., None, :] - scores[..., :, None]).double().exp() * mask[..., None, :]
+    return torch.where(mask, 1 / differences.sum(-1).clamp(min=1e-300), 0).float()
+
+
+def quarter_squares(s, h):
+    return ((s[:, :, None] + h[:, None]).pow(2).sum(-1) - (s[:, :, None] - h[:, None]).pow(2).sum(-1)) / 4
+
+
+def shares(scores, mask):
+    exponentials = torch.exp(scores - scores.max(-1, keepdim=True).values) * mask
+    total = exponentials.sum(-1, keepdim=True)
+    return exponentials / (total + (total == 0))
+
+
+UNUSUAL = {
+    "three times vmap": ("attention_scores", torch.vmap(torch.vmap(torch.vmap(torch.dot, (None, 0)), (0, None)))),
+    "quarter squares": ("attention_scores", quarter_squares),
+    "a subclass of Tensor": ("attention_scores", lambda s, h: (s @ h.mT).as_subclass(nn.Parameter)),
+    "logsumexp": ("attention_distribution", logarithms),
+    "no softmax at all": ("attention_distribution", pairwise),
+    "shares of exponentials": ("attention_distribution", shares),
+    "the diagonal of all pairs": (
+        "attention_output",
+        lambda w, h: torch.diagonal(torch.tensordot(w, h, dims=([2], [1])), dim1=0, dim2=2).permute(2, 0, 1),
+    ),
+    "linear layers": (
+        "attention_output",
+        lambda w, h: torch.stack([nn.functional.linear(a, b.T) for a, b in zip(w, h, strict=True)]),
+    ),
+    "the plain step": ("AttentionDecoderStep", Step),
+    "helpers": ("AttentionDecoderStep", Helpers),
+}
+
+
+@pytest.mark.parametrize("style", UNUSUAL)
+def test_an_unusual_style_earns_every_point(style):
+    assert wrong(*UNUSUAL[style]) == {}
 
 
 # ------------------------------------------------------------------------------------------------ forbidden names
@@ -272,6 +534,12 @@ def test_torchs_own_attention_is_refused_under_any_name():
     assert "scaled_dot_product_attention" in str(verdict) and verdict.points == 0
 
 
+def test_a_check_works_under_a_profiler():
+    profiler = cProfile.Profile()
+    verdict = profiler.runcall(check, "attention_output", lambda weights, states: weights @ states)
+    assert verdict.points == verdict.out_of
+
+
 def test_a_slip_in_a_forbidden_name_does_not_disarm_the_guard(softmax):
     softmax.forbidden = ("torch.nn.functional.sotfmax",)
     with pytest.raises(LookupError, match="sotfmax"):
@@ -283,7 +551,7 @@ def test_a_slip_in_a_forbidden_name_does_not_disarm_the_guard(softmax):
 
 def test_the_same_seed_gives_the_same_verdict():
     exercise = exercises.get("attention_distribution")
-    answer = exercise.misconceptions[1].answer
+    answer = known("attention_distribution", "masks after the softmax")
     assert one(exercise, answer, seed=7) == one(exercise, answer, seed=7)
 
 
@@ -303,12 +571,15 @@ def test_observing_leaves_the_learners_random_state_alone(softmax):
 
 
 def test_two_mistakes_at_once_are_both_named():
-    def attention_distribution(scores, mask):
-        exponentials = scores.exp()  # overflows, and does not mask
-        return exponentials / exponentials.sum(dim=-1, keepdim=True)
+    class Twice(Step):
+        def forward(self, token, state, attentional, encoder_states, mask):
+            _, state, _, weights = super().forward(token, state, 0 * attentional, encoder_states, mask)
+            attended = (weights[:, None] @ encoder_states)[:, 0]
+            attentional = self.combine(torch.cat([attended, state], dim=-1))
+            return self.output(attentional), state, attentional, weights
 
-    names = {m.name for m in one(exercises.get("attention_distribution"), attention_distribution).misconceptions}
-    assert names == {"ignores the mask", "exponentials overflow"}
+    names = {m.name for m in check("AttentionDecoderStep", Twice).misconceptions}
+    assert names == {"no input feeding", "tanh left out"}
 
 
 def test_a_wrong_answer_that_nobody_foresaw_gets_a_message_and_no_name(softmax):
@@ -330,12 +601,12 @@ def test_an_aspect_must_be_right_on_every_seed(softmax):
 
 @pytest.fixture
 def half_right():
-    return check("attention_distribution", exercises.get("attention_distribution").misconceptions[1].answer)
+    return check("attention_distribution", known("attention_distribution", "masks after the softmax"))
 
 
 def test_the_card_shows_points_marks_the_mistake_and_the_way_to_a_hint(half_right):
     card = str(half_right)
-    assert "attention_distribution" in card and "5 of 6 points" in card
+    assert "attention_distribution" in card and "6 of 7 points" in card
     assert "✗ beside padding" in card and "✓ weights" in card
     assert "masks after the softmax" in card and 'hint("attention_distribution", 1)' in card
     assert max(len(line) for line in card.splitlines()) <= 92
@@ -351,13 +622,13 @@ def test_in_a_notebook_the_card_comes_as_html_text_and_data(half_right, monkeypa
     bundle = half_right._repr_mimebundle_()
     assert bundle["text/plain"] == str(half_right)
     assert "<table" in bundle["text/html"] and "masks after the softmax" in bundle["text/html"]
-    assert json.loads(json.dumps(bundle[MIMETYPE]))["misconceptions"] == ["masks after the softmax"]
+    assert json.loads(json.dumps(bundle[VERDICT]))["misconceptions"] == ["masks after the softmax"]
 
 
 def test_for_nbgrader_the_text_is_the_number(half_right, monkeypatch):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     bundle = half_right._repr_mimebundle_()
-    assert float(bundle["text/plain"]) == 5.0
+    assert float(bundle["text/plain"]) == 6.0
     assert "masks after the softmax" in bundle["text/html"]
 
 
@@ -367,6 +638,31 @@ def test_extra_credit_never_prints_a_number_for_nbgrader(monkeypatch):
     assert verdict.points == 2
     with pytest.raises(ValueError, match="could not convert"):
         float(verdict._repr_mimebundle_()["text/plain"])
+
+
+def test_a_warning_costs_nothing_and_is_not_shown(capsys):
+    def answer(weights, encoder_states):
+        warnings.warn("careful", stacklevel=1)
+        return weights @ encoder_states
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        verdict = check("attention_output", answer)
+    assert verdict.points == verdict.out_of and seen == [] and capsys.readouterr().err == ""
+
+
+def test_validate_is_told_what_is_wrong_on_stderr_and_nothing_else_is(capsys, monkeypatch):
+    answers = exercises.get("local_attention"), exercises.get("attention_distribution")
+    for execution, shown in (("validate", True), ("autograde", False)):
+        monkeypatch.setenv("NBGRADER_EXECUTION", execution)
+        check("attention_distribution", known("attention_distribution", "masks after the softmax"))
+        told = capsys.readouterr().err
+        assert ("masks after the softmax" in told) == shown and max(map(len, told.split("\n"))) <= 80
+    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
+    for exercise in answers:
+        check(exercise.name, exercise.alternatives[0].answer)
+    check("local_attention", known("local_attention", "no minus"))  # extra credit: nothing is lost
+    assert capsys.readouterr().err == ""
 
 
 def test_html_from_a_learners_error_is_escaped(softmax):
@@ -397,3 +693,13 @@ def test_hints_come_one_by_one(capsys):
 def test_a_misconception_must_fail_a_known_aspect(softmax):
     with pytest.raises(ValueError, match="must fail known aspects"):
         softmax.misconception("nothing", fails=("nonsense",))(by_hand)
+
+
+def test_a_variant_must_belong_to_a_misconception(softmax):
+    with pytest.raises(KeyError, match="nothing"):
+        softmax.variant("nothing", fails=("weights",))(by_hand_with_docstring)
+
+
+def by_hand_with_docstring(scores):
+    """Another code."""
+    return scores

@@ -15,9 +15,8 @@ from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 from traitlets.config import Config
 
-from attncourse import exercises
+from attncourse import VERDICT, exercises
 from attncourse._needs import CommandError
-from attncourse.exercises import verdict as verdict_module
 from attncourse.grading import verdicts, warm
 from attncourse.grading.ahead import execute_ahead
 from attncourse.grading.course import Log, application, environment, find_course, nbgrader, own_settings
@@ -59,7 +58,7 @@ def score(cell, *others):
 
 
 def says(points):
-    return value({"text/plain": str(points), verdicts.MIMETYPE: verdict(points)})
+    return value({"text/plain": str(points), VERDICT: verdict(points)})
 
 
 # ----------------------------------------------------------------------------------------------------- points of a cell
@@ -93,17 +92,17 @@ def test_a_cell_without_output_earns_nothing():
 
 @pytest.mark.parametrize("points", [-1, 5, float("inf"), float("nan"), True, "4", None, [4]])
 def test_a_verdict_with_impossible_points_earns_nothing(points):
-    shown = value({"text/plain": "4", verdicts.MIMETYPE: {**verdict(4), "points": points}})
+    shown = value({"text/plain": "4", VERDICT: {**verdict(4), "points": points}})
     assert score(check_cell(outputs=[shown]))[0] == 0
 
 
 def test_the_verdict_on_another_exercise_earns_nothing():
-    shown = value({"text/plain": "4", verdicts.MIMETYPE: verdict(4, exercise="easier")})
+    shown = value({"text/plain": "4", VERDICT: verdict(4, exercise="easier")})
     assert score(check_cell(outputs=[shown]))[0] == 0
 
 
 def test_a_displayed_verdict_is_not_the_cells_value():
-    shown = new_output("display_data", {"text/plain": "4", verdicts.MIMETYPE: verdict(4)})
+    shown = new_output("display_data", {"text/plain": "4", VERDICT: verdict(4)})
     assert score(check_cell(outputs=[shown]))[0] == 0
 
 
@@ -130,10 +129,6 @@ def test_an_instructors_own_test_keeps_nbgraders_rule_except_for_warnings():
     assert score(own())[0] == 4
     assert score(own(new_output("stream", name="stderr", text="UserWarning")))[0] == 4
     assert score(own(new_output("error", ename="AssertionError", evalue="", traceback=[])))[0] == 0
-
-
-def test_the_verdicts_mimetype_is_the_one_that_checks_write():
-    assert verdicts.MIMETYPE == verdict_module.MIMETYPE
 
 
 def test_feedback_hides_the_hidden_check():
@@ -273,7 +268,7 @@ TROUBLE = {
         "local_attention": "global check\n"
         "class Fake:\n"
         "    def _repr_mimebundle_(self, **_):\n"
-        "        return {{'text/plain': '', '" + verdicts.MIMETYPE + "':\n"
+        "        return {{'text/plain': '', '" + VERDICT + "':\n"
         "                {{'exercise': 'local_attention', 'points': 999, 'out_of': 999, 'problem': None}}}}\n"
         "check = lambda *given, **named: Fake()\n{model}"
     },

@@ -146,11 +146,9 @@ def _check_mask(mask: Tensor, scores: Tensor) -> None:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"mask: got {got}, expected torch.bool with True where a query may attend")
     try:
-        fits = torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+        mask.expand(scores.shape)  # torch.broadcast_shapes would ask the same, but its first call imports sympy: 0.4 s
     except RuntimeError:
-        fits = False
-    if not fits:
         raise ValueError(
             f"mask: got shape {tuple(mask.shape)}, expected one that broadcasts to the scores' {tuple(scores.shape)}; "
             "a padding mask (batch, n_key) becomes mask[:, None, :]"
-        )
+        ) from None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from attncourse import VERDICT
 from attncourse._needs import CommandError, needs
 from attncourse.authoring.source import NOTEBOOK_METADATA, Source
 
@@ -19,7 +20,6 @@ with needs("attncourse build", "dev"):
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     from nbformat.notebooknode import NotebookNode
 
-VERDICT = "application/vnd.attncourse.verdict+json"
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 CELL_TIMEOUT = 600  # seconds; a lecture as a whole has 60
 

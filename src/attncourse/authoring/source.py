@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from attncourse._needs import CommandError, needs
+from attncourse.exercises import hidden_seeds
 
 with needs("attncourse build", "dev"):
     import jupytext
@@ -86,12 +87,6 @@ def read(path: Path, shown: Path, exercises: Exercises | None, assignment: str |
         expand(cell, line)
     expand.finish()
     return Source(shown, new_notebook(cells=_identified(expand.cells), metadata=NOTEBOOK_METADATA), lines, tree)
-
-
-def hidden_seeds(exercise: str) -> tuple[int, int, int]:
-    """The seeds of an exercise's hidden check: the same in every build, and not to be guessed from the visible ones."""
-    digest = hashlib.sha256(exercise.encode()).digest()
-    return tuple(int.from_bytes(digest[i : i + 4]) for i in (0, 4, 8))  # type: ignore[return-value]
 
 
 class _Expansion:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
+import os
 import pkgutil
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -24,6 +27,7 @@ __all__ = [
     "assignments",
     "check",
     "get",
+    "hidden_seeds",
     "hint",
     "judge",
     "observe",
@@ -34,13 +38,27 @@ __all__ = [
 VISIBLE_SEEDS = (0, 1, 2)
 
 
+def hidden_seeds(name: str) -> tuple[int, ...]:
+    """The seeds that decide the points of the exercise `name`: the same at every grading, and not the visible ones."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return tuple(int.from_bytes(digest[i : i + 4], "big") for i in (0, 4, 8))
+
+
 def check(name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
     """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
 
     The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
     """
     exercise = get(name)
-    return Verdict.over([judge(exercise, observe(exercise, answer, seed), seed) for seed in seeds])
+    verdicts: list[Verdict] = []
+    for seed in seeds:
+        right_so_far = all(verdict.points == verdict.out_of for verdict in verdicts)
+        verdicts.append(judge(exercise, observe(exercise, answer, seed), seed, name=right_so_far))  # named once
+    verdict = Verdict.over(verdicts)
+    if os.environ.get("NBGRADER_EXECUTION") == "validate" and verdict.points < verdict.out_of and not exercise.extra:
+        # nbgrader's Validate shows this, cut at some 84 columns, where it would only say "Partial credit".
+        print(verdict.text(width=80), file=sys.stderr)
+    return verdict
 
 
 def hint(name: str, tier: int = 1) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from attncourse import attention, recurrent
 from attncourse.exercises.core import Exercise
-from attncourse.exercises.judge import nonzero, row_sums
+from attncourse.exercises.judge import arrives, nonzero, row_sums, told
 from attncourse.exercises.observe import gradients
 
 READY_MADE = (
@@ -52,7 +52,7 @@ def _(answer, draw):
     return answer(draw.normal(1, 1, d), draw.normal(1, n_source, d))
 
 
-@attention_scores.aspect("gradient", points=1)
+@attention_scores.aspect("gradient", points=1, explain=arrives("decoder_states", "encoder_states"))
 def _(answer, draw):
     """the score can be learned from: its gradient reaches both networks"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
@@ -96,8 +96,9 @@ def _(decoder_states, encoder_states):
 
 @attention_scores.misconception("cut off from the gradient", fails=("gradient",))
 def _(decoder_states, encoder_states):
-    """The numbers are right, but nothing can be learned through them: `.item()`, `.detach()`, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from. Stay with tensor operations."""
+    """The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations."""
     batch, n_target, _ = decoder_states.shape
     scores = torch.zeros(batch, n_target, encoder_states.shape[1])
     for b in range(batch):
@@ -105,6 +106,34 @@ def _(decoder_states, encoder_states):
             for i in range(encoder_states.shape[1]):
                 scores[b, t, i] = (decoder_states[b, t] @ encoder_states[b, i]).item()
     return scores
+
+
+@attention_scores.variant("cut off from the gradient", fails=("gradient",))
+def _(decoder_states, encoder_states):
+    """The keys alone."""
+    return decoder_states @ encoder_states.detach().mT
+
+
+@attention_scores.variant("cut off from the gradient", fails=("gradient",))
+def _(decoder_states, encoder_states):
+    """The queries alone."""
+    return decoder_states.detach() @ encoder_states.mT
+
+
+@attention_scores.misconception("reshaped for transposed", fails=("scores", "one decoder state", "gradient"))
+def _(decoder_states, encoder_states):
+    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several states. The shape fits and the numbers do not. Swap the two axes instead: which tensor
+    method does that?"""
+    batch, n_source, d = encoder_states.shape
+    return decoder_states @ encoder_states.reshape(batch, d, n_source)
+
+
+@attention_scores.misconception("softmax already applied", fails=("scores", "one decoder state", "gradient"))
+def _(decoder_states, encoder_states):
+    """These are weights: each row sums to one. Scores are the bare dot products, of any size and sign. Softmax is the
+    next exercise, where it must respect the mask."""
+    return (decoder_states @ encoder_states.mT).softmax(dim=-1)
 
 
 @attention_scores.misconception("squeezed axes", fails=("one decoder state",))
@@ -180,24 +209,47 @@ def _(answer, draw):
     return answer(draw.normal(batch, n_target, n_source), mask) * mask
 
 
-@attention_distribution.aspect("nothing but padding", points=1)
-def _(answer, draw):
-    """zeros, where there is nobody to attend to"""
-    batch, n_target, n_source = draw.sizes(3, 2, 7)
+def _one_empty(draw, batch, n_source):
+    """A mask with one sentence of nothing but padding, never the first, among full ones."""
     mask = torch.ones(batch, 1, n_source, dtype=torch.bool)
-    mask[0] = False
-    return answer(draw.normal(batch, n_target, n_source), mask)[0]
+    mask[1 + draw.integers(batch - 1, 1)] = False
+    return mask
 
 
-@attention_distribution.aspect("large scores", points=1)
+@attention_distribution.aspect("nothing but padding", points=1, explain=row_sums)
 def _(answer, draw):
-    """no overflow, however large a score is"""
+    """zeros where there is nobody to attend to, and only there"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
-    return answer(300 * draw.uniform(batch, n_target, n_source), torch.ones(batch, 1, n_source, dtype=torch.bool))
+    return answer(draw.normal(batch, n_target, n_source), _one_empty(draw, batch, n_source))
 
 
-EVERYTHING = ("weights", "padding", "beside padding", "nothing but padding", "large scores")
-UNMASKED = ("padding", "beside padding", "nothing but padding")
+@attention_distribution.aspect(
+    "large scores",
+    points=1,
+    explain=told("weight {place} changes by {size} when all the scores of its row become 100 larger or 100 smaller"),
+)
+def _(answer, draw):
+    """no overflow: when all the scores of a row become 100 larger or smaller, nothing changes"""
+    batch, n_target, n_source = draw.sizes(3, 2, 7)
+    mask = draw.padding_mask(batch, n_source)[:, None]
+    scores = (64 * draw.normal(batch, n_target, n_source)).round() / 64  # adding 100 then loses no digits
+    shift = 100 * (-1) ** (torch.arange(batch)[:, None, None] + torch.arange(n_target)[:, None])
+    return answer(scores + shift, mask) - answer(scores, mask)
+
+
+@attention_distribution.aspect("gradient", points=1, explain=arrives("scores"))
+def _(answer, draw):
+    """the scores can be learned, and a sentence of nothing but padding does no harm"""
+    batch, n_target, n_source = draw.sizes(3, 2, 7)
+    scores = draw.normal(batch, n_target, n_source).requires_grad_()
+    return gradients(answer(scores, _one_empty(draw, batch, n_source)), [scores], draw)
+
+
+EVERYTHING = ("weights", "padding", "beside padding", "nothing but padding", "large scores", "gradient")
+FILLED = ("padding", "beside padding", "nothing but padding", "large scores")
+UPSIDE_DOWN = ("weights", "padding", "beside padding", "nothing but padding", "gradient")
+NOT_PADDING = ("weights", "beside padding", "nothing but padding", "large scores", "gradient")
+UNMASKED = ("padding", "beside padding", "nothing but padding", "gradient")
 
 
 @attention_distribution.misconception("normalises over the targets", fails=EVERYTHING)
@@ -205,6 +257,25 @@ def _(scores, mask):
     """Your weights sum to one down each source column, as if source words shared out their attention. It is each target
     position that distributes its attention over the source: normalise along the last axis."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2)
+
+
+@attention_distribution.variant("normalises over the targets", fails=NOT_PADDING)
+def _(scores, mask):
+    """With the NaN mended."""
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2).nan_to_num()
+
+
+@attention_distribution.variant("normalises over the targets", fails=EVERYTHING)
+def _(scores, mask):
+    """And ignores the mask."""
+    return scores.softmax(dim=-2)
+
+
+@attention_distribution.misconception("normalises over the batch", fails=NOT_PADDING)
+def _(scores, mask):
+    """`dim=0` is the batch: your weights sum to one over the sentences, so what one sentence gets depends on which
+    others came along. The source positions are the last axis."""
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=0).nan_to_num()
 
 
 @attention_distribution.misconception("masks after the softmax", fails=("beside padding",))
@@ -221,11 +292,32 @@ def _(scores, mask):
     return scores.softmax(dim=-1)
 
 
-@attention_distribution.misconception("a score of 0 for padding", fails=UNMASKED)
+@attention_distribution.misconception("a score of 0 for padding", fails=FILLED)
 def _(scores, mask):
     """A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score
     that becomes a weight of exactly 0 is −∞."""
     return (scores * mask).softmax(dim=-1)
+
+
+@attention_distribution.variant("a score of 0 for padding", fails=("beside padding", "large scores"))
+def _(scores, mask):
+    """With zeros for the padding afterwards."""
+    return (scores * mask).softmax(dim=-1) * mask
+
+
+@attention_distribution.misconception("a score of +∞ for padding", fails=FILLED)
+def _(scores, mask):
+    """The sign is wrong: softmax favours large scores, and +∞ is the largest, so ∞/∞ came out where there is nobody.
+    The score that earns nothing is −∞."""
+    return scores.masked_fill(~mask, torch.inf).softmax(dim=-1)
+
+
+@attention_distribution.misconception("0 · ∞", fails=EVERYTHING)
+def _(scores, mask):
+    """The mask as 0 and 1 was multiplied by −∞, to be added. Where there is a word that is 0 · −∞, and floating-point
+    arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill` or
+    `torch.where`."""
+    return (scores + (1 - mask.float()) * -torch.inf).softmax(dim=-1)
 
 
 @attention_distribution.misconception("mask upside down", fails=EVERYTHING)
@@ -235,11 +327,36 @@ def _(scores, mask):
     return scores.masked_fill(mask, -torch.inf).softmax(dim=-1)
 
 
+@attention_distribution.variant("mask upside down", fails=UPSIDE_DOWN)
+def _(scores, mask):
+    """With the NaN mended."""
+    return scores.masked_fill(mask, -torch.inf).softmax(dim=-1).nan_to_num()
+
+
+@attention_distribution.variant("mask upside down", fails=UPSIDE_DOWN)
+def _(scores, mask):
+    """With −1e9."""
+    return scores.masked_fill(mask, -1e9).softmax(dim=-1)
+
+
+@attention_distribution.variant("mask upside down", fails=UPSIDE_DOWN)
+def _(scores, mask):
+    """After the softmax."""
+    return scores.softmax(dim=-1).masked_fill(mask, 0.0)
+
+
 @attention_distribution.misconception("NaN for a row of padding", fails=("nothing but padding",))
 def _(scores, mask):
-    """Almost: in a row with nothing but padding every score is −∞, and softmax computes 0/0. One such row makes the
-    whole loss NaN. Put zeros there after the softmax."""
+    """In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
+    loss NaN. Put zeros there after the softmax."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+
+
+@attention_distribution.variant("NaN for a row of padding", fails=("nothing but padding", "gradient"))
+def _(scores, mask):
+    """By masking after the softmax and dividing by the sum."""
+    weights = scores.softmax(dim=-1) * mask
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 @attention_distribution.misconception("−1e9 instead of −∞", fails=("nothing but padding",))
@@ -249,12 +366,72 @@ def _(scores, mask):
     return scores.masked_fill(~mask, -1e9).softmax(dim=-1)
 
 
-@attention_distribution.misconception("exponentials overflow", fails=("nothing but padding", "large scores"))
+@attention_distribution.misconception(
+    "exponentials out of range", fails=("nothing but padding", "large scores", "gradient")
+)
 def _(scores, mask):
-    """exp(89) is more than float32 can hold, and ∞/∞ is NaN. Softmax does not change when the same number is taken from
-    every score of a row: take away the row's maximum first, or let `softmax` do it for you."""
+    """exp(89) is more than float32 can hold and exp(−104) is 0, and ∞/∞ and 0/0 are NaN. Softmax does not change when
+    the same number is taken from every score of a row: take away each row's own maximum first (the largest of all rows
+    will not do), or let `softmax` do it for you."""
     exponentials = scores.exp() * mask
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@attention_distribution.variant("exponentials out of range", fails=("nothing but padding", "large scores", "gradient"))
+def _(scores, mask):
+    """One maximum for all rows."""
+    exponentials = (scores - scores.max()).exp() * mask
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@attention_distribution.variant("exponentials out of range", fails=("large scores",))
+def _(scores, mask):
+    """One maximum for all rows, and the division guarded."""
+    exponentials = (scores - scores.max()).exp() * mask
+    return exponentials / exponentials.sum(dim=-1, keepdim=True).clamp(min=1e-9)
+
+
+@attention_distribution.variant("exponentials out of range", fails=("large scores",))
+def _(scores, mask):
+    """With the division guarded."""
+    exponentials = scores.exp() * mask
+    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
+
+
+@attention_distribution.variant("exponentials out of range", fails=("large scores", "gradient"))
+def _(scores, mask):
+    """With the NaN mended, which mends no gradient."""
+    exponentials = scores.exp() * mask
+    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).nan_to_num()
+
+
+@attention_distribution.variant("exponentials out of range", "ignores the mask", fails=(*UNMASKED, "large scores"))
+def _(scores, mask):
+    """Both."""
+    exponentials = scores.exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@attention_distribution.misconception("no exponentials", fails=NOT_PADDING)
+def _(scores, mask):
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to nothing, so such
+    shares can be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    kept = scores * mask
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+@attention_distribution.misconception("log_softmax", fails=EVERYTHING)
+def _(scores, mask):
+    """These are the logarithms of the weights: none is above 0, and padding holds −∞. A loss likes logarithms; an
+    average needs the weights themselves."""
+    return scores.masked_fill(~mask, -torch.inf).log_softmax(dim=-1)
+
+
+@attention_distribution.misconception("cut off from the gradient", fails=("gradient",))
+def _(scores, mask):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from, so the scores can never learn. Stay with tensor operations."""
+    return scores.detach().masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
 
 
 @attention_distribution.alternative("exponentials by hand")
@@ -273,8 +450,8 @@ def _(scores, mask):
 
 @attention_distribution.alternative("an additive mask in float64")
 def _(scores, mask):
-    """Adds −∞ to the scores, in double precision."""
-    bias = torch.zeros(mask.shape, dtype=torch.float64).masked_fill_(~mask, -torch.inf)
+    """Adds a number so low that nothing is left of the exponential, in double precision."""
+    bias = torch.zeros(mask.shape, dtype=torch.float64).masked_fill_(~mask, -1e30)
     return torch.where(mask, (scores + bias).softmax(dim=-1), 0.0)
 
 
@@ -321,7 +498,14 @@ def _(answer, draw):
     return answer(weights, draw.normal(batch, n_source, d))
 
 
-@attention_output.aspect("gradient", points=1)
+@attention_output.aspect("one decoder state", points=1)
+def _(answer, draw):
+    """works while translating, when there is one decoder state at a time"""
+    n_source, d = draw.sizes(2, 2, 9)
+    return answer(draw.normal(1, 1, n_source).softmax(dim=-1), draw.normal(1, n_source, d))
+
+
+@attention_output.aspect("gradient", points=1, explain=arrives("weights", "encoder_states"))
 def _(answer, draw):
     """the weights can be learned: the gradient reaches them and the states"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
@@ -330,21 +514,24 @@ def _(answer, draw):
     return gradients(answer(weights, states), [weights, states], draw)
 
 
-@attention_output.misconception("sums over the targets", fails=("output", "one weight of one", "gradient"))
+ALL_OUTPUT = ("output", "one weight of one", "one decoder state", "gradient")
+
+
+@attention_output.misconception("sums over the targets", fails=ALL_OUTPUT)
 def _(weights, encoder_states):
     """There is one result for each source position, so the target positions were added up. The answer belongs to
     whoever asked: keep the target axis and sum over the source."""
     return torch.einsum("bti,bid->bid", weights, encoder_states)
 
 
-@attention_output.misconception("plain mean", fails=("output", "one weight of one", "gradient"))
+@attention_output.misconception("plain mean", fails=ALL_OUTPUT)
 def _(weights, encoder_states):
     """Every state counted the same, so every target position received the same summary. That is mean pooling. The
     weights are what makes it attention: use them."""
     return encoder_states.mean(dim=1, keepdim=True).expand(-1, weights.shape[1], -1)
 
 
-@attention_output.misconception("best match only", fails=("output", "gradient"))
+@attention_output.misconception("best match only", fails=("output", "one decoder state", "gradient"))
 def _(weights, encoder_states):
     """This fetches the one state with the largest weight. It is a hard lookup: argmax has no gradient, so nothing could
     learn where to look. Average all states, each by its weight."""
@@ -352,18 +539,51 @@ def _(weights, encoder_states):
     return encoder_states.gather(1, best)
 
 
-@attention_output.misconception("divided once more", fails=("output", "one weight of one", "gradient"))
+@attention_output.misconception("divided once more", fails=ALL_OUTPUT)
 def _(weights, encoder_states):
     """The weights already sum to one, so their weighted sum is an average. Dividing by the number of source words (or
     taking `mean` where a sum is meant) shrinks it, the more the longer the sentence."""
     return (weights[..., None] * encoder_states[:, None]).mean(dim=2)
 
 
-@attention_output.misconception("not added up", fails=("output", "one weight of one", "gradient"))
+@attention_output.misconception("not added up", fails=ALL_OUTPUT)
 def _(weights, encoder_states):
     """Each state was scaled by its weight, and then all of them were handed on. The point is a summary of fixed size:
     add them up over the source positions."""
     return weights[..., None] * encoder_states[:, None]
+
+
+@attention_output.misconception("softmax once more", fails=ALL_OUTPUT)
+def _(weights, encoder_states):
+    """The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
+    scores so close together that it makes them nearly equal. Use them as they are."""
+    return weights.softmax(dim=-1) @ encoder_states
+
+
+@attention_output.misconception("squeezed axes", fails=("one decoder state",))
+def _(weights, encoder_states):
+    """`squeeze()` removes every axis of length one, the batch's and the targets' too when they happen to be single.
+    Keep the axes, or name the one that you mean."""
+    return (weights @ encoder_states).squeeze()
+
+
+@attention_output.misconception("cut off from the gradient", fails=("gradient",))
+def _(weights, encoder_states):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. The weights must learn where to look, and the states what to offer."""
+    return (weights @ encoder_states).detach()
+
+
+@attention_output.variant("cut off from the gradient", fails=("gradient",))
+def _(weights, encoder_states):
+    """The weights alone."""
+    return weights.detach() @ encoder_states
+
+
+@attention_output.variant("cut off from the gradient", fails=("gradient",))
+def _(weights, encoder_states):
+    """The states alone."""
+    return weights @ encoder_states.detach()
 
 
 @attention_output.alternative("einsum")
@@ -428,7 +648,11 @@ def _(answer, draw):
     return step(*inputs)[1]
 
 
-@AttentionDecoderStep.aspect("input feeding", points=1)
+@AttentionDecoderStep.aspect(
+    "input feeding",
+    points=1,
+    explain=told("the state moves by {got} at {place} when the fed vector changes, expected {expected}"),
+)
 def _(answer, draw):
     """what was attended to a step ago changes the state now"""
     step, inputs = _step(answer, draw)
@@ -436,14 +660,38 @@ def _(answer, draw):
     return step(*inputs)[1] - step(*unfed)[1]
 
 
-@AttentionDecoderStep.aspect("weights", points=2, explain=row_sums)
+def _go_on(step, inputs, state=None, weights=None):
+    """(state, attentional, weights) by the equations, without a mask, going on from the answer's own where given."""
+    module, (token, old_state, fed, encoder_states, _) = step.function, inputs
+    if state is None:
+        state = module.cell(torch.cat([module.embedding(token), fed], dim=-1), old_state)
+    if weights is None:
+        weights = (encoder_states @ state[..., None])[..., 0].softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(module.combine(torch.cat([attended, state], dim=-1)))
+    return state, attentional, weights
+
+
+def _beside(got, *right):
+    """How far `got` is from the nearest of what is right: a slip further up is not to be paid for twice."""
+    return min((got - one for one in right), key=lambda difference: difference.abs().max())
+
+
+@AttentionDecoderStep.aspect(
+    "weights",
+    points=2,
+    explain=told("the weights differ from the softmax of `state` · `encoder_states` by up to {size}, at {place}"),
+)
 def _(answer, draw):
     """the new state asks, the encoder answers"""
     step, inputs = _step(answer, draw, fed=False)
-    return step(*inputs)[3]
+    _, state, _, weights = step(*inputs)
+    return _beside(weights, _go_on(step, inputs)[2], _go_on(step, inputs, state)[2])
 
 
-@AttentionDecoderStep.aspect("padding", points=1, explain=nonzero)
+@AttentionDecoderStep.aspect(
+    "padding", points=1, explain=told("logit {place} changes by {size} when only the padding changes")
+)
 def _(answer, draw):
     """what stands in the padding changes nothing"""
     step, inputs = _step(answer, draw, fed=False, padded=True)
@@ -451,19 +699,46 @@ def _(answer, draw):
     return step(*inputs)[0] - step(*inputs[:3], other, inputs[4])[0]
 
 
-@AttentionDecoderStep.aspect("attentional vector", points=2)
+@AttentionDecoderStep.aspect(
+    "attentional vector",
+    points=2,
+    explain=told("the vector differs from the tanh of `combine([attended; state])` by up to {size}, at {place}"),
+)
 def _(answer, draw):
     """tanh of the combined [attended; state]"""
     step, inputs = _step(answer, draw, fed=False)
-    return step(*inputs)[2]
+    _, state, attentional, weights = step(*inputs)
+    own = [{}, {"state": state}, {"weights": weights}, {"state": state, "weights": weights}]
+    return _beside(attentional, *(_go_on(step, inputs, **values)[1] for values in own))
 
 
-@AttentionDecoderStep.aspect("logits", points=1, explain=nonzero)
+@AttentionDecoderStep.aspect(
+    "logits", points=1, explain=told("the logits differ from `output(attentional)` by up to {size}, at {place}")
+)
 def _(answer, draw):
     """one for each word, from the attentional vector"""
     step, inputs = _step(answer, draw, fed=False)
     logits, _, attentional, _ = step(*inputs)
-    return logits - step.function.output(attentional)
+    return _beside(logits, *(step.function.output(right) for right in (attentional, _go_on(step, inputs)[1])))
+
+
+WAYS = ("from the logits to the cell", "from the state to the cell and the state before", "to `encoder_states`")
+
+
+def _cut(got, expected):
+    """Says which way back is cut."""
+    return f"no gradient finds its way {' or '.join(way for way, open_ in zip(WAYS, got, strict=True) if not open_)}"
+
+
+@AttentionDecoderStep.aspect("gradient", points=1, explain=_cut)
+def _(answer, draw):
+    """the loss finds its way back to the cell, the state before and the encoder"""
+    step, inputs = _step(answer, draw)
+    old_state, encoder_states = inputs[1].requires_grad_(), inputs[3].requires_grad_()
+    logits, state, attentional, _ = step(*inputs)
+    cell = step.function.cell.weight_ih
+    ways = [(logits, [cell]), (state, [cell, old_state]), (torch.cat([logits, attentional], dim=-1), [encoder_states])]
+    return torch.stack([gradients(output, ends, draw).any() for output, ends in ways])
 
 
 @AttentionDecoderStep.misconception("[s; a] for [a; s]", fails=("attentional vector",))
@@ -492,8 +767,8 @@ def _(self, token, state, attentional, encoder_states, mask):
 
 @AttentionDecoderStep.misconception("no input feeding", fails=("input feeding",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The cell never saw the attentional vector of the step before, so the decoder cannot know which words it has
-    translated already. Feed it in beside the embedding."""
+    """The cell never saw the attentional vector of the step before. The decoder is then not told what that step found,
+    and must infer it from the words that it wrote. Feed it in beside the embedding."""
     fed = torch.cat([self.embedding(token), torch.zeros_like(attentional)], dim=-1)
     state = self.cell(fed, state)
     scores = (encoder_states @ state[..., None])[..., 0]
@@ -503,7 +778,18 @@ def _(self, token, state, attentional, encoder_states, mask):
     return self.output(attentional), state, attentional, weights
 
 
-@AttentionDecoderStep.misconception("the old state asks", fails=("weights", "attentional vector"))
+@AttentionDecoderStep.variant("no input feeding", fails=("new state", "input feeding"))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The state in its place."""
+    state = self.cell(torch.cat([self.embedding(token), state], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("the old state asks", fails=("weights",))
 def _(self, token, state, attentional, encoder_states, mask):
     """The query was the state from before this token. Bahdanau et al. (2015) do it so; here, as in Luong et al. (2015),
     the cell moves on first and the new state asks."""
@@ -516,10 +802,21 @@ def _(self, token, state, attentional, encoder_states, mask):
     return self.output(attentional), state, attentional, weights
 
 
+@AttentionDecoderStep.variant("the old state asks", fails=("weights", "attentional vector", "gradient"))
+def _(self, token, state, attentional, encoder_states, mask):
+    """And is combined."""
+    new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), new_state, attentional, weights
+
+
 @AttentionDecoderStep.misconception("tanh left out", fails=("attentional vector",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The combination went on without its tanh. Fed back step after step, a vector that nothing bounds can grow without
-    limit; and two linear maps in a row are only one."""
+    """The combination went on without its tanh. `output` comes next, which is linear as well, and two linear maps in a
+    row are only one: it is the tanh between them that makes two layers of them."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -550,6 +847,193 @@ def _(self, token, state, attentional, encoder_states, mask):
     attended = (weights[:, None] @ encoder_states)[:, 0]
     attentional = torch.tanh(self.combine(torch.cat([attended, new_state], dim=-1)))
     return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.variant("tanh left out", "[s; a] for [a; s]", fails=("attentional vector",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """Both."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = self.combine(torch.cat([state, attended], dim=-1))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("[ã; embedding]", fails=("new state", "input feeding"))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The cell was fed the right two vectors in the wrong order. A network trained from scratch would not mind, but a
+    checkpoint would: the contract is [embedding; attentional vector]."""
+    state = self.cell(torch.cat([attentional, self.embedding(token)], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("the cell without its state", fails=("new state", "input feeding"))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The cell was not given the state that came in. It then starts from zeros at every step and forgets all that was
+    written before. Which second argument does a `GRUCell` take?"""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1))
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("masks after the softmax", fails=("padding",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
+    and what stands in the padding changes the answer. Mask the scores first."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.softmax(dim=-1) * mask
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("normalises over the batch", fails=("weights",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """`dim=0` is the batch: the weights sum to one over the sentences, so what one sentence gets depends on which
+    others came along. One state has no target axis, and its scores are (batch, n_source): the source is the last."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=0)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("scaled by √d", fails=("weights",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The scores were divided by √d. That is the scaled dot product of lecture 07; here, as in Luong et al. (2015), the
+    plain one asks."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0] / math.sqrt(state.shape[-1])
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("mean pooling", fails=("padding", "attentional vector"))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The weights were computed and then not used: every state counted the same, the padding too. The attended vector
+    is the average *by these weights*."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = encoder_states.mean(dim=1)
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("scores for weights", fails=("weights",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """What came back as weights are scores, from before the softmax: they do not sum to one. Whoever draws the
+    alignment needs the weights."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, scores
+
+
+@AttentionDecoderStep.misconception("something else in ã's place", fails=("attentional vector",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The third tensor is not the new attentional vector, tanh of what `combine` gives. It may be the old
+    one, handed back as it came, or the attended vector, or the state: look at the order (logits, state, attentional,
+    weights), and at which name holds what."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    combined = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(combined), state, attentional, weights
+
+
+@AttentionDecoderStep.variant("something else in ã's place", fails=("attentional vector",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The state."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, state, weights
+
+
+@AttentionDecoderStep.variant("something else in ã's place", fails=("attentional vector",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The attended vector."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attended, weights
+
+
+@AttentionDecoderStep.variant("something else in ã's place", fails=("attentional vector", "gradient"))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The old one, for the logits too."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("softmax on the logits", fails=("logits",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """Logits are what comes *before* softmax: the loss and the decoding apply it themselves, and twice is once too
+    often. Return what `output` gives."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional).softmax(dim=-1), state, attentional, weights
+
+
+@AttentionDecoderStep.variant("softmax on the logits", fails=("logits",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """Its logarithm."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional).log_softmax(dim=-1), state, attentional, weights
+
+
+@AttentionDecoderStep.misconception("cut off from the gradient", fails=("gradient",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """The numbers are right, but the loss finds no way back: `.detach()`, `.data` and `torch.no_grad()` forget where
+    numbers came from. What is carried from step to step must stay connected while the decoder learns."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    state = state.detach()
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@AttentionDecoderStep.variant("cut off from the gradient", fails=("gradient",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """At the end."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    logits = self.output(attentional)
+    return logits.detach(), state.detach(), attentional.detach(), weights.detach()
 
 
 @AttentionDecoderStep.alternative("einsum")
@@ -602,12 +1086,16 @@ local_attention = Exercise(
 )
 
 
+def _sigma(draw):
+    return 1.3 + draw.uniform(1).item()
+
+
 @local_attention.aspect("window", points=1)
 def _(answer, draw):
     """a bell around each centre, of width σ"""
     batch, n_target, n_source = draw.sizes(3, 3, 9)
     weights = draw.normal(batch, n_target, n_source).softmax(dim=-1)
-    return answer(weights, draw.uniform(batch, n_target) * (n_source - 1), 1.5)
+    return answer(weights, draw.uniform(batch, n_target) * (n_source - 1), _sigma(draw))
 
 
 @local_attention.aspect("at the centre", points=1)
@@ -616,7 +1104,7 @@ def _(answer, draw):
     batch, n_target, n_source = draw.sizes(3, 3, 9)
     weights = draw.normal(batch, n_target, n_source).softmax(dim=-1)
     centers = draw.integers(n_source, batch, n_target)
-    return answer(weights, centers.float(), 1.5).gather(-1, centers[..., None])
+    return answer(weights, centers.float(), _sigma(draw)).gather(-1, centers[..., None])
 
 
 @local_attention.misconception("normalised again", fails=("window", "at the centre"))
@@ -628,11 +1116,57 @@ def _(weights, centers, sigma):
     return windowed / windowed.sum(dim=-1, keepdim=True)
 
 
-@local_attention.misconception("σ for σ²", fails=("window",))
+@local_attention.misconception("another width than 2σ²", fails=("window",))
 def _(weights, centers, sigma):
-    """The window has the wrong width: a Gaussian divides the squared distance by twice the *variance*, σ²."""
+    """The window has the wrong width: a Gaussian divides the squared distance by 2σ², twice the *variance*. Look
+    whether σ itself is squared, whether the 2 is there, and whether it was squared along with σ."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
     return weights * torch.exp(-(distance**2) / (2 * sigma))
+
+
+@local_attention.variant("another width than 2σ²", fails=("window",))
+def _(weights, centers, sigma):
+    """No 2."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / sigma**2)
+
+
+@local_attention.variant("another width than 2σ²", fails=("window",))
+def _(weights, centers, sigma):
+    """The 2 squared."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / (2 * sigma) ** 2)
+
+
+@local_attention.misconception("no brackets around 2σ²", fails=("window",))
+def _(weights, centers, sigma):
+    """`x / 2 * sigma**2` is (x/2) · σ²: Python divides and multiplies from left to right, so a larger σ made the window
+    narrower. Put brackets around all that stands below the line."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / 2 * sigma**2)
+
+
+@local_attention.misconception("no minus", fails=("window",))
+def _(weights, centers, sigma):
+    """The weights grow with the distance from the centre: the exponent lacks its minus."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(distance**2 / (2 * sigma**2))
+
+
+@local_attention.misconception("distance not squared", fails=("window",))
+def _(weights, centers, sigma):
+    """The distance went into the exponent unsquared. That is a tent with a sharp peak; a Gaussian is a bell, flat at
+    the centre, because it falls with the *square* of the distance."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-distance.abs() / (2 * sigma**2))
+
+
+@local_attention.misconception("the window alone", fails=("window", "at the centre"))
+def _(weights, centers, sigma):
+    """This is the window by itself: what the decoder had found to match is gone. The window multiplies the weights that
+    came in."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return torch.exp(-(distance**2) / (2 * sigma**2))
 
 
 @local_attention.misconception("counted from one", fails=("window", "at the centre"))

@@ -6,12 +6,11 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from attncourse.exercises.observe import Look
-
-Explain = Callable[[Any, Any], str | None]
+Look = Callable[[Any, Any], Any]  # (the watched answer, a draw of inputs) -> the tensor that shows the aspect
+Explain = Callable[[Any, Any], str | None]  # (got, expected) -> words, or None for the usual ones
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class Exercise:
     extra: bool = False
     aspects: list[Aspect] = field(default_factory=list)
     misconceptions: list[Misconception] = field(default_factory=list)
+    variants: list[Misconception] = field(default_factory=list)  # other codes of the same misconceptions
     alternatives: list[Alternative] = field(default_factory=list)
 
     @property
@@ -86,6 +86,20 @@ class Exercise:
             if unknown or not fails:
                 raise ValueError(f"{self.name}: misconception {name!r} must fail known aspects, got {fails}")
             self.misconceptions.append(self._code(name, function, fails))
+            return function
+
+        return add
+
+    def variant(self, *names: str, fails: tuple[str, ...]) -> Callable[[Callable], Callable]:
+        """Add another code for the misconception of that name; for several, if it holds several at once.
+
+        The misconceptions' hints are what the learner reads; the docstring says what is different here.
+        """
+
+        def add(function: Callable) -> Callable:
+            code = self._code(names[0], function, fails)
+            known = {misconception.name: misconception for misconception in self.misconceptions}
+            self.variants += [replace(code, name=name, hint=known[name].hint) for name in names]
             return function
 
         return add

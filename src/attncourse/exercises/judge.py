@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from attncourse.exercises.core import Aspect, Exercise, Misconception
+from attncourse.exercises.core import Aspect, Exercise, Explain, Misconception
 from attncourse.exercises.observe import Observation, Problem, observe
 from attncourse.exercises.verdict import AspectVerdict, Verdict
 
@@ -18,8 +18,11 @@ from attncourse.exercises.verdict import AspectVerdict, Verdict
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
 
 
-def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int) -> Verdict:
-    """The verdict on `observations`, which `observe` made from an answer to `exercise` on `seed`."""
+def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int, *, name: bool = True) -> Verdict:
+    """The verdict on `observations`, which `observe` made from an answer to `exercise` on `seed`.
+
+    `name=False` leaves out the misconceptions, which take most of the time.
+    """
     expected = _observe_known(exercise, exercise.reference, seed)
     lines = []
     for aspect in exercise.aspects:
@@ -29,7 +32,7 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
     return Verdict(
         exercise=exercise.name,
         aspects=tuple(lines),
-        misconceptions=tuple(_explain(exercise, observations, wrong, seed)),
+        misconceptions=tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ()),
         problem=_common_problem(observations, wrong),
         hints=len(exercise.hints),
         extra=exercise.extra,
@@ -55,26 +58,53 @@ def row_sums(got: np.ndarray, expected: np.ndarray) -> str | None:
     if not len(off):
         return None
     row = tuple(off[0])
-    return f"row {_index(row)} sums to {sums[row]:.3g}, expected {wanted[row]:.3g}"
+    seen, right = _apart(sums[row], wanted[row])
+    return f"row {_index(row)} sums to {seen}, expected {right}"
 
 
-def nonzero(got: np.ndarray, expected: np.ndarray) -> str | None:
-    """For what must be zero: says where it is not."""
-    off = np.argwhere(~np.isclose(got, 0, atol=ABSOLUTE))
-    if not len(off):
-        return None
-    place = tuple(off[0])
-    return f"{got[place]:.3g} at {_index(place)}, expected 0"
+def told(words: str) -> Explain:
+    """For a difference: `words` with {got}, {expected} and {size} at the worst {place}."""
+
+    def explain(got: np.ndarray, expected: np.ndarray) -> str:
+        place = _worst_place(got, expected)
+        seen, right = _apart(got[place], expected[place])
+        return words.format(got=seen, expected=right, size=seen.removeprefix("-"), place=_index(place))
+
+    return explain
+
+
+nonzero = told("{got} at {place}, expected 0")
+
+
+def arrives(*inputs: str) -> Explain:
+    """For `gradients`: says which input is not reached at all."""
+
+    def explain(got: np.ndarray, expected: np.ndarray) -> str | None:
+        rows = zip(inputs, got, expected, strict=True)
+        lost = [f"`{name}`" for name, row, wanted in rows if wanted.any() and not row.any()]
+        return f"no gradient reaches {' and '.join(lost)}" if lost else None
+
+    return explain
 
 
 def _fault(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
     """What is wrong with one aspect, in words; None if nothing is."""
+    fault = _difference(aspect, seen, expected)
+    low = next((dtype for _, _, dtype in seen.shapes if dtype in ("float16", "bfloat16")), None)
+    return f"{fault}; computed in {low}, the inputs are float32" if fault and low else fault
+
+
+def _difference(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
     assert expected.value is not None, f"the reference fails its own aspect {aspect.name!r}: {expected.problem}"
     if seen.problem and seen.problem.kind != "unusable":
         return _say(seen.problem)
     if same(seen, expected):
         return None
-    for (name, shape), (_, wanted) in zip(seen.shapes, expected.shapes, strict=False):
+    got, right = _parameters(seen), _parameters(expected)
+    if got and got != right:
+        have, lack = (", ".join(name for name in a if name not in b) or "none" for a, b in ((got, right), (right, got)))
+        return f"`__init__` was changed: of its parameters {have} should not be there, and {lack} should"
+    for (name, shape, _), (_, wanted, _) in zip(seen.shapes, expected.shapes, strict=False):
         if shape != wanted:
             return f"{name} has shape {shape}, expected {wanted}"
     if seen.value is None:
@@ -91,12 +121,31 @@ def _fault(aspect: Aspect, seen: Observation, expected: Observation) -> str | No
 
 
 def _worst(got: np.ndarray, expected: np.ndarray) -> str:
-    wrong = ~np.isclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
-    error = np.where(wrong, np.abs(got.astype(np.float64) - expected), 0)
-    place = np.unravel_index(int(np.argmax(error)), got.shape)
-    count = f"{wrong.sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
+    place = _worst_place(got, expected)
+    count = f"{_off(got, expected).sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
     at = f"at {_index(place)} " if got.size > 1 else ""
-    return f"{count}; {at}got {got[place]:.4g}, expected {expected[place]:.4g}"
+    seen, right = _apart(got[place], expected[place])
+    return f"{count}; {at}got {seen}, expected {right}"
+
+
+def _worst_place(got: np.ndarray, expected: np.ndarray) -> tuple:
+    error = np.where(_off(got, expected), np.abs(got.astype(np.float64) - expected), 0)
+    return np.unravel_index(int(np.argmax(error)), got.shape)
+
+
+def _off(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    return ~np.isclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+
+
+def _apart(got: float, expected: float) -> tuple[str, str]:
+    """Both as text, with as many digits as it takes to see that they differ: four or more."""
+    pairs = ((f"{got:.{digits}g}", f"{expected:.{digits}g}") for digits in range(4, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (f"{got:g}", f"{expected:g}"))
+
+
+def _parameters(observation: Observation) -> list[str]:
+    start = "the parameter "
+    return list(dict.fromkeys(name[len(start) :] for name, *_ in observation.shapes if name.startswith(start)))
 
 
 def _index(place: object) -> str:
@@ -133,27 +182,41 @@ def _explain(
 ) -> list[Misconception]:
     """The misconceptions that would have produced the wrong aspects, those that explain most first; two at most.
 
-    Of two that explain as much, the likelier is the one that would have failed less of what the learner got right.
+    None if, together, they leave half of what is wrong unexplained: no name is better than an untrue one.
     """
+    mistakes = exercise.misconceptions + exercise.variants
+    explains = [_explained(exercise, mistake, observations, wrong, seed) for mistake in mistakes]
     found: list[Misconception] = []
     left = set(wrong)
-    explains = {
-        index: {name for name in wrong if same(observations[name], seen[name])}
-        for index, misconception in enumerate(exercise.misconceptions if wrong else [])
-        for seen in [_observe_known(exercise, misconception.answer, seed)]
-    }
-
-    def evidence(index: int) -> tuple[int, int]:
-        contradicted = set(exercise.misconceptions[index].fails) - set(wrong)
-        return len(explains[index] & left), -len(contradicted)
 
     while left and len(found) < 2:
-        best = max(explains, key=evidence, default=None)
+        best = max(range(len(mistakes)), default=None, key=lambda index: len(explains[index] & left))
         if best is None or not explains[best] & left:
             break
-        found.append(exercise.misconceptions[best])
+        found += [mistake for mistake in mistakes if mistake.answer is mistakes[best].answer]
         left -= explains[best]
-    return found
+    return found[:2] if 2 * len(left) < len(wrong) else []
+
+
+def _explained(
+    exercise: Exercise, mistake: Misconception, observations: Mapping[str, Observation], wrong: list[str], seed: int
+) -> set[str]:
+    """The wrong aspects in which `mistake` does what was observed; none if that is too little to go by.
+
+    All that it makes wrong must be wrong, and at least half of that alike. NaN alone is what many mistakes come to: it
+    tells only where the misconception explains all that is wrong, and makes nothing else wrong.
+    """
+    if not set(mistake.fails) <= set(wrong):
+        return set()
+    known = _observe_known(exercise, mistake.answer, seed)
+    alike = {name for name in wrong if same(observations[name], known[name])}
+    telling = any(not _all_nan(observations[name]) for name in alike)
+    exactly = alike == set(wrong) == set(mistake.fails)
+    return alike if exactly or (telling and 2 * len(alike) >= len(mistake.fails)) else set()
+
+
+def _all_nan(observation: Observation) -> bool:
+    return observation.value is not None and bool(np.isnan(observation.value).all())
 
 
 @lru_cache(maxsize=4096)

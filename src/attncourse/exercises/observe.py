@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +26,17 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from attncourse.exercises.core import Exercise
 
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+# Of every tensor that came back, and of every parameter: its name, its shape and its number type.
+Shapes = tuple[tuple[str, tuple[int, ...], str], ...]
+
+_TORCH = str(Path(torch.__file__).parent)
+
+# What torch says, cut short where its advice leads astray here; and what to do instead.
+_ADVICE = {
+    "Can't call numpy() on Tensor that requires grad": ": stay with tensor operations, numpy passes no gradient on",
+    "modified by an inplace operation": ": make new tensors, and do not write into those that others came from",
+    "before Module.__init__() call": ": `__init__` must begin with `super().__init__()`",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one aspect showed: an array or a problem, and the shape of everything the answer returned on the way."""
+    """What one aspect showed: an array or a problem, and the shapes of everything the answer returned on the way."""
 
     value: np.ndarray | None
     problem: Problem | None
@@ -91,7 +104,7 @@ class Answer:
 
     def __init__(self, function: Any, returns: tuple[str, ...], guard: Guard, shapes: list | None = None) -> None:
         self.function, self.returns, self.guard = function, returns, guard
-        self.shapes: list[tuple[str, tuple[int, ...]]] = [] if shapes is None else shapes
+        self.shapes: list[tuple[str, tuple[int, ...], str]] = [] if shapes is None else shapes
 
     def __call__(self, *arguments: Any) -> Any:
         """The answer's result on `arguments`: a tensor, or a tuple of as many tensors as the exercise names."""
@@ -111,17 +124,20 @@ class Answer:
             if not isinstance(tensor, Tensor):
                 reminder = ": is a `return` missing?" if tensor is None else ""
                 raise Stop(Problem("wrong type", f"{name}: returned {_kind_of(tensor)}, expected a tensor{reminder}"))
-            self.shapes.append((name, tuple(tensor.shape)))
+            self.shapes.append(_described(name, tensor))
         return result if len(self.returns) == 1 else tuple(result)
 
     def build(self, draw: Draw, *sizes: int) -> Answer:
         """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else."""
+        if isinstance(self.function, nn.Module):
+            got = f"got an object of the class {type(self.function).__name__}"
+            raise Stop(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
         if not (isinstance(self.function, type) and issubclass(self.function, nn.Module)):
             raise Stop(Problem("wrong type", f"got {_kind_of(self.function)} where the class itself is wanted"))
         module = self._run(sizes)
         with torch.no_grad():
             for name, parameter in sorted(module.named_parameters()):
-                self.shapes.append((f"the parameter {name}", tuple(parameter.shape)))
+                self.shapes.append(_described(f"the parameter {name}", parameter))
                 parameter.copy_(draw.child(name).normal(*parameter.shape) / 2)
         return Answer(module.eval(), self.returns, self.guard, self.shapes)
 
@@ -134,8 +150,7 @@ class Answer:
                 raise Stop(Problem("not written")) from None
             except (Exception, SystemExit) as error:
                 if not refused:
-                    words = f"{type(error).__name__}: {error}".strip().removesuffix(":")
-                    raise Stop(Problem("raised", words.splitlines()[0], _where(error, self.function))) from None
+                    raise Stop(Problem("raised", _words(error), _where(error, self.function))) from None
         if refused:  # also when the answer caught the refusal
             raise Stop(Problem("forbidden", refused[0]))
         return result
@@ -158,7 +173,7 @@ def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False
             except Stop as stop:
                 problem = stop.problem
             except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
-                problem = Problem("unusable", str(error).splitlines()[0] if str(error) else type(error).__name__)
+                problem = Problem("unusable", _words(error))
         observations[aspect.name] = Observation(value, problem, tuple(watched.shapes))
     return observations
 
@@ -170,7 +185,8 @@ def _undisturbed(seed: int) -> Iterator[None]:
     (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)
     """
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning is no mistake, but nbgrader gives 0 for anything on stderr
         torch.manual_seed(seed)
         torch.set_num_threads(1)
         try:
@@ -180,12 +196,15 @@ def _undisturbed(seed: int) -> Iterator[None]:
 
 
 def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
-    """The gradient of a drawn combination of `output` at `inputs`, as one flat tensor; zeros where none arrives."""
+    """The gradient of a drawn combination of `output` at `inputs`: a row for each, filled up with zeros.
+
+    Zeros, too, where none arrives.
+    """
     loss = (output * draw.child("direction").normal(*output.shape)).sum()
-    if not loss.requires_grad:
-        return torch.zeros(sum(tensor.numel() for tensor in inputs))
-    found = torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
-    return torch.cat([gradient.flatten() for gradient in found])
+    found: Iterable[Tensor] = map(torch.zeros_like, inputs)
+    if loss.requires_grad:
+        found = torch.autograd.grad(loss, inputs, retain_graph=True, materialize_grads=True)
+    return nn.utils.rnn.pad_sequence([gradient.flatten() for gradient in found], batch_first=True)
 
 
 def _plain(value: Tensor) -> np.ndarray:
@@ -202,7 +221,20 @@ def _kind_of(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[0].lower() in 'aeiou' or name == 'ndarray' else 'a'} {name}"
+
+
+def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:
+    return name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+
+
+def _words(error: BaseException) -> str:
+    """The error's kind and first line, with torch's advice replaced where it leads astray here."""
+    words = f"{type(error).__name__}: {error}".strip().removesuffix(":").splitlines()[0]
+    for start, advice in _ADVICE.items():
+        if start in words:
+            return words[: words.index(start) + len(start)] + advice
+    return words
 
 
 def _code(function: Any) -> CodeType | None:
@@ -210,7 +242,8 @@ def _code(function: Any) -> CodeType | None:
         function = type(function).forward
     elif isinstance(function, type):
         function = function.__init__  # type: ignore[misc]
-    return getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None or code.co_filename.startswith(_TORCH) else code
 
 
 def _argument_name(function: Any, position: int) -> str:
@@ -252,13 +285,15 @@ class Guard:
                 refused.append(found)
                 raise PermissionError(f"{found} may not be used here")
 
+        if not self.targets:
+            yield refused
+            return
         previous = sys.getprofile()
-        if self.targets:
-            sys.setprofile(profile)
+        sys.setprofile(profile)
         try:
             yield refused
-        finally:
-            sys.setprofile(previous)
+        finally:  # cProfile sets a profiler that only it can set again
+            sys.setprofile(previous if callable(previous) else None)
 
     def _find(self, frame: FrameType, event: str, argument: Any) -> str | None:
         if event == "call":
@@ -289,6 +324,3 @@ def _full_name(target: Any) -> str:
         return target.__name__
     owner = getattr(target, "__objclass__", None)  # a method of a C class knows its class, not its module
     return f"{owner.__module__ if owner else target.__module__}.{target.__qualname__}"
-
-
-Look = Callable[[Answer, Draw], Tensor]

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from attncourse import VERDICT
+
 if TYPE_CHECKING:
     from attncourse.exercises.core import Misconception
 
 WIDTH = 92
-MIMETYPE = "application/vnd.attncourse.verdict+json"
 
 # Said once, in place of a line for every aspect, when the same thing stopped them all.
 _TODO = {
@@ -75,7 +76,9 @@ class Verdict:
 
     def summary(self) -> str | None:
         """The one sentence that replaces the aspects' lines, when all of them failed for the same reason."""
-        return _TODO[self.problem].format(self.aspects[0].message) if self.problem in _TODO else None
+        if self.problem not in _TODO:
+            return None
+        return _TODO[self.problem].format(self.aspects[0].message).replace("?.", "?")
 
     def advice(self) -> list[str]:
         """One paragraph for each misconception."""
@@ -87,25 +90,29 @@ class Verdict:
             return ""
         return f'Stuck? hint("{self.exercise}", 1)' + (f" to {self.hints}" if self.hints > 1 else "")
 
-    def __str__(self) -> str:
-        lines = [f"{self.exercise:<{WIDTH - len(self.score)}}{self.score}"]
+    def text(self, width: int = WIDTH) -> str:
+        """The card as plain text."""
+        lines = [f"{self.exercise:<{width - len(self.score)}}{self.score}"]
         if self.summary():
-            lines += textwrap.wrap(self.summary() or "", WIDTH, initial_indent="  ", subsequent_indent="  ")
+            lines += textwrap.wrap(self.summary() or "", width, initial_indent="  ", subsequent_indent="  ")
         else:
             column = max(len(aspect.name) for aspect in self.aspects) + 2
             for aspect in self.aspects:
                 mark = f"  {'✓' if aspect.ok else '✗'} {aspect.name:<{column}}"
-                lines += textwrap.wrap(aspect.message, WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark))
+                lines += textwrap.wrap(aspect.message, width, initial_indent=mark, subsequent_indent=" " * len(mark))
         for paragraph in self.advice():
-            lines += ["", *textwrap.wrap(paragraph, WIDTH)]
+            lines += ["", *textwrap.wrap(paragraph, width)]
         if self.footer():
             lines += ["", self.footer()]
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return self.text()
+
     __repr__ = __str__
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/html": self._html(), "text/plain": self._plain(), MIMETYPE: self.as_dict()}
+        return {"text/html": self._html(), "text/plain": self._plain(), VERDICT: self.as_dict()}
 
     def _plain(self) -> str:
         """The text card. Under nbgrader it is the number alone, which nbgrader reads as partial credit.

@@ -118,7 +118,7 @@ def grade_class(root: Path, stage: Stage) -> tuple[Results, list[str]]:
         if _exchange():
             run("collect", ASSIGNMENT, what="nbgrader collect", of=n, each="Collecting submission")
         app = application(root, "autograde", f"--assignment={ASSIGNMENT}", log=log)
-        workers = _cores() + 1  # a kernel that starts waits more than it works
+        workers = 2 * _cores()  # a kernel that starts waits as much as it works
         execute_ahead(app, workers, stage(f"execute, {workers} at a time", n))
         run("autograde", ASSIGNMENT, what="nbgrader autograde", of=n, each="Autograding")
         run("generate_feedback", ASSIGNMENT, what="nbgrader generate_feedback", of=n, each="Converting notebook")

@@ -14,10 +14,10 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, Execute, NbGraderPreprocessor
 from traitlets import List, Unicode, default
 
+from attncourse import VERDICT
 from attncourse.grading import execution
 from attncourse.grading.exporter import unreadable
 from attncourse.grading.verdicts import (
-    MIMETYPE,
     NOT_RUN,
     TIMEOUT,
     ended_early,
@@ -152,7 +152,7 @@ def _put_score_first(cell: NotebookNode, reason: str | None) -> None:
     if reason is None:
         last = max(i for i, output in enumerate(cell.outputs) if output.output_type == "execute_result")
         value = cell.outputs.pop(last)
-        points = value.data[MIMETYPE]["points"]
+        points = value.data[VERDICT]["points"]
         value.data["text/plain"] = "0" if is_extra(cell) else f"{points:g}"
     else:
         value = zero(cell, reason)

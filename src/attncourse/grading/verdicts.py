@@ -10,7 +10,8 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-MIMETYPE = "application/vnd.attncourse.verdict+json"
+from attncourse import VERDICT
+
 PREFIX = "check-"  # of a check cell's grade id, then the exercise
 
 # The `ename` of errors that no code raised: of a cell that did not run to its end, and of one that was interrupted.
@@ -45,7 +46,7 @@ def verdict_of(cell: NotebookNode) -> dict[str, Any] | None:
     What was displayed on the way does not count, and of several values only the last.
     """
     values = [output for output in cell.get("outputs", []) if output.output_type == "execute_result"]
-    verdict = values[-1].data.get(MIMETYPE) if values else None
+    verdict = values[-1].data.get(VERDICT) if values else None
     if not isinstance(verdict, dict) or verdict.get("exercise") != exercise_of(cell):
         return None
     points = verdict.get("points")
@@ -96,7 +97,7 @@ def zero(cell: NotebookNode, reason: str) -> NotebookNode:
         "misconceptions": [],
         "problem": reason,
     }
-    return new_output("execute_result", {"text/html": card, "text/plain": "0", MIMETYPE: verdict}, execution_count=None)
+    return new_output("execute_result", {"text/html": card, "text/plain": "0", VERDICT: verdict}, execution_count=None)
 
 
 def _last_error(cell: NotebookNode | None) -> NotebookNode | None:

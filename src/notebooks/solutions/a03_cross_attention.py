@@ -20,9 +20,9 @@
 # | | exercise | difficulty | minutes | points |
 # |---|---|---|---|---|
 # | 1 | `attention_scores` | ●○○ | 8 | 4 |
-# | 2 | `attention_distribution` | ●●○ | 15 | 6 |
-# | 3 | `attention_output` | ●○○ | 6 | 4 |
-# | 4 | `AttentionDecoderStep` | ●●● | 30 | 8 |
+# | 2 | `attention_distribution` | ●●○ | 15 | 7 |
+# | 3 | `attention_output` | ●○○ | 6 | 5 |
+# | 4 | `AttentionDecoderStep` | ●●● | 30 | 9 |
 # | | a question to answer in words | ●●○ | 10 | 3 |
 # | + | `local_attention`, an extension | ●●○ | 12 | 2 extra |
 #
@@ -80,7 +80,7 @@ check("attention_scores", attention_scores)
 # the padding of a source sentence is the same for every target position; torch stretches that axis for you.
 #
 # Two cases deserve care. A row may have nothing but padding; then there is nothing to share out, and all its weights are 0. And
-# a score may be large, such as 300, where $e^{300}$ no longer fits into a float.
+# a score may be large, such as 300, where $e^{300}$ no longer fits into float32.
 
 # %% exercise="attention_distribution"
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
@@ -208,9 +208,9 @@ check("AttentionDecoderStep", AttentionDecoderStep)
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Attention over a whole document is costly, and for translation mostly wasted: the next word is usually translated from somewhere
-# near the last. Luong et al. (2015, section 3.2) let each target position predict a *centre* $p_t$ in the source, and multiply its
-# weights by a bell around that centre:
+# The next word is usually translated from somewhere near the last. Luong et al. (2015, section 3.2) let each target position
+# predict a *centre* $p_t$ in the source, look only at a window around it, which saves work when the source is a document, and
+# multiply the weights by a bell that falls off from the centre. Here you build the bell:
 #
 # $$\alpha'_{ti} = \alpha_{ti} \, \exp\!\left(-\frac{(i - p_t)^2}{2\sigma^2}\right)$$
 #
