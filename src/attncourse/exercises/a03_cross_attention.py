@@ -229,7 +229,7 @@ def _(answer, draw):
     explain=told("weight {place} changes by {size} when all the scores of its row become 100 larger or 100 smaller"),
 )
 def _(answer, draw):
-    """no overflow: when all the scores of a row become 100 larger or smaller, nothing changes"""
+    """no overflow: add 100 to a row's scores, or take it away, and nothing changes"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
     scores = (64 * draw.normal(batch, n_target, n_source)).round() / 64  # adding 100 then loses no digits
