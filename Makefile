@@ -2,8 +2,8 @@
 # Windows has no make: README.md gives the same calls.
 .PHONY: setup demo test lab notebooks bench
 
-# The first Python that runs and is new enough. Another one: make setup PYTHON=/path/to/python3.12
-PYTHON := $(or $(shell for python in python3.13 python3.12 python3.11 python3; do \
+# The first Python that runs and is new enough; 3.11 is the tested one. Another one: make setup PYTHON=/path/to/python3.12
+PYTHON := $(or $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
 # nbgrader calls alembic by its name, and it lies in the environment.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from attncourse import VERDICT, check, exercises, hint
+from attncourse import check, exercises, hint
+from attncourse._mimetype import VERDICT
 from attncourse.exercises import judge, observe
 from attncourse.exercises.core import Exercise
 

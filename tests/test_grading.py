@@ -15,7 +15,8 @@ from nbgrader.api import Gradebook
 from nbgrader.utils import determine_grade
 from traitlets.config import Config
 
-from attncourse import VERDICT, exercises
+from attncourse import exercises
+from attncourse._mimetype import VERDICT
 from attncourse._needs import CommandError
 from attncourse.grading import verdicts, warm
 from attncourse.grading.ahead import execute_ahead

@@ -9,8 +9,6 @@ if sys.version_info < (3, 11):  # noqa: UP036  (pip refuses too, but not when th
     )
 
 __version__ = "0.1.0"
-# Under this type a check's output holds its verdict as data (`Verdict.as_dict`).
-VERDICT = "application/vnd.attncourse.verdict+json"
 __all__ = ["check", "hint"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from attncourse import VERDICT
+from attncourse._mimetype import VERDICT
 from attncourse._needs import CommandError, needs
 from attncourse.authoring.source import NOTEBOOK_METADATA, Source
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from attncourse import VERDICT
+from attncourse._mimetype import VERDICT
 
 if TYPE_CHECKING:
     from attncourse.exercises.core import Misconception

@@ -14,7 +14,7 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, Execute, NbGraderPreprocessor
 from traitlets import List, Unicode, default
 
-from attncourse import VERDICT
+from attncourse._mimetype import VERDICT
 from attncourse.grading import execution
 from attncourse.grading.exporter import unreadable
 from attncourse.grading.verdicts import (

@@ -10,7 +10,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from attncourse import VERDICT
+from attncourse._mimetype import VERDICT
 
 PREFIX = "check-"  # of a check cell's grade id, then the exercise
 
