@@ -696,6 +696,12 @@ def test_a_misconception_must_fail_a_known_aspect(softmax):
         softmax.misconception("nothing", fails=("nonsense",))(by_hand)
 
 
+def test_a_variant_must_fail_a_known_aspect(softmax):
+    softmax.misconception("adds a quarter", fails=("weights",))(by_hand_with_docstring)
+    with pytest.raises(ValueError, match="must fail known aspects"):
+        softmax.variant("adds a quarter", fails=("nonsense",))(by_hand_with_docstring)
+
+
 def test_a_variant_must_belong_to_a_misconception(softmax):
     with pytest.raises(KeyError, match="nothing"):
         softmax.variant("nothing", fails=("weights",))(by_hand_with_docstring)

@@ -82,10 +82,7 @@ class Exercise:
         """Add a wrong answer that learners really give, the aspects that it fails, and a docstring that teaches."""
 
         def add(function: Callable) -> Callable:
-            unknown = set(fails) - {aspect.name for aspect in self.aspects}
-            if unknown or not fails:
-                raise ValueError(f"{self.name}: misconception {name!r} must fail known aspects, got {fails}")
-            self.misconceptions.append(self._code(name, function, fails))
+            self.misconceptions.append(self._mistake(name, function, fails))
             return function
 
         return add
@@ -97,7 +94,7 @@ class Exercise:
         """
 
         def add(function: Callable) -> Callable:
-            code = self._code(names[0], function, fails)
+            code = self._mistake(names[0], function, fails)
             known = {misconception.name: misconception for misconception in self.misconceptions}
             self.variants += [replace(code, name=name, hint=known[name].hint) for name in names]
             return function
@@ -112,6 +109,11 @@ class Exercise:
             return function
 
         return add
+
+    def _mistake(self, name: str, function: Callable, fails: tuple[str, ...]) -> Misconception:
+        if not fails or set(fails) - {aspect.name for aspect in self.aspects}:
+            raise ValueError(f"{self.name}: misconception {name!r} must fail known aspects, got {fails}")
+        return self._code(name, function, fails)
 
     def _code(self, name: str, function: Callable, fails: tuple[str, ...]) -> Code:
         answer: Any = function

@@ -93,8 +93,8 @@ class Verdict:
     def text(self, width: int = WIDTH) -> str:
         """The card as plain text."""
         lines = [f"{self.exercise:<{width - len(self.score)}}{self.score}"]
-        if self.summary():
-            lines += textwrap.wrap(self.summary() or "", width, initial_indent="  ", subsequent_indent="  ")
+        if summary := self.summary():
+            lines += textwrap.wrap(summary, width, initial_indent="  ", subsequent_indent="  ")
         else:
             column = max(len(aspect.name) for aspect in self.aspects) + 2
             for aspect in self.aspects:
@@ -143,8 +143,8 @@ class Verdict:
         # background, so that the card sits well in light and in dark notebooks.
         full = self.points == self.out_of
         edge = "#009E73" if full else "#D55E00"
-        if self.summary():
-            rows = f"<tr><td colspan='3' style='text-align:left'>{_code(self.summary() or '')}</td></tr>"
+        if summary := self.summary():
+            rows = f"<tr><td colspan='3' style='text-align:left'>{_code(summary)}</td></tr>"
         else:
             rows = "".join(_row(aspect) for aspect in self.aspects)
         advice = "".join(f"<p style='margin:0.6em 0 0; max-width:46em'>{_code(p)}</p>" for p in self.advice())
