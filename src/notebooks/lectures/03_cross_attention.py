@@ -241,8 +241,8 @@ assert torch.allclose(masked_weights[:, :2], alpha), "the two words share what t
 # One detail is easily overlooked. The vector $\tilde a_t$, from which the word is predicted, is handed to the next step
 # beside that word's embedding. This is called **input feeding** (Luong et al. 2015, section 3.3): the next step is told
 # what this one found. Without it the decoder must infer where it has looked from the words that it has written. For our
-# lists that is no loss, as `benchmarks/ladder.py` measures; on real sentences Luong et al. report a gain of 1.3 BLEU
-# (their table 1).
+# lists that is no loss, as `benchmarks/ladder.py` measures; on real sentences Luong et al. report a gain (their
+# table 1).
 #
 # `AttentionDecoderStep` in the package is these equations and little else:
 
