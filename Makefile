@@ -23,7 +23,7 @@ demo: setup
 	.venv/bin/attncourse demo
 
 test: setup
-	.venv/bin/pytest -n 2 --nbval-lax --nbval-current-env tests lectures
+	.venv/bin/pytest -n 2 --nbval-lax --nbval-current-env tests lectures src/attncourse
 	.venv/bin/ruff check
 	.venv/bin/mypy
 
@@ -36,3 +36,5 @@ notebooks: setup
 bench: setup
 	.venv/bin/python benchmarks/check.py
 	.venv/bin/python benchmarks/ladder.py
+	.venv/bin/python benchmarks/attention.py
+	.venv/bin/python benchmarks/model.py

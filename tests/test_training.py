@@ -8,6 +8,7 @@ from attncourse.decoding import translate
 from attncourse.metrics import accuracy_by_length, exact_match, token_loss
 from attncourse.recurrent import Seq2Seq
 from attncourse.training import fit
+from attncourse.transformer import EncoderDecoder, TransformerConfig
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +24,17 @@ def build(corpus):
     return Seq2Seq(len(corpus[1]), len(corpus[2]), d_embedding=16, d_hidden=32)
 
 
-def test_training_lowers_the_loss_and_the_model_learns_to_translate_what_it_saw(corpus):
+def build_transformer(corpus):
+    torch.manual_seed(0)
+    words = {"vocabulary": len(corpus[1]), "vocabulary_target": len(corpus[2])}
+    return EncoderDecoder(TransformerConfig(**words, d_model=32, n_layers=2, dropout=0.0))
+
+
+@pytest.mark.parametrize("build, lr", [(build, 1e-2), (build_transformer, 5e-3)], ids=["Seq2Seq", "EncoderDecoder"])
+def test_training_lowers_the_loss_and_the_model_learns_to_translate_what_it_saw(build, lr, corpus):
     pairs, english, german, encoded = corpus
     model = build(corpus)
-    history = fit(model, encoded, steps=150, batch_size=32, lr=1e-2, progress=False)
+    history = fit(model, encoded, steps=150, batch_size=32, lr=lr, progress=False)
     assert history.losses[-1] < history.losses[0] / 4
     written = translate(model, [pair.source for pair in pairs[:50]], english, german)
     assert sum(exact_match([w.text for w in written], [pair.target for pair in pairs[:50]])) >= 15

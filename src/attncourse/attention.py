@@ -1,11 +1,16 @@
-"""Attention itself: scores, masks, the softmax that respects them, and the weighted average."""
+"""Attention itself: scores, masks, the softmax that respects them, the weighted average, and many heads of it."""
 
 import math
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from attncourse._checks import check_at_least, check_dropout, check_rows, check_shape
+from attncourse.layers import Packing
+from attncourse.positions import RoPE, ShawRelative
 
 # How well each query matches each key: (*batch, n_query, d_query), (*batch, n_key, d_key) -> (*batch, n_query, n_key).
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -104,20 +109,299 @@ def attend(
 def lengths_to_mask(lengths: Int[Tensor, " batch"] | Sequence[int], n: int) -> Bool[Tensor, "batch {n}"]:
     """Which of `n` positions hold a real token: True up to each sequence's length, False in the padding after it.
 
-    Raises ValueError for a length outside 0..n.
+    Raises ValueError for a length outside 0..n (not looked at while compiling: that would break the graph).
+
+    >>> lengths_to_mask([3, 1], 3)
+    tensor([[ True,  True,  True],
+            [ True, False, False]])
     """
+    if lengths is None:
+        raise ValueError("lengths: got None, expected whole numbers of shape (batch,)")
     lengths = torch.as_tensor(lengths)
-    if lengths.ndim != 1 or lengths.is_floating_point():
+    if lengths.ndim != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
         got = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
         raise ValueError(f"lengths: got {got}, expected whole numbers of shape (batch,)")
-    if lengths.numel() and not 0 <= int(lengths.min()) <= int(lengths.max()) <= n:
+    looking = lengths.numel() and not torch.compiler.is_compiling()
+    if looking and not 0 <= int(lengths.min()) <= int(lengths.max()) <= n:
         raise ValueError(f"lengths: got {lengths.tolist()}, expected each within 0..{n}, the padded length n")
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(-1)         # (batch, n)
 
 
-def causal_mask(n: int, device: torch.device | str | None = None) -> Bool[Tensor, "{n} {n}"]:
-    """Position i may attend to j ≤ i: itself and its past, never its future."""
-    return torch.ones(n, n, dtype=torch.bool, device=device).tril()               # (n, n)
+def causal_mask(
+    n: int, n_key: int | None = None, device: torch.device | str | None = None
+) -> Bool[Tensor, "{n} n_key"]:
+    """Position i may attend to j ≤ i: itself and its past, never its future.
+
+    With `n_key` more keys than queries, the queries are the last `n` of the `n_key` positions, as when the keys of
+    earlier tokens are cached. Raises ValueError for fewer keys than queries, or a negative number of them.
+
+    >>> causal_mask(2, n_key=3)
+    tensor([[ True,  True, False],
+            [ True,  True,  True]])
+    """
+    n_key = n if n_key is None else n_key
+    if n < 0:
+        raise ValueError(f"n: got {n}, expected at least 0")
+    if n_key < n:
+        raise ValueError(f"n_key: got {n_key} for {n} queries, expected at least as many keys as queries")
+    return torch.ones(n, n_key, dtype=torch.bool, device=device).tril(n_key - n)  # (n, n_key)
+
+
+def combine_masks(*masks: Bool[Tensor, "*_"] | None) -> Bool[Tensor, "*_"] | None:
+    """Attend only where every mask allows it. They broadcast against each other; None allows everything.
+
+    A padding mask (batch, n_key) goes in as mask[:, None, :], a causal one as it is.
+    Raises TypeError for a mask that is not boolean, ValueError for masks that do not broadcast.
+
+    >>> combine_masks(causal_mask(2), lengths_to_mask([2, 1], 2)[:, None, :])
+    tensor([[[ True, False],
+             [ True,  True]],
+    <BLANKLINE>
+            [[ True, False],
+             [ True, False]]])
+    """
+    combined: Tensor | None = None
+    for mask in masks:
+        if mask is None:
+            continue
+        _check_boolean(mask)
+        try:
+            combined = mask if combined is None else combined & mask
+        except RuntimeError:
+            shapes = " and ".join(str(tuple(each.shape)) for each in masks if each is not None)
+            raise ValueError(f"masks: got shapes {shapes}, expected ones that broadcast") from None
+    return combined
+
+
+class KeyValueCache:
+    """The keys and values of the tokens read so far, so that the next token costs one row of them and not all again.
+
+    It grows by doubling, so n tokens cost O(n) copies. Once it is `complete` (a memory's, which no token joins), an
+    attention reads it and adds nothing. For decoding only: raises ValueError for tensors that ask for gradients (decode
+    under `torch.no_grad()`).
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.complete = False
+        self._stored: Tensor | None = None                        # (2, batch, n_kv_heads, capacity, d_head)
+
+    def append(
+        self, key: Float[Tensor, "batch n_kv_heads n d_head"], value: Float[Tensor, "batch n_kv_heads n d_head"]
+    ) -> tuple[Float[Tensor, "batch n_kv_heads n_key d_head"], Float[Tensor, "batch n_kv_heads n_key d_head"]]:
+        """Put the new ones behind the old ones; returns all keys and all values.
+
+        Raises ValueError for another batch, number of heads, width or type than those that are there.
+        """
+        self._check(key, value)
+        if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad):
+            raise ValueError("cache: got keys that ask for gradients, expected decoding under torch.no_grad()")
+        batch, n_kv_heads, n, d_head = key.shape
+        if self._stored is None or self.length + n > self._stored.shape[3]:
+            grown = key.new_empty(2, batch, n_kv_heads, max(16, 2 * (self.length + n)), d_head)
+            if self._stored is not None:
+                grown[:, :, :, : self.length] = self._stored[:, :, :, : self.length]
+            self._stored = grown
+        self._stored[0, :, :, self.length : self.length + n] = key
+        self._stored[1, :, :, self.length : self.length + n] = value
+        self.length += n
+        return self.contents
+
+    @property
+    def contents(self) -> tuple[Tensor, Tensor]:
+        """All keys and all values, each (batch, n_kv_heads, length, d_head)."""
+        assert self._stored is not None, "nothing has been appended yet"
+        return self._stored[0, :, :, : self.length], self._stored[1, :, :, : self.length]
+
+    def _check(self, key: Tensor, value: Tensor) -> None:
+        check_shape("key", key, "batch n_kv_heads n d_head")
+        if value.shape != key.shape or value.dtype != key.dtype:
+            got = f"{value.dtype} of shape {tuple(value.shape)}"
+            raise ValueError(f"value: got {got}, expected the key's, {key.dtype} of shape {tuple(key.shape)}")
+        if self._stored is not None:
+            _, batch, n_kv_heads, _, d_head = self._stored.shape
+            check_shape("key", key, "batch n_kv_heads n d_head", batch=batch, n_kv_heads=n_kv_heads, d_head=d_head)
+            if key.dtype != self._stored.dtype:
+                raise ValueError(f"key: got {key.dtype}, expected {self._stored.dtype}, as is stored")
+
+    @property
+    def n_bytes(self) -> int:
+        """What the keys and values of the tokens so far take: 2 · batch · n_kv_heads · length · d_head numbers."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.contents) if self.length else 0
+
+    def select(self, rows: Int[Tensor, " n"]) -> None:
+        """Keep these rows of the batch, in this order; a row may be kept more than once.
+
+        Raises ValueError for a row that is not there, TypeError for rows that are not whole numbers.
+        """
+        if self._stored is not None:
+            check_rows(rows, self._stored.shape[1])
+            self._stored = self._stored.index_select(1, rows)
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each in its own small space, and one projection that joins what they found.
+
+        head_h = attend(x W_q, m W_k, m W_v),   output = [head_1; …; head_n] W_o
+
+    m is x itself (self-attention) or a memory (cross-attention). Vaswani et al. 2017, section 3.2.2.
+
+    * `n_kv_heads` < `n_heads`: groups of query heads share keys and values (Ainslie et al. 2023); 1 is multi-query
+      attention (Shazeer 2019).
+    * `d_head` need not be d_model / n_heads.  `scale` multiplies the scores; 1 / √d_head unless given.
+    * `rope` turns queries and keys of a self-attention by their positions; `relative` adds Shaw's terms.
+
+    Raises ValueError for heads that do not divide.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        rope: RoPE | None = None,
+        relative: ShawRelative | None = None,
+    ):
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        check_at_least(1, d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads)
+        if d_head is None and d_model % n_heads:
+            raise ValueError(f"n_heads: got {n_heads}, expected a divisor of d_model = {d_model} (or give d_head)")
+        if n_heads % n_kv_heads:
+            raise ValueError(f"n_kv_heads: got {n_kv_heads}, expected a divisor of n_heads = {n_heads}")
+        check_dropout(dropout=dropout)
+        d_head = d_model // n_heads if d_head is None else d_head
+        check_at_least(1, d_head=d_head)
+        self.n_heads, self.n_kv_heads, self.d_head = n_heads, n_kv_heads, d_head
+        self.scale = 1 / math.sqrt(d_head) if scale is None else scale
+        self.dropout = dropout
+        self.rope, self.relative = rope, relative
+        self.query = nn.Linear(d_model, n_heads * d_head, bias=bias)
+        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.value = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch n_query d_model"],
+        memory: Float[Tensor, "batch n_key d_model"] | None = None,
+        mask: Bool[Tensor, "*#batch #n_query n_key"] | None = None,
+        causal: bool = False,
+        bias: Float[Tensor, "n_heads n_query n_key"] | None = None,
+        cache: KeyValueCache | None = None,
+        weights: list[Tensor] | None = None,
+        packing: Packing | None = None,
+        memory_packing: Packing | None = None,
+    ) -> Float[Tensor, "batch n_query d_model"]:
+        """x asks; `memory` answers, or x itself where there is none.
+
+        * `mask` is True where a query may attend: (n_query, n_key), (batch, n_query, n_key) or one for each head,
+          (batch, n_heads, n_query, n_key), each axis but the last may be 1. A query that may attend to nothing gets
+          zeros (and the output's bias). `causal` forbids the future on top of it.
+        * `bias` is added to the scaled scores (T5's positions).
+        * `cache`: a self-attention appends its keys and values to it and attends to all that are in it; a
+          cross-attention fills it once from `memory` (`remember` does it beforehand) and from then on reads it.
+        * `weights`: a list, to which this call's weights are appended, (batch, n_heads, n_query, n_key), after dropout
+          in training. Without it nothing of that size is kept: torch's fused attention does the work.
+        * `packing`, `memory_packing`: x (or memory) holds real tokens alone, (n_tokens, d_model).
+
+        Raises ValueError where shapes do not fit, or for a causal mask of the opposite sense (True = forbidden);
+        TypeError for a mask that is not boolean, or a bias that is.
+        """
+        self._check_sequence("x", x, packing)
+        query = self._heads(self.query(x), self.n_heads, packing)         # (batch, n_heads, n_query, d_head)
+        if memory is not None and cache is not None and not cache.complete:
+            self.remember(memory, cache, memory_packing)
+        if cache is not None and cache.complete:
+            key, value = cache.contents                                   # (batch, n_kv_heads, n_key, d_head)
+            check_shape("cache", key, "batch n_kv_heads n d_head", batch=query.shape[0], d_head=self.d_head)
+        elif memory is None:
+            key, value = self._keys_values(x, packing)
+            if self.rope is not None:
+                start = 0 if cache is None else cache.length
+                query, key = self.rope(query, start), self.rope(key, start)
+            if cache is not None:
+                key, value = cache.append(key, value)
+        else:
+            self._check_sequence("memory", memory, memory_packing, batch=query.shape[0])
+            key, value = self._keys_values(memory, memory_packing)
+
+        n_query, n_key = query.shape[-2], key.shape[-2]
+        if mask is not None:
+            mask = _check_head_mask(mask, (query.shape[0], self.n_heads, n_query, n_key), of_itself=memory is None)
+        if bias is not None:
+            check_shape("bias", bias, "n_heads n_query n_key", n_heads=self.n_heads, n_query=n_query, n_key=n_key)
+            if not bias.is_floating_point():
+                raise TypeError(f"bias: got {bias.dtype}, expected numbers to add to the scores (or `mask`)")
+        fused = weights is None and self.relative is None
+        causal = causal and n_query > 1                                   # one query, the newest token, has no future
+        if causal and not (fused and mask is None and bias is None and n_query == n_key):
+            mask, causal = combine_masks(causal_mask(n_query, n_key, x.device), mask), False
+
+        if fused:
+            output = F.scaled_dot_product_attention(
+                query,
+                key,
+                value,
+                attn_mask=mask if bias is None else _add_mask(bias, mask),
+                is_causal=causal,
+                dropout_p=self.dropout if self.training else 0.0,
+                scale=self.scale,
+                enable_gqa=self.n_kv_heads < self.n_heads,
+            )                                                             # (batch, n_heads, n_query, d_head)
+        else:
+            output = self._attend(query, key, value, mask, bias, weights)
+        output = output.transpose(1, 2).flatten(2)                        # (batch, n_query, n_heads · d_head)
+        return self.output(output if packing is None else packing.pack(output))     # (batch, n_query, d_model)
+
+    def _attend(self, query, key, value, mask, bias, weights):
+        """`attend`, spelled out: where the weights are wanted, or terms that fused attention does not know."""
+        start = key.shape[-2] - query.shape[-2]
+        key, value = (x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for x in (key, value))
+        scores = query @ key.mT                                           # (batch, n_heads, n_query, n_key)
+        if self.relative is not None:
+            scores = scores + self.relative.scores(query, key.shape[-2], start)
+        scores = scores * self.scale
+        if bias is not None:
+            scores = scores + bias
+        alpha = F.dropout(masked_softmax(scores, mask), self.dropout, self.training)
+        if weights is not None:
+            weights.append(alpha)
+        output = alpha @ value                                            # (batch, n_heads, n_query, d_head)
+        return output if self.relative is None else output + self.relative.output(alpha, start)
+
+    def remember(
+        self, memory: Float[Tensor, "batch n_key d_model"], cache: KeyValueCache, packing: Packing | None = None
+    ) -> None:
+        """Put the memory's keys and values into an empty cache, once for all the steps that will look at it."""
+        self._check_sequence("memory", memory, packing)
+        cache.append(*self._keys_values(memory, packing))
+        cache.complete = True
+
+    def _check_sequence(self, name: str, x: Tensor, packing: Packing | None, **sizes: int) -> None:
+        d_model = self.query.in_features
+        if packing is None:
+            check_shape(name, x, "batch n d_model", d_model=d_model, **sizes)
+            return
+        check_shape(name, x, "n_tokens d_model", d_model=d_model, n_tokens=packing.index.shape[0])
+        if packing.shape[0] != sizes.get("batch", packing.shape[0]):
+            raise ValueError(f"{name}: got a batch of {packing.shape[0]} packed, expected {sizes['batch']}, as x has")
+
+    def _keys_values(self, x: Tensor, packing: Packing | None) -> tuple[Tensor, Tensor]:
+        """What x offers: keys and values, each (batch, n_kv_heads, n, d_head)."""
+        return (
+            self._heads(self.key(x), self.n_kv_heads, packing),
+            self._heads(self.value(x), self.n_kv_heads, packing),
+        )
+
+    def _heads(self, x: Tensor, n_heads: int, packing: Packing | None) -> Float[Tensor, "batch {n_heads} n d_head"]:
+        if packing is not None:
+            x = packing.unpack(x)                                         # (batch, n, n_heads · d_head)
+        return x.unflatten(-1, (n_heads, self.d_head)).transpose(1, 2)    # (batch, n_heads, n, d_head)
 
 
 def _check_vectors(**named: Tensor) -> None:
@@ -141,10 +425,14 @@ def _check_widths(query: Tensor, key: Tensor, d_query: int | None = None, d_key:
             raise ValueError(f"{name}: got width {x.shape[-1]}, expected {width}, as the score function was built")
 
 
-def _check_mask(mask: Tensor, scores: Tensor) -> None:
+def _check_boolean(mask: Tensor) -> None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"mask: got {got}, expected torch.bool with True where a query may attend")
+
+
+def _check_mask(mask: Tensor, scores: Tensor) -> None:
+    _check_boolean(mask)
     try:
         mask.expand(scores.shape)  # torch.broadcast_shapes would ask the same, but its first call imports sympy: 0.4 s
     except RuntimeError:
@@ -152,3 +440,30 @@ def _check_mask(mask: Tensor, scores: Tensor) -> None:
             f"mask: got shape {tuple(mask.shape)}, expected one that broadcasts to the scores' {tuple(scores.shape)}; "
             "a padding mask (batch, n_key) becomes mask[:, None, :]"
         ) from None
+
+
+def _check_head_mask(mask: Tensor, shape: tuple[int, int, int, int], of_itself: bool) -> Tensor:
+    """The mask with an axis for the heads, if it fits (batch, n_heads, n_query, n_key)."""
+    _check_boolean(mask)
+    batch, _, n_query, n_key = shape
+    headed = mask.unsqueeze(1) if mask.ndim == 3 else mask
+    fits = all(got in (1, want) for got, want in zip(headed.shape[::-1], shape[::-1], strict=False))
+    if not 2 <= mask.ndim <= 4 or not fits or headed.shape[-1] != n_key:
+        raise ValueError(
+            f"mask: got shape {tuple(mask.shape)}, expected (n_query, n_key) or (batch, n_query, n_key), here "
+            f"{(n_query, n_key)} or {(batch, n_query, n_key)}; a padding mask (batch, n_key) becomes mask[:, None, :]"
+        )
+    # Looking into the mask would mean waiting for a GPU, and break a compiled graph.
+    looking = of_itself and mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    if looking and n_query == n_key > 1 and mask.shape[-2] == n_query:
+        first = headed[(0,) * (headed.ndim - 2)]                                      # (n_query, n_key)
+        if first.diagonal(1).all() and not first.tril().any():
+            raise ValueError(
+                "mask: got one in which each token may attend to its future alone, expected True where a query may "
+                "attend (nn.MultiheadAttention's masks have the opposite sense: use ~mask)"
+            )
+    return headed
+
+
+def _add_mask(bias: Tensor, mask: Tensor | None) -> Tensor:
+    return bias if mask is None else bias.masked_fill(~mask, -math.inf)

@@ -1,44 +1,318 @@
-"""Writing a target when nobody tells the model what comes next."""
+"""Writing a target when nobody tells the model what comes next: greedily, by beams, or by chance."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from attncourse.data import BOS, EOS, PAD, EncodedPair, Tokenizer, collate
-from attncourse.recurrent import Seq2Seq
+from attncourse.transformer import LanguageModel
+
+
+class State(Protocol):
+    """What a model remembers between two steps."""
+
+    def select(self, rows: Tensor) -> "State":
+        """The same for these rows of the batch, in this order; a row may come more than once."""
+        ...
+
+
+class Model(Protocol):
+    """What can be decoded: `Seq2Seq`, `EncoderDecoder`, and `LanguageModel`, which is given a prompt for a source."""
+
+    longest: int | None
+
+    def start(self, source: Tensor, lengths: Tensor) -> State:
+        """Read the source."""
+        ...
+
+    def step(self, token: Tensor, state: State, with_weights: bool) -> tuple[Tensor, State, Tensor | None]:
+        """Read one token a row: (logits of the next (batch, vocabulary), state, weights (batch, n_memory))."""
+        ...
 
 
 class Decoded(NamedTuple):
+    """What was written, ending with <eos> and padded behind it, and where the model looked at each token, if asked."""
+
     tokens: Int[Tensor, "batch n_target"]
-    weights: Float[Tensor, "batch n_target n_memory"]
+    weights: Float[Tensor, "batch n_target n_memory"] | None
 
 
-@torch.no_grad()
 def greedy(
-    model: Seq2Seq, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"], max_length: int = 150
+    model: Model,
+    source: Int[Tensor, "batch n_source"],
+    lengths: Int[Tensor, " batch"],
+    max_length: int = 150,
+    with_weights: bool = False,
 ) -> Decoded:
     """Take the most probable token at each step, until every sentence has said <eos> or has `max_length` tokens.
 
-    The tokens end with <eos> and are padded behind it; `weights[b, t]` is where the model looked when it wrote
-    `tokens[b, t]`. The model is put in evaluation mode and left as it was.
+    `weights[b, t]` is where the model looked when it wrote `tokens[b, t]`. A language model continues the prompts in
+    `source`; its continuation comes back without them, and without weights. Decoding ends early where the model's
+    positions do, and never writes padding. The model is put in evaluation mode and left as it was.
+    Raises ValueError for a `max_length` below 1, and a prompt that leaves no position free.
     """
+    return _write(model, source, lengths, lambda logits: logits.argmax(dim=-1), max_length, with_weights)
+
+
+def sample(
+    model: Model,
+    source: Int[Tensor, "batch n_source"],
+    lengths: Int[Tensor, " batch"],
+    max_length: int = 150,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Decoded:
+    """Draw each token from what the model believes, after `sharpen`; otherwise as `greedy`.
+
+    Equal generators draw equal texts. Raises ValueError as `sharpen` does.
+    """
+    return _write(
+        model,
+        source,
+        lengths,
+        lambda logits: torch.multinomial(
+            sharpen(logits, temperature, top_k, top_p).softmax(dim=-1), 1, generator=generator
+        ).squeeze(-1),
+        max_length,
+    )
+
+
+def sharpen(
+    logits: Float[Tensor, "batch vocabulary"],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Float[Tensor, "batch vocabulary"]:
+    """Divide the logits by `temperature`, and forbid (−∞) all but the likely tokens.
+
+    `top_k` leaves the k likeliest (Fan et al. 2018), `top_p` the fewest whose probabilities add up to at least p
+    (nucleus sampling, Holtzman et al. 2020). With both, p is of what k has left.
+    Raises ValueError for a temperature that is not positive, a top_k below 1, a top_p outside of 0 < p ≤ 1.
+
+    >>> sharpen(torch.tensor([[1.0, 3.0, 2.0]]), top_k=2)
+    tensor([[-inf, 3., 2.]])
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature: got {temperature}, expected more than 0 (`greedy` is its limit at 0)")
+    logits = logits / temperature
+    if top_k is not None:
+        if top_k < 1:
+            raise ValueError(f"top_k: got {top_k}, expected at least 1")
+        best, index = logits.topk(min(top_k, logits.shape[-1]), dim=-1)
+        logits = torch.full_like(logits, -math.inf).scatter(-1, index, best)
+    if top_p is not None:
+        if not 0 < top_p <= 1:
+            raise ValueError(f"top_p: got {top_p}, expected more than 0 and at most 1")
+        probabilities, index = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        # A token is left out if those likelier than it reach p already: the first never is.
+        enough = probabilities.cumsum(dim=-1) - probabilities >= top_p
+        logits = logits.masked_fill(enough.scatter(-1, index, enough), -math.inf)
+    return logits
+
+
+class Beams(NamedTuple):
+    """The best hypotheses of each source, the best first, and their length-normalised log-probabilities."""
+
+    tokens: Int[Tensor, "batch n_beams n_target"]
+    scores: Float[Tensor, "batch n_beams"]
+
+
+@torch.no_grad()
+def beam_search(
+    model: Model,
+    source: Int[Tensor, "batch n_source"],
+    lengths: Int[Tensor, " batch"],
+    n_beams: int = 4,
+    length_penalty: float = 0.6,
+    max_length: int = 150,
+) -> Beams:
+    """Keep the `n_beams` best beginnings at each step, and return the `n_beams` best of what they became.
+
+    A hypothesis y scores log p(y) / ((5 + |y|) / 6)^length_penalty, so a penalty above 0 is kind to long ones (Wu et
+    al. 2016, section 7, without coverage). A source is done when nothing that is still being written can enter its
+    best; it then leaves the batch. What is unfinished at `max_length` competes as it is. Hypotheses end with <eos> and
+    are padded behind it.
+    Raises ValueError for fewer than one beam, a negative penalty, and prompts of different length.
+    """
+    if n_beams < 1:
+        raise ValueError(f"n_beams: got {n_beams}, expected at least 1")
+    if length_penalty < 0:
+        raise ValueError(f"length_penalty: got {length_penalty}, expected 0 or more: it divides a negative number")
+    with _evaluating(model):
+        state, token, prompts = _begin(model, source, lengths)
+        max_length = _room(model, max_length, prompts)
+        if prompts is not None and prompts.offsets.any():
+            raise ValueError(f"lengths: got {lengths.tolist()}, expected prompts of one length for beam search")
+        batch, device = len(source), source.device
+        # Row b · n_beams + k of the state is beam k of sentence b. All start equal, so all but one start impossible.
+        state = state.select(torch.arange(batch, device=device).repeat_interleave(n_beams))
+        token = token.repeat_interleave(n_beams)                                      # (batch · n_beams,)
+        totals: Tensor | None = None                                                  # (open, n_beams): log p so far
+        written = token.new_empty(batch, n_beams, 0)                                  # (open, n_beams, t)
+        sentences = torch.arange(batch, device=device)                                # (open,): which are being written
+        best: Beams | None = None
+        for t in range(1, max_length + 1):
+            logits, state, _ = model.step(token, state, False)
+            log_p = _without_pad(logits.log_softmax(dim=-1)).unflatten(0, (-1, n_beams))  # (open, n_beams, vocabulary)
+            vocabulary = log_p.shape[-1]
+            if totals is None:
+                totals = log_p.new_full((batch, n_beams), -math.inf)
+                totals[:, 0] = 0.0
+                best = Beams(token.new_full((batch, n_beams, max_length), PAD), torch.full_like(totals, -math.inf))
+            assert best is not None
+            # Twice as many candidates as beams: even if n_beams of them end here, n_beams go on. To end, a text must be
+            # among the first n_beams, as it would have to be to go on.
+            totals, index = (totals.unsqueeze(-1) + log_p).flatten(1).topk(min(2 * n_beams, n_beams * vocabulary))
+            beam, token = index // vocabulary, index % vocabulary                     # (open, 2 · n_beams) each
+            candidates = torch.cat([_pick(written, beam), token.unsqueeze(-1)], dim=-1)
+            ended = (token == EOS) | (t == max_length)
+            kept = ended & (torch.arange(token.shape[1], device=device) < n_beams)
+            scores = (totals / ((5 + t) / 6) ** length_penalty).masked_fill(~kept, -math.inf)
+            best = _keep_best(best, sentences, candidates, scores)
+
+            totals, order = totals.masked_fill(ended, -math.inf).topk(n_beams)        # (open, n_beams)
+            beam, token, written = beam.gather(1, order), token.gather(1, order), _pick(candidates, order)
+            # Log-probabilities only fall, and the divisor is largest at the end: no beam can score better than this.
+            reachable = totals[:, 0] / ((5 + max_length) / 6) ** length_penalty
+            open_ = (reachable > best.scores[sentences, -1]).nonzero().squeeze(-1)
+            if not len(open_):
+                break
+            rows = (open_.unsqueeze(-1) * n_beams + beam[open_]).flatten()            # (open · n_beams,)
+            state = state.select(rows)
+            sentences, totals, written = sentences[open_], totals[open_], written[open_]
+            token = token[open_].flatten()
+        assert best is not None
+        return Beams(best.tokens[:, :, : _longest(best.tokens)], best.scores)
+
+
+def _keep_best(best: Beams, sentences: Tensor, tokens: Tensor, scores: Tensor) -> Beams:
+    """The finished candidates of these sentences compete with what had finished before."""
+    n_beams, t = best.scores.shape[1], tokens.shape[2]
+    padded = tokens.new_full((*tokens.shape[:2], best.tokens.shape[2]), PAD)
+    padded[:, :, :t] = tokens
+    scores, order = torch.cat([best.scores[sentences], scores], dim=1).topk(n_beams)
+    best.tokens[sentences] = _pick(torch.cat([best.tokens[sentences], padded], dim=1), order)
+    best.scores[sentences] = scores
+    return best
+
+
+def _pick(hypotheses: Int[Tensor, "batch n t"], index: Int[Tensor, "batch m"]) -> Int[Tensor, "batch m t"]:
+    return hypotheses.gather(1, index.unsqueeze(-1).expand(-1, -1, hypotheses.shape[-1]))
+
+
+class _Prompts(NamedTuple):
+    """Prompts go in together as far as the shortest reaches; the rest of the others is dictated, token by token."""
+
+    rest: Int[Tensor, "batch n_rest"]
+    offsets: Int[Tensor, " batch"]
+    """How many tokens of `rest` are a row's own prompt."""
+    shortest: int
+
+
+def _begin(model: Model, source: Tensor, lengths: Tensor) -> tuple[State, Tensor, _Prompts | None]:
+    """The state before the first token, that token, and what is left of a language model's prompts."""
+    if not isinstance(model, LanguageModel):
+        return model.start(source, lengths), torch.full_like(lengths, BOS), None
+    shortest = int(lengths.min())
+    if not 1 <= shortest <= int(lengths.max()) <= source.shape[1]:
+        raise ValueError(f"lengths: got {lengths.tolist()}, expected each within 1..{source.shape[1]}, as padded")
+    state = model.start()
+    if shortest > 1:
+        model.read(source[:, : shortest - 1], state)
+    return state, source[:, shortest - 1], _Prompts(source[:, shortest:], lengths - shortest, shortest)
+
+
+def _room(model: Model, max_length: int, prompts: _Prompts | None) -> int:
+    """As many tokens as were asked for, if the model has positions for them."""
+    if max_length < 1:
+        raise ValueError(f"max_length: got {max_length}, expected at least 1")
+    if model.longest is None:
+        return max_length
+    read = 0 if prompts is None else prompts.shortest - 1 + int(prompts.offsets.max())
+    if read >= model.longest:
+        raise ValueError(
+            f"source: got a prompt of {read + 1} tokens, expected at most {model.longest}, the model's positions"
+        )
+    return min(max_length, model.longest - read)
+
+
+@torch.no_grad()
+def _write(
+    model: Model,
+    source: Tensor,
+    lengths: Tensor,
+    choose: Callable[[Tensor], Tensor],
+    max_length: int,
+    with_weights: bool = False,
+) -> Decoded:
+    """Step by step, `choose` the next tokens from the logits."""
+    with _evaluating(model):
+        state, token, prompts = _begin(model, source, lengths)
+        max_length = _room(model, max_length, prompts)
+        n_rest = 0 if prompts is None else int(prompts.offsets.max())
+        rows = torch.arange(len(source), device=source.device)                        # whose sentence each row writes
+        finished = torch.zeros_like(rows, dtype=torch.bool)
+        tokens = torch.full((len(source), n_rest + max_length), PAD, device=source.device)
+        looked: list[tuple[Tensor, Tensor]] = []
+        for t in range(n_rest + max_length):
+            logits, state, weights = model.step(token, state, with_weights)
+            token = choose(_without_pad(logits)).masked_fill(finished, PAD)           # (rows,)
+            dictated = torch.zeros_like(finished)
+            if prompts is not None and t < n_rest:
+                dictated = t < prompts.offsets[rows]
+                token = torch.where(dictated, prompts.rest[rows, t], token)
+            tokens[rows, t] = token
+            if weights is not None:
+                looked.append((rows, weights))
+            finished = finished | (token == EOS) & ~dictated
+            n_open = len(rows) - int(finished.sum())
+            if not n_open:
+                break
+            # Copying what is remembered costs about a step: finished sentences leave when they are half of the batch.
+            if 2 * n_open <= len(rows):
+                keep = (~finished).nonzero().squeeze(-1)
+                rows, token, finished, state = rows[keep], token[keep], finished[keep], state.select(keep)
+        if prompts is not None:                                                       # each row's prompt ends elsewhere
+            at = prompts.offsets.unsqueeze(-1) + torch.arange(max_length, device=source.device)
+            tokens = tokens.gather(1, at)                                             # (batch, max_length)
+        tokens = tokens[:, : _longest(tokens)]
+        return Decoded(tokens, _stack_weights(looked, len(source)) if looked and prompts is None else None)
+
+
+def _without_pad(logits: Float[Tensor, "batch vocabulary"]) -> Float[Tensor, "batch vocabulary"]:
+    """Padding stands behind a text and is never part of it."""
+    logits[:, PAD] = -math.inf
+    return logits
+
+
+def _longest(tokens: Int[Tensor, "*batch n"]) -> int:
+    """How many columns are not all padding; at least one."""
+    written = (tokens != PAD).flatten(0, -2).any(dim=0).nonzero()
+    return int(written[-1]) + 1 if len(written) else 1
+
+
+def _stack_weights(looked: list[tuple[Tensor, Tensor]], batch: int) -> Float[Tensor, "batch n_target n_memory"]:
+    weights = looked[0][1].new_zeros(batch, len(looked), looked[0][1].shape[1])
+    for t, (rows, step) in enumerate(looked):
+        weights[rows, t] = step
+    return weights
+
+
+@contextmanager
+def _evaluating(model) -> Iterator[None]:
     training = model.training
     model.eval()
-    memory = model.encode(source, lengths)
-    state, attentional = memory.start, torch.zeros_like(memory.start)
-    token = torch.full_like(lengths, BOS)                                                 # (batch,)
-    finished = torch.zeros_like(token, dtype=torch.bool)                                  # (batch,)
-    steps: list[tuple[Tensor, Tensor]] = []
-    while len(steps) < max_length and not finished.all():
-        logits, state, attentional, weights = model.decoder(token, state, attentional, memory.states, memory.mask)
-        token = logits.argmax(dim=-1).masked_fill(finished, PAD)                          # (batch,)
-        finished = finished | (token == EOS)
-        steps.append((token, weights))
-    model.train(training)
-    return Decoded(*(torch.stack(each, dim=1) for each in zip(*steps, strict=True)))
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 class Translation(NamedTuple):
@@ -51,14 +325,15 @@ class Translation(NamedTuple):
 
 
 def translate(
-    model: Seq2Seq, texts: Sequence[str], source: Tokenizer, target: Tokenizer, batch_size: int = 250
+    model: Model, texts: Sequence[str], source: Tokenizer, target: Tokenizer, batch_size: int = 250
 ) -> list[Translation]:
     """Translate sentences greedily, in batches, in the order given; <eos> is the last target piece."""
     translations = []
     for start in range(0, len(texts), batch_size):
         chunk = [EncodedPair(source.encode(text), []) for text in texts[start : start + batch_size]]
         batch = collate(chunk)
-        tokens, weights = greedy(model, batch.source, batch.lengths)
+        tokens, weights = greedy(model, batch.source, batch.lengths, with_weights=True)
+        assert weights is not None
         for pair, ids, rows in zip(chunk, tokens.tolist(), weights, strict=True):
             ids = ids[: ids.index(EOS) + 1] if EOS in ids else ids
             n_memory = min(len(pair.source), rows.shape[1])
