@@ -11,13 +11,14 @@ def check_shape(name: str, x: Tensor, axes: str, **sizes: int) -> None:
 
     `sizes` says how long some of them must be. Raises TypeError for what is no tensor, else ValueError.
     """
-    names = axes.split()
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name}: got {type(x).__name__}, expected a tensor ({', '.join(names)})")
-    trailing = names[1:] if names[0].startswith("*") else names
-    shape = x.shape[x.ndim - len(trailing) :]
-    fits = x.ndim >= len(trailing) if trailing != names else x.ndim == len(names)
-    if not fits or any(got != sizes.get(axis, got) for got, axis in zip(shape, trailing, strict=True)):
+        raise TypeError(f"{name}: got {type(x).__name__}, expected a tensor ({', '.join(axes.split())})")
+    names = axes.split()
+    open_ended = names[0].startswith("*")
+    trailing = names[open_ended:]
+    before = x.ndim - len(trailing)
+    fits = before >= 0 if open_ended else before == 0
+    if not fits or any(x.shape[before + trailing.index(axis)] != size for axis, size in sizes.items()):
         expected = ", ".join(f"{axis} = {sizes[axis]}" if axis in sizes else axis for axis in names)
         raise ValueError(f"{name}: got shape {tuple(x.shape)}, expected ({expected})")
 

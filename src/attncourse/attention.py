@@ -184,7 +184,8 @@ class KeyValueCache:
     def __init__(self) -> None:
         self.length = 0
         self.complete = False
-        self._stored: Tensor | None = None                        # (2, batch, n_kv_heads, capacity, d_head)
+        self._key: Tensor | None = None                           # (batch, n_kv_heads, capacity, d_head)
+        self._value: Tensor | None = None
 
     def append(
         self, key: Float[Tensor, "batch n_kv_heads n d_head"], value: Float[Tensor, "batch n_kv_heads n d_head"]
@@ -196,33 +197,36 @@ class KeyValueCache:
         self._check(key, value)
         if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad):
             raise ValueError("cache: got keys that ask for gradients, expected decoding under torch.no_grad()")
-        batch, n_kv_heads, n, d_head = key.shape
-        if self._stored is None or self.length + n > self._stored.shape[3]:
-            grown = key.new_empty(2, batch, n_kv_heads, max(16, 2 * (self.length + n)), d_head)
-            if self._stored is not None:
-                grown[:, :, :, : self.length] = self._stored[:, :, :, : self.length]
-            self._stored = grown
-        self._stored[0, :, :, self.length : self.length + n] = key
-        self._stored[1, :, :, self.length : self.length + n] = value
-        self.length += n
+        end = self.length + key.shape[2]
+        if self._key is None or self._value is None or end > self._key.shape[2]:
+            self._key, self._value = self._grown(self._key, key, end), self._grown(self._value, value, end)
+        self._key[:, :, self.length : end] = key
+        self._value[:, :, self.length : end] = value
+        self.length = end
         return self.contents
+
+    def _grown(self, old: Tensor | None, new: Tensor, length: int) -> Tensor:
+        grown = new.new_empty(*new.shape[:2], max(16, 2 * length), new.shape[3])
+        if old is not None:
+            grown[:, :, : self.length] = old[:, :, : self.length]
+        return grown
 
     @property
     def contents(self) -> tuple[Tensor, Tensor]:
         """All keys and all values, each (batch, n_kv_heads, length, d_head)."""
-        assert self._stored is not None, "nothing has been appended yet"
-        return self._stored[0, :, :, : self.length], self._stored[1, :, :, : self.length]
+        assert self._key is not None and self._value is not None, "nothing has been appended yet"
+        return self._key[:, :, : self.length], self._value[:, :, : self.length]
 
     def _check(self, key: Tensor, value: Tensor) -> None:
         check_shape("key", key, "batch n_kv_heads n d_head")
         if value.shape != key.shape or value.dtype != key.dtype:
             got = f"{value.dtype} of shape {tuple(value.shape)}"
             raise ValueError(f"value: got {got}, expected the key's, {key.dtype} of shape {tuple(key.shape)}")
-        if self._stored is not None:
-            _, batch, n_kv_heads, _, d_head = self._stored.shape
+        if self._key is not None:
+            batch, n_kv_heads, _, d_head = self._key.shape
             check_shape("key", key, "batch n_kv_heads n d_head", batch=batch, n_kv_heads=n_kv_heads, d_head=d_head)
-            if key.dtype != self._stored.dtype:
-                raise ValueError(f"key: got {key.dtype}, expected {self._stored.dtype}, as is stored")
+            if key.dtype != self._key.dtype:
+                raise ValueError(f"key: got {key.dtype}, expected {self._key.dtype}, as is stored")
 
     @property
     def n_bytes(self) -> int:
@@ -234,9 +238,9 @@ class KeyValueCache:
 
         Raises ValueError for a row that is not there, TypeError for rows that are not whole numbers.
         """
-        if self._stored is not None:
-            check_rows(rows, self._stored.shape[1])
-            self._stored = self._stored.index_select(1, rows)
+        if self._key is not None and self._value is not None:
+            check_rows(rows, self._key.shape[0])
+            self._key, self._value = self._key.index_select(0, rows), self._value.index_select(0, rows)
 
 
 class MultiHeadAttention(nn.Module):
@@ -316,6 +320,7 @@ class MultiHeadAttention(nn.Module):
         query = self._heads(self.query(x), self.n_heads, packing)         # (batch, n_heads, n_query, d_head)
         if memory is not None and cache is not None and not cache.complete:
             self.remember(memory, cache, memory_packing)
+        of_itself = memory is None and not (cache is not None and cache.complete)
         if cache is not None and cache.complete:
             key, value = cache.contents                                   # (batch, n_kv_heads, n_key, d_head)
             check_shape("cache", key, "batch n_kv_heads n d_head", batch=query.shape[0], d_head=self.d_head)
@@ -332,7 +337,7 @@ class MultiHeadAttention(nn.Module):
 
         n_query, n_key = query.shape[-2], key.shape[-2]
         if mask is not None:
-            mask = _check_head_mask(mask, (query.shape[0], self.n_heads, n_query, n_key), of_itself=memory is None)
+            mask = _check_head_mask(mask, (query.shape[0], self.n_heads, n_query, n_key), of_itself)
         if bias is not None:
             check_shape("bias", bias, "n_heads n_query n_key", n_heads=self.n_heads, n_query=n_query, n_key=n_key)
             if not bias.is_floating_point():
@@ -401,7 +406,7 @@ class MultiHeadAttention(nn.Module):
     def _heads(self, x: Tensor, n_heads: int, packing: Packing | None) -> Float[Tensor, "batch {n_heads} n d_head"]:
         if packing is not None:
             x = packing.unpack(x)                                         # (batch, n, n_heads · d_head)
-        return x.unflatten(-1, (n_heads, self.d_head)).transpose(1, 2)    # (batch, n_heads, n, d_head)
+        return x.view(*x.shape[:2], n_heads, self.d_head).transpose(1, 2)             # (batch, n_heads, n, d_head)
 
 
 def _check_vectors(**named: Tensor) -> None:
