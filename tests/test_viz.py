@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attncourse import viz
+from attncourse.attention import causal_mask
 
 WEIGHTS = torch.tensor([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]])
 SOURCE, TARGET = ["ninety-", "one"], ["ein", "und", "neunzig"]
@@ -23,6 +24,7 @@ FIGURES = {
     "alignment": lambda: viz.alignment_heatmap(WEIGHTS, SOURCE, TARGET),
     "weights": lambda: viz.draw_weights(WEIGHTS, TARGET, SOURCE, title="weights"),
     "two tables": lambda: viz.draw_weights({"rows": WEIGHTS, "columns": 1 - WEIGHTS}, TARGET, SOURCE),
+    "masks": lambda: viz.draw_masks({"causal": causal_mask(4), "window": torch.eye(4, dtype=torch.bool)}),
     "accuracy": lambda: viz.accuracy_by_length({"a": {(1, 4): 0.5, (5, 9): 0.25}, "b": {(1, 4): 1.0}}),
     "curves": lambda: viz.curves({"loss": [3.0, 2.0, 1.0]}),
     "diagram": viz.encoder_decoder,
@@ -43,6 +45,18 @@ def test_the_alt_text_of_an_alignment_says_where_each_target_token_looks(shown):
     FIGURES["alignment"]()
     assert "ein looks most at one (0.90)" in shown[0][0]["text/plain"]
     assert "neunzig looks most at ninety- (0.80)" in shown[0][0]["text/plain"]
+
+
+def test_the_alt_text_of_masks_says_how_much_is_allowed(shown):
+    FIGURES["masks"]()
+    assert "causal: 4 queries by 4 keys, 62% of the pairs allowed" in shown[0][0]["text/plain"]
+
+
+def test_a_mask_that_is_not_one_is_refused():
+    with pytest.raises(TypeError, match=r"mask 'a': got torch\.float32, expected torch\.bool"):
+        viz.draw_masks({"a": torch.ones(2, 2)})
+    with pytest.raises(ValueError, match=r"mask 'a': got shape \(2,\), expected"):
+        viz.draw_masks({"a": torch.ones(2, dtype=torch.bool)})
 
 
 def test_a_figure_without_words_is_refused():

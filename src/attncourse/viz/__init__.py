@@ -7,7 +7,7 @@ with needs("attncourse.viz", "lab"):
     import matplotlib as _matplotlib  # noqa: F401
 
 from attncourse.viz.diagrams import encoder_decoder
-from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_weights
+from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_masks, draw_weights
 from attncourse.viz.style import figure, show
 from attncourse.viz.widgets import step_through
 
@@ -15,6 +15,7 @@ __all__ = [
     "accuracy_by_length",
     "alignment_heatmap",
     "curves",
+    "draw_masks",
     "draw_weights",
     "encoder_decoder",
     "figure",

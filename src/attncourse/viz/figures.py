@@ -79,6 +79,38 @@ def draw_weights(
     show(drawn, alt or " ".join(said))
 
 
+def draw_masks(masks: Tensor | Mapping[str, Tensor], title: str = "", alt: str = "") -> None:
+    """Who may attend to whom, filled where allowed: one mask (n_query, n_key), or several by title, side by side.
+
+    Raises TypeError for a mask that is not boolean, ValueError for one that is not a matrix.
+    """
+    if not isinstance(masks, Mapping):
+        masks = {title: masks}
+    drawn, _ = figure(2.6 * len(masks), 3.0, columns=len(masks))
+    said = []
+    for ax, (name, mask) in zip(drawn.axes, masks.items(), strict=True):
+        if mask.dtype != torch.bool:
+            raise TypeError(f"mask {name!r}: got {mask.dtype}, expected torch.bool with True where a query may attend")
+        if mask.ndim != 2:
+            raise ValueError(f"mask {name!r}: got shape {tuple(mask.shape)}, expected (n_query, n_key)")
+        n_query, n_key = mask.shape
+        ax.imshow(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.2, interpolation="nearest")
+        if n_query * n_key <= 1024:  # lines between the cells, while one can tell them apart
+            ax.set_xticks(np.arange(-0.5, n_key), minor=True)
+            ax.set_yticks(np.arange(-0.5, n_query), minor=True)
+            ax.grid(which="minor", color=PALE, linewidth=0.6)
+        ax.tick_params(which="both", length=0)
+        ax.set_xticks([], [])
+        ax.set_yticks([], [])
+        ax.set_xlabel("key")
+        ax.set_ylabel("query")
+        if name:
+            ax.set_title(name, pad=8)
+        share = mask.float().mean().item()
+        said.append(f"{name or 'mask'}: {n_query} queries by {n_key} keys, {share:.0%} of the pairs allowed")
+    show(drawn, alt or f"Who may attend to whom. {'; '.join(said)}.")
+
+
 def accuracy_by_length(
     accuracy: Mapping[str, Mapping[tuple[int, int], float]],
     x_name: str = "length of the source (tokens)",
