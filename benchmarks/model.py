@@ -5,11 +5,12 @@
 Goals: a training step at least 1.2 times as fast as the faster of the two on a CPU, 1.5 times on a GPU (bf16 and
 compiled, all of them); cached greedy decoding at least twice as fast as `generate()`.
 
-All have the same shape, one table of embeddings for source, target and output, sinusoidal positions, post-norm and no
-dropout, and train on the same batch with fused AdamW. Lengths are drawn like those of captions: log-normal with median
-12, as Multi30k's are in pieces of an 8000-piece BPE (10th and 90th percentile 8 and 20). Who goes first changes from
-round to round. Beside the goals' rows stand harder ones: a batch of one length, where leaving padding out gains
-nothing, and decoding in which no sentence ends before the others, or is alone.
+All have the same shape (nn.Transformer has one norm more, behind each stack), one table of embeddings for source,
+target and output, sinusoidal positions, post-norm and no dropout, and train on the same batch with fused AdamW. Lengths
+are drawn like those of captions: log-normal with median 12, as Multi30k's are in pieces of an 8000-piece BPE (10th and
+90th percentile 8 and 20). Who goes first changes from round to round. Beside the goals' rows stand harder ones: a batch
+of one length, where leaving padding out gains nothing, and decoding in which no sentence ends before the others, or is
+alone.
 """
 
 import argparse
@@ -174,7 +175,7 @@ class Ending:
 
     def __init__(self, model: EncoderDecoder, ends: Tensor):
         self.model, self.ends = model, ends
-        self.longest, self.training, self.eval, self.train = model.longest, model.training, model.eval, model.train
+        self.longest, self.modules, self.eval = model.longest, model.modules, model.eval
 
     def start(self, source: Tensor, lengths: Tensor) -> "EndingState":
         return EndingState(self.model.start(source, lengths), self.ends, 0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attncourse.data import BOS, EOS, PAD
-from attncourse.decoding import beam_search, greedy, sample, sharpen
+from attncourse.decoding import beam_search, greedy, sample, warp_logits
 from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import EncoderDecoder, LanguageModel, TransformerConfig
 
@@ -121,6 +121,19 @@ def test_decoding_leaves_the_mode_of_the_model_alone(model):
         assert model.training is mode
 
 
+def test_a_frozen_part_stays_frozen():
+    model = encoder_decoder().train()
+    model.encoder.eval()
+    greedy(model, SOURCE, LENGTHS, max_length=2)
+    assert model.decoder.training and not model.encoder.training and not model.encoder.stack.training
+
+
+def test_whole_numbers_of_any_size_will_do(model):
+    for search in (greedy, beam_search):
+        narrow, wide = (search(model, SOURCE.to(t), LENGTHS.to(t), max_length=4)[0] for t in (torch.int32, torch.int64))
+        assert torch.equal(narrow, wide)
+
+
 def test_decoding_ends_where_the_positions_end():
     model = always(EncoderDecoder(TransformerConfig(**SMALL)), 5)
     assert greedy(model, SOURCE, LENGTHS, max_length=1000).tokens.shape == (3, SMALL["max_length"])
@@ -156,6 +169,11 @@ def test_a_prompt_that_fills_the_positions_is_refused():
     model = language_model()
     with pytest.raises(ValueError, match="source: got a prompt of 33 tokens, expected at most 32"):
         greedy(model, torch.full((1, 33), 4), torch.tensor([33]))
+
+
+def test_lengths_for_another_batch_are_refused():
+    with pytest.raises(ValueError, match=r"lengths: got shape \(1,\), expected \(batch = 2\)"):
+        greedy(language_model(), torch.full((2, 2), 4), torch.tensor([2]))
 
 
 def test_an_empty_prompt_is_refused():
@@ -205,22 +223,22 @@ PROBABILITIES = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
     ],
     ids=str,
 )
-def test_sharpen_leaves_the_likeliest_tokens(options, left):
-    logits = sharpen(PROBABILITIES.log(), **options)
+def test_warp_logits_leaves_the_likeliest_tokens(options, left):
+    logits = warp_logits(PROBABILITIES.log(), **options)
     assert logits.isfinite()[0].nonzero().flatten().tolist() == left
-    torch.testing.assert_close(logits[0, left], PROBABILITIES.log()[0, left])
+    torch.testing.assert_close(logits[0, left], (PROBABILITIES / PROBABILITIES.max()).log()[0, left])
 
 
 def test_ties_do_not_widen_top_k():
-    assert int(sharpen(torch.zeros(1, 6), top_k=2).isfinite().sum()) == 2
+    assert int(warp_logits(torch.zeros(1, 6), top_k=2).isfinite().sum()) == 2
 
 
 @pytest.mark.parametrize(
     "name, value", [("temperature", 0.0), ("temperature", -1.0), ("top_k", 0), ("top_p", 0.0), ("top_p", 1.1)]
 )
-def test_sharpen_refuses_what_it_cannot_mean(name, value):
+def test_warp_logits_refuses_what_it_cannot_mean(name, value):
     with pytest.raises(ValueError, match=f"{name}: got {value}"):
-        sharpen(PROBABILITIES.log(), **{name: value})
+        warp_logits(PROBABILITIES.log(), **{name: value})
 
 
 # Beams
@@ -258,6 +276,25 @@ def test_a_hypothesis_scores_its_normalised_log_probability(model):
             beliefs = [logits_of(model, tokens[:i], row).log_softmax(-1) for i in range(len(tokens))]
             log_p = sum(float(belief[word]) for belief, word in zip(beliefs, tokens, strict=True))
             assert math.isclose(score, log_p / ((5 + len(tokens)) / 6) ** 0.6, abs_tol=1e-10)
+
+
+def test_scores_of_a_half_precision_model_are_sums_in_full_precision():
+    model = encoder_decoder().bfloat16()
+    beams = beam_search(model, SOURCE, LENGTHS, n_beams=3, length_penalty=0.0, max_length=20)
+    with torch.no_grad():
+        state, token, log_p = model.start(SOURCE, LENGTHS), torch.full((3,), BOS), 0.0
+        for word in real(beams.tokens[0, 0]):
+            logits, state, _ = model.step(token, state)
+            log_p += float(logits[0].float().log_softmax(-1)[word])
+            token = torch.full((3,), word)
+    assert math.isclose(float(beams.scores[0, 0]), log_p, abs_tol=1e-4)
+
+
+def test_where_there_are_fewer_hypotheses_than_beams_the_rest_are_empty():
+    beams = beam_search(encoder_decoder(), SOURCE, LENGTHS, n_beams=2 * WORDS, max_length=1)
+    found = beams.scores.isfinite()
+    assert found.sum(dim=-1).tolist() == [WORDS - 1] * 3
+    assert (beams.tokens[~found] == PAD).all() and (beams.tokens[found][:, 0] != PAD).all()
 
 
 def test_beams_come_best_first_and_each_is_another_text(model):

@@ -468,3 +468,15 @@ def test_bad_input_is_refused_at_the_door_with_the_arguments_name(case):
     call, error, words = BAD[case]
     with pytest.raises(error, match=words):
         call(*tensors())
+
+
+def test_keys_far_below_zero_still_have_weight_in_linear_attention():
+    query, key, value = torch.full((1, 3, 4), -20.0), torch.full((1, 5, 4), -20.0), torch.randn(1, 5, 2)
+    torch.testing.assert_close(linear_attend(query, key, value), value.mean(dim=1, keepdim=True).expand(1, 3, 2))
+
+
+def test_tiles_keep_their_precision_under_autocast():
+    query, key, value = (torch.randn(1, 64, 8) for _ in range(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        output = tiled_attend(query, key, value, tile=16)
+    torch.testing.assert_close(output, attend(query, key, value)[0], rtol=0, atol=1e-5)

@@ -290,7 +290,7 @@ def test_an_unknown_summary_an_odd_width_and_an_empty_source_are_refused():
         Seq2Seq(WORDS, WORDS, 6, 8, "max pool")
     with pytest.raises(ValueError, match="d_hidden: got 7"):
         Seq2Seq(WORDS, WORDS, 6, 7)
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match=r"expected each within 1\.\.6"):
         Seq2Seq(WORDS, WORDS, 6, 8)(SOURCE, torch.tensor([6, 0, 4]), TARGET)
 
 
@@ -333,7 +333,7 @@ def test_a_step_refuses_bad_input_with_the_arguments_name(case, step, inputs):
 BAD_CALL = {
     "lengths of another batch": ((SOURCE, LENGTHS[:2], TARGET), ValueError, r"lengths: .* expected \(batch = 3\)"),
     "lengths of floats": ((SOURCE, LENGTHS.float(), TARGET), TypeError, "lengths: got torch.float32"),
-    "a length past the end": ((SOURCE, LENGTHS + 1, TARGET), ValueError, r"expected each within 0\.\.6"),
+    "a length past the end": ((SOURCE, LENGTHS + 1, TARGET), ValueError, r"expected each within 1\.\.6"),
     "one source sentence alone": ((SOURCE[0], LENGTHS, TARGET), ValueError, r"source: got shape \(6,\)"),
     "a source word unheard of": ((SOURCE + 2, LENGTHS, TARGET), ValueError, r"source: got tokens 2\.\.11, .* 0\.\.10"),
     "no source": ((SOURCE[:0], LENGTHS[:0], TARGET[:0]), ValueError, "at least one token"),

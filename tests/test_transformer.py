@@ -772,3 +772,24 @@ def test_a_row_can_be_selected_more_than_once():
     key, _ = state.caches[0].cross.contents
     assert key.shape[0] == 3 and torch.equal(key[0], key[2]) and not torch.equal(key[0], key[1])
     assert torch.equal(state.memory_mask, BATCH.there[[2, 0, 2]][:, None])
+
+
+@pytest.mark.parametrize("places", [slice(0, 2), slice(1, 3)], ids=["in front", "in the middle"])
+def test_answers_left_out_in_front_or_in_the_middle_are_still_read(places):
+    model, read, said = built(LanguageModel).double(), torch.randint(1, WORDS, (3, 5)), torch.randint(1, WORDS, (3, 5))
+    said[:, places] = 0
+    expected = torch.nn.functional.cross_entropy(model(read).flatten(0, 1), said.flatten(), ignore_index=0)
+    torch.testing.assert_close(model.loss(read, said), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [EncoderDecoder, LanguageModel])
+def test_a_model_made_on_no_device_and_tied_again_is_the_model(kind):
+    model = built(kind)
+    with torch.device("meta"):
+        other = kind(model.config)
+    other = other.double().to_empty(device="cpu").eval()
+    other.load_state_dict(model.state_dict())
+    other.tie()
+    assert other.output.weight is other.decoder.embedding.tokens.weight
+    given = (SOURCE, LENGTHS, TARGET) if kind is EncoderDecoder else (TARGET,)
+    torch.testing.assert_close(other(*given), model(*given), rtol=0, atol=1e-10)

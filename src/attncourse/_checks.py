@@ -1,5 +1,6 @@
 """What comes in at a door: each check names the argument, what came, and what was expected."""
 
+import numbers
 from collections.abc import Sequence
 
 import torch
@@ -54,6 +55,13 @@ def check_rows(rows: Tensor, batch: int) -> None:
             raise ValueError(f"rows: got {least}..{most}, expected each within 0..{batch - 1}")
 
 
+def check_boolean(name: str, x: Tensor, true_means: str) -> None:
+    """Raises TypeError for what is no boolean tensor."""
+    if not isinstance(x, Tensor) or x.dtype != torch.bool:
+        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"{name}: got {got}, expected torch.bool with True where {true_means}")
+
+
 def check_one_of(name: str, got: str, allowed: Sequence[str]) -> None:
     if got not in allowed:
         raise ValueError(f"{name}: got {got!r}, expected one of {', '.join(map(repr, allowed))}")
@@ -61,7 +69,7 @@ def check_one_of(name: str, got: str, allowed: Sequence[str]) -> None:
 
 def check_at_least(low: int, **named: int) -> None:
     for name, got in named.items():
-        if not isinstance(got, int) or isinstance(got, bool):
+        if not isinstance(got, numbers.Integral) or isinstance(got, bool):
             raise ValueError(f"{name}: got {got!r}, expected a whole number")
         if got < low:
             raise ValueError(f"{name}: got {got}, expected at least {low}")

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_dropout, check_rows, check_shape
+from attncourse._checks import check_at_least, check_boolean, check_dropout, check_rows, check_shape
 from attncourse.layers import Packing
 from attncourse.positions import RoPE, ShawRelative
 
@@ -106,10 +106,13 @@ def attend(
     return weights @ value, weights                               # (*batch, n_query, d_v)
 
 
-def lengths_to_mask(lengths: Int[Tensor, " batch"] | Sequence[int], n: int) -> Bool[Tensor, "batch {n}"]:
+def lengths_to_mask(
+    lengths: Int[Tensor, " batch"] | Sequence[int], n: int, least: int = 0
+) -> Bool[Tensor, "batch {n}"]:
     """Which of `n` positions hold a real token: True up to each sequence's length, False in the padding after it.
 
-    Raises ValueError for a length outside 0..n (not looked at while compiling: that would break the graph).
+    Raises ValueError for a length outside `least`..n. (Lengths on a GPU are not looked at, which would mean waiting for
+    it, nor are they in a compiled graph.)
 
     >>> lengths_to_mask([3, 1], 3)
     tensor([[ True,  True,  True],
@@ -121,9 +124,10 @@ def lengths_to_mask(lengths: Int[Tensor, " batch"] | Sequence[int], n: int) -> B
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
         got = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
         raise ValueError(f"lengths: got {got}, expected whole numbers of shape (batch,)")
-    looking = lengths.numel() and not torch.compiler.is_compiling()
-    if looking and not 0 <= int(lengths.min()) <= int(lengths.max()) <= n:
-        raise ValueError(f"lengths: got {lengths.tolist()}, expected each within 0..{n}, the padded length n")
+    if lengths.numel() and lengths.device.type == "cpu" and not torch.compiler.is_compiling():
+        shortest, longest = (int(bound) for bound in lengths.aminmax())
+        if not least <= shortest <= longest <= n:
+            raise ValueError(f"lengths: got {lengths.tolist()}, expected each within {least}..{n}, the padded length")
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(-1)         # (batch, n)
 
 
@@ -164,7 +168,7 @@ def combine_masks(*masks: Bool[Tensor, "*_"] | None) -> Bool[Tensor, "*_"] | Non
     for mask in masks:
         if mask is None:
             continue
-        _check_boolean(mask)
+        check_boolean("mask", mask, "a query may attend")
         try:
             combined = mask if combined is None else combined & mask
         except RuntimeError:
@@ -206,7 +210,8 @@ class KeyValueCache:
         return self.contents
 
     def _grown(self, old: Tensor | None, new: Tensor, length: int) -> Tensor:
-        grown = new.new_empty(*new.shape[:2], max(16, 2 * length), new.shape[3])
+        capacity = max(16, length) if old is None else 2 * length  # a memory, which comes at once, fits exactly
+        grown = new.new_empty(*new.shape[:2], capacity, new.shape[3])
         if old is not None:
             grown[:, :, : self.length] = old[:, :, : self.length]
         return grown
@@ -253,7 +258,7 @@ class MultiHeadAttention(nn.Module):
     * `n_kv_heads` < `n_heads`: groups of query heads share keys and values (Ainslie et al. 2023); 1 is multi-query
       attention (Shazeer 2019).
     * `d_head` need not be d_model / n_heads.  `scale` multiplies the scores; 1 / √d_head unless given.
-    * `rope` turns queries and keys of a self-attention by their positions; `relative` adds Shaw's terms.
+    * `rope` turns queries and keys by their positions, `relative` adds Shaw's terms: both for self-attention alone.
 
     Raises ValueError for heads that do not divide.
     """
@@ -308,7 +313,7 @@ class MultiHeadAttention(nn.Module):
           zeros (and the output's bias). `causal` forbids the future on top of it.
         * `bias` is added to the scaled scores (T5's positions).
         * `cache`: a self-attention appends its keys and values to it and attends to all that are in it; a
-          cross-attention fills it once from `memory` (`remember` does it beforehand) and from then on reads it.
+          cross-attention fills it once from `memory` (`remember` does it beforehand) and from then on reads it alone.
         * `weights`: a list, to which this call's weights are appended, (batch, n_heads, n_query, n_key), after dropout
           in training. Without it nothing of that size is kept: torch's fused attention does the work.
         * `packing`, `memory_packing`: x (or memory) holds real tokens alone, (n_tokens, d_model).
@@ -323,7 +328,8 @@ class MultiHeadAttention(nn.Module):
         of_itself = memory is None and not (cache is not None and cache.complete)
         if cache is not None and cache.complete:
             key, value = cache.contents                                   # (batch, n_kv_heads, n_key, d_head)
-            check_shape("cache", key, "batch n_kv_heads n d_head", batch=query.shape[0], d_head=self.d_head)
+            sizes = {"batch": query.shape[0], "n_kv_heads": self.n_kv_heads, "d_head": self.d_head}
+            check_shape("cache", key, "batch n_kv_heads n d_head", **sizes)
         elif memory is None:
             key, value = self._keys_values(x, packing)
             if self.rope is not None:
@@ -430,14 +436,8 @@ def _check_widths(query: Tensor, key: Tensor, d_query: int | None = None, d_key:
             raise ValueError(f"{name}: got width {x.shape[-1]}, expected {width}, as the score function was built")
 
 
-def _check_boolean(mask: Tensor) -> None:
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask: got {got}, expected torch.bool with True where a query may attend")
-
-
 def _check_mask(mask: Tensor, scores: Tensor) -> None:
-    _check_boolean(mask)
+    check_boolean("mask", mask, "a query may attend")
     try:
         mask.expand(scores.shape)  # torch.broadcast_shapes would ask the same, but its first call imports sympy: 0.4 s
     except RuntimeError:
@@ -449,7 +449,7 @@ def _check_mask(mask: Tensor, scores: Tensor) -> None:
 
 def _check_head_mask(mask: Tensor, shape: tuple[int, int, int, int], of_itself: bool) -> Tensor:
     """The mask with an axis for the heads, if it fits (batch, n_heads, n_query, n_key)."""
-    _check_boolean(mask)
+    check_boolean("mask", mask, "a query may attend")
     batch, _, n_query, n_key = shape
     headed = mask.unsqueeze(1) if mask.ndim == 3 else mask
     fits = all(got in (1, want) for got, want in zip(headed.shape[::-1], shape[::-1], strict=False))

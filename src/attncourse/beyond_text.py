@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_one_of, check_shape
+from attncourse._checks import check_at_least, check_boolean, check_one_of, check_shape
 from attncourse.attention import lengths_to_mask
 from attncourse.layers import Activation, LayerNorm, drop
-from attncourse.positions import TABLES, FixedPositions, LearnedPositions, sinusoidal_2d
+from attncourse.positions import FixedPositions, grid_sinusoids, make_table
 from attncourse.transformer import Positions, Stack, TransformerConfig, Weights, initialise
 
 # Pictures
@@ -108,11 +108,8 @@ class ViT(nn.Module):
         n, d_model = 1 + config.n_patches, config.d_model
         self.patches = nn.Linear(config.channels * config.patch**2, d_model)
         self.class_token = nn.Parameter(torch.empty(d_model))
-        self.positions: nn.Module | None = None
-        if config.positions == "learned":
-            self.positions = LearnedPositions(n, d_model)
-        elif config.positions == "sinusoidal":
-            self.positions = GridPositions(n, d_model)
+        grid = config.positions == "sinusoidal"
+        self.positions = GridPositions(n, d_model) if grid else make_table(config.positions, n, d_model)
         self.dropout = drop(config.dropout)
         self.stack = Stack(config)
         self.head = nn.Linear(d_model, config.n_classes)
@@ -148,9 +145,8 @@ class GridPositions(FixedPositions):
     def _compute(self) -> dict[str, Tensor]:
         side = math.isqrt(self.max_length - 1)
         with torch.device("cpu"):
-            grid = sinusoidal_2d(side, side, self.d_model)                            # (side², d_model)
+            grid = grid_sinusoids(side, side, self.d_model)                           # (side², d_model)
         return {"table": F.pad(grid, (0, 0, 1, 0))}
-
 
 
 # Sound
@@ -263,8 +259,7 @@ def sample_negatives(
             [2, 2, 2]])
     """
     check_shape("mask", mask, "batch n_frames")
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask: got {mask.dtype}, expected torch.bool with True where a frame is masked")
+    check_boolean("mask", mask, "a frame is masked")
     check_at_least(1, n_negatives=n_negatives)
     n_masked = mask.sum(dim=1)                                                        # (batch,)
     if not torch.compiler.is_compiling() and (n_masked == 1).any():
@@ -341,7 +336,7 @@ class Quantizer(nn.Module):
             noisy = scores + gumbel.to(scores.dtype)
         soft = (noisy / self.temperature).softmax(dim=-1)
         hard = F.one_hot(noisy.argmax(dim=-1), scores.shape[-1]).to(soft.dtype)
-        choice = hard + soft - soft.detach()                                          # hard forward, soft backward
+        choice = hard + (soft - soft.detach())                                          # hard forward, soft backward
         chosen = torch.einsum("nge,ged->ngd", choice, self.codebooks).flatten(1)      # (n, d_code)
         return self.output(chosen), scores.softmax(dim=-1)
 
@@ -400,7 +395,7 @@ class Wav2Vec2(nn.Module):
 
         z = features of the waveform,   c = blocks(z, with a learned vector where masked),   q = quantizer(z)
 
-    Two things are plainer than in the paper: positions are sinusoidal (or another of the config's), where the paper has
+    Among what is plainer than in the paper: positions are sinusoidal (or another of the config's), where the paper has
     one more convolution, over the frames; and a norm looks at one frame at a time behind every convolution.
     Waveforms should have mean zero and variance one. Baevski et al. 2020.
 
@@ -420,11 +415,7 @@ class Wav2Vec2(nn.Module):
         self.norm = LayerNorm(d_feature)
         self.project = nn.Linear(d_feature, d_model)
         self.hidden = nn.Parameter(torch.randn(d_model))
-        self.positions: nn.Module | None = None
-        if config.positions == "learned":
-            self.positions = LearnedPositions(config.max_length, d_model)
-        elif config.positions in TABLES:
-            self.positions = FixedPositions(config.positions, config.max_length, d_model)
+        self.positions = make_table(config.positions, config.max_length, d_model)
         self.dropout = drop(config.dropout)
         self.stack = Stack(config)
         self.guess = nn.Linear(d_model, config.d_code)

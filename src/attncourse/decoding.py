@@ -3,47 +3,55 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attncourse._checks import check_tokens, check_whole
 from attncourse.data import BOS, EOS, PAD, EncodedPair, Tokenizer, collate
-from attncourse.transformer import LanguageModel
+from attncourse.recurrent import Seq2Seq
+from attncourse.transformer import EncoderDecoder, LanguageModel
 
 
-class State(Protocol):
-    """What a model remembers between two steps."""
+class DecodingState(Protocol):
+    """What a model remembers between two steps. A state that was given to `step` or `select` is used up."""
 
-    def select(self, rows: Tensor) -> "State":
+    def select(self, rows: Tensor, /) -> Self:
         """The same for these rows of the batch, in this order; a row may come more than once."""
         ...
 
 
-class Model(Protocol):
-    """What can be decoded: `Seq2Seq`, `EncoderDecoder`, and `LanguageModel`, which is given a prompt for a source."""
+S = TypeVar("S", bound=DecodingState)
 
-    longest: int | None
 
-    def start(self, source: Tensor, lengths: Tensor) -> State:
+class Model(Protocol[S]):
+    """What can be decoded: `Seq2Seq` and `EncoderDecoder`. (A `LanguageModel` can, too, with a prompt for a source.)"""
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that its positions allow."""
+        ...
+
+    def start(self, source: Tensor, lengths: Tensor, /) -> S:
         """Read the source."""
         ...
 
-    def step(self, token: Tensor, state: State, with_weights: bool) -> tuple[Tensor, State, Tensor | None]:
+    def step(self, token: Tensor, state: S, with_weights: bool = False, /) -> tuple[Tensor, S, Tensor | None]:
         """Read one token a row: (logits of the next (batch, vocabulary), state, weights (batch, n_memory))."""
         ...
 
 
 class Decoded(NamedTuple):
-    """What was written, ending with <eos> and padded behind it, and where the model looked at each token, if asked."""
+    """What was written, up to <eos> or the last token allowed, padded behind it; and where the model looked."""
 
     tokens: Int[Tensor, "batch n_target"]
     weights: Float[Tensor, "batch n_target n_memory"] | None
 
 
 def greedy(
-    model: Model,
+    model: Model | LanguageModel,
     source: Int[Tensor, "batch n_source"],
     lengths: Int[Tensor, " batch"],
     max_length: int = 150,
@@ -53,14 +61,15 @@ def greedy(
 
     `weights[b, t]` is where the model looked when it wrote `tokens[b, t]`. A language model continues the prompts in
     `source`; its continuation comes back without them, and without weights. Decoding ends early where the model's
-    positions do, and never writes padding. The model is put in evaluation mode and left as it was.
+    positions do (for all rows, where those of the longest prompt do), and never writes padding. The model is put in
+    evaluation mode and left as it was.
     Raises ValueError for a `max_length` below 1, and a prompt that leaves no position free.
     """
     return _write(model, source, lengths, lambda logits: logits.argmax(dim=-1), max_length, with_weights)
 
 
 def sample(
-    model: Model,
+    model: Model | LanguageModel,
     source: Int[Tensor, "batch n_source"],
     lengths: Int[Tensor, " batch"],
     max_length: int = 150,
@@ -69,39 +78,41 @@ def sample(
     top_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Decoded:
-    """Draw each token from what the model believes, after `sharpen`; otherwise as `greedy`.
+    """Draw each token from the model's distribution, after `warp_logits` has changed it; otherwise as `greedy`.
 
-    Equal generators draw equal texts. Raises ValueError as `sharpen` does.
+    Equal generators draw equal texts; a generator lives on the model's device. Raises ValueError as `warp_logits` does.
     """
     return _write(
         model,
         source,
         lengths,
         lambda logits: torch.multinomial(
-            sharpen(logits, temperature, top_k, top_p).softmax(dim=-1), 1, generator=generator
+            warp_logits(logits, temperature, top_k, top_p).softmax(dim=-1), 1, generator=generator
         ).squeeze(-1),
         max_length,
     )
 
 
-def sharpen(
+def warp_logits(
     logits: Float[Tensor, "batch vocabulary"],
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> Float[Tensor, "batch vocabulary"]:
-    """Divide the logits by `temperature`, and forbid (−∞) all but the likely tokens.
+    """Divide the logits by `temperature`, and forbid (−∞) all but the likely tokens. The largest logit becomes 0.
 
     `top_k` leaves the k likeliest (Fan et al. 2018), `top_p` the fewest whose probabilities add up to at least p
     (nucleus sampling, Holtzman et al. 2020). With both, p is of what k has left.
     Raises ValueError for a temperature that is not positive, a top_k below 1, a top_p outside of 0 < p ≤ 1.
 
-    >>> sharpen(torch.tensor([[1.0, 3.0, 2.0]]), top_k=2)
-    tensor([[-inf, 3., 2.]])
+    >>> warp_logits(torch.tensor([[1.0, 3.0, 2.0]]), top_k=2)
+    tensor([[-inf,  0., -1.]])
     """
     if not temperature > 0:
         raise ValueError(f"temperature: got {temperature}, expected more than 0 (`greedy` is its limit at 0)")
-    logits = logits / temperature
+    # The largest becomes 0, so that no temperature overflows; sums of many small probabilities need 32 bits.
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
     if top_k is not None:
         if top_k < 1:
             raise ValueError(f"top_k: got {top_k}, expected at least 1")
@@ -118,7 +129,10 @@ def sharpen(
 
 
 class Beams(NamedTuple):
-    """The best hypotheses of each source, the best first, and their length-normalised log-probabilities."""
+    """The best hypotheses of each source, the best first, and their length-normalised log-probabilities.
+
+    Where there are fewer hypotheses than beams, the rest are empty and score −∞.
+    """
 
     tokens: Int[Tensor, "batch n_beams n_target"]
     scores: Float[Tensor, "batch n_beams"]
@@ -126,7 +140,7 @@ class Beams(NamedTuple):
 
 @torch.no_grad()
 def beam_search(
-    model: Model,
+    model: Model | LanguageModel,
     source: Int[Tensor, "batch n_source"],
     lengths: Int[Tensor, " batch"],
     n_beams: int = 4,
@@ -137,8 +151,8 @@ def beam_search(
 
     A hypothesis y scores log p(y) / ((5 + |y|) / 6)^length_penalty, so a penalty above 0 is kind to long ones (Wu et
     al. 2016, section 7, without coverage). A source is done when nothing that is still being written can enter its
-    best; it then leaves the batch. What is unfinished at `max_length` competes as it is. Hypotheses end with <eos> and
-    are padded behind it.
+    best; it then leaves the batch. What is unfinished at `max_length` competes as it is. Hypotheses are padded behind
+    their <eos>.
     Raises ValueError for fewer than one beam, a negative penalty, and prompts of different length.
     """
     if n_beams < 1:
@@ -160,6 +174,7 @@ def beam_search(
         best: Beams | None = None
         for t in range(1, max_length + 1):
             logits, state, _ = model.step(token, state, False)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))      # sums of many small numbers
             log_p = _without_pad(logits.log_softmax(dim=-1)).unflatten(0, (-1, n_beams))  # (open, n_beams, vocabulary)
             vocabulary = log_p.shape[-1]
             if totals is None:
@@ -189,7 +204,8 @@ def beam_search(
             sentences, totals, written = sentences[open_], totals[open_], written[open_]
             token = token[open_].flatten()
         assert best is not None
-        return Beams(best.tokens[:, :, : _longest(best.tokens)], best.scores)
+        tokens = best.tokens.masked_fill(best.scores.isneginf().unsqueeze(-1), PAD)
+        return Beams(tokens[:, :, : _longest(tokens)], best.scores)
 
 
 def _keep_best(best: Beams, sentences: Tensor, tokens: Tensor, scores: Tensor) -> Beams:
@@ -208,7 +224,8 @@ def _pick(hypotheses: Int[Tensor, "batch n t"], index: Int[Tensor, "batch m"]) -
 
 
 class _Prompts(NamedTuple):
-    """Prompts go in together as far as the shortest reaches; the rest of the others is dictated, token by token."""
+    """Prompts go in together as far as the shortest reaches; the tokens that the others have left are then fed one by
+    one, in the place of what the model would choose."""
 
     rest: Int[Tensor, "batch n_rest"]
     offsets: Int[Tensor, " batch"]
@@ -216,20 +233,25 @@ class _Prompts(NamedTuple):
     shortest: int
 
 
-def _begin(model: Model, source: Tensor, lengths: Tensor) -> tuple[State, Tensor, _Prompts | None]:
+def _begin(
+    model: Model | LanguageModel, source: Tensor, lengths: Tensor
+) -> tuple[Any, Tensor, _Prompts | None]:
     """The state before the first token, that token, and what is left of a language model's prompts."""
     if not isinstance(model, LanguageModel):
-        return model.start(source, lengths), torch.full_like(lengths, BOS), None
+        return model.start(source, lengths), source.new_full((len(source),), BOS, dtype=torch.long), None
+    check_tokens("source", source, model.config.target_words)
+    check_whole("lengths", lengths, "batch", batch=len(source))
     shortest = int(lengths.min())
     if not 1 <= shortest <= int(lengths.max()) <= source.shape[1]:
         raise ValueError(f"lengths: got {lengths.tolist()}, expected each within 1..{source.shape[1]}, as padded")
+    source = source.long()
     state = model.start()
     if shortest > 1:
         model.read(source[:, : shortest - 1], state)
     return state, source[:, shortest - 1], _Prompts(source[:, shortest:], lengths - shortest, shortest)
 
 
-def _room(model: Model, max_length: int, prompts: _Prompts | None) -> int:
+def _room(model: Model | LanguageModel, max_length: int, prompts: _Prompts | None) -> int:
     """As many tokens as were asked for, if the model has positions for them."""
     if max_length < 1:
         raise ValueError(f"max_length: got {max_length}, expected at least 1")
@@ -245,7 +267,7 @@ def _room(model: Model, max_length: int, prompts: _Prompts | None) -> int:
 
 @torch.no_grad()
 def _write(
-    model: Model,
+    model: Model | LanguageModel,
     source: Tensor,
     lengths: Tensor,
     choose: Callable[[Tensor], Tensor],
@@ -307,12 +329,14 @@ def _stack_weights(looked: list[tuple[Tensor, Tensor]], batch: int) -> Float[Ten
 
 @contextmanager
 def _evaluating(model) -> Iterator[None]:
-    training = model.training
+    """In evaluation mode; afterwards each part, which may have been frozen, is in its own mode again."""
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for part, training in modes:
+            part.training = training
 
 
 class Translation(NamedTuple):
@@ -325,16 +349,17 @@ class Translation(NamedTuple):
 
 
 def translate(
-    model: Model, texts: Sequence[str], source: Tokenizer, target: Tokenizer, batch_size: int = 250
+    model: Seq2Seq | EncoderDecoder, texts: Sequence[str], source: Tokenizer, target: Tokenizer, batch_size: int = 250
 ) -> list[Translation]:
     """Translate sentences greedily, in batches, in the order given; <eos> is the last target piece."""
     translations = []
+    device = next(model.parameters()).device
     for start in range(0, len(texts), batch_size):
         chunk = [EncodedPair(source.encode(text), []) for text in texts[start : start + batch_size]]
         batch = collate(chunk)
-        tokens, weights = greedy(model, batch.source, batch.lengths, with_weights=True)
+        tokens, weights = greedy(model, batch.source.to(device), batch.lengths.to(device), with_weights=True)
         assert weights is not None
-        for pair, ids, rows in zip(chunk, tokens.tolist(), weights, strict=True):
+        for pair, ids, rows in zip(chunk, tokens.tolist(), weights.cpu(), strict=True):
             ids = ids[: ids.index(EOS) + 1] if EOS in ids else ids
             n_memory = min(len(pair.source), rows.shape[1])
             rows = rows[: len(ids), :n_memory]

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import elu, pad
+from torch.nn.functional import pad, relu
 
-from attncourse._checks import check_at_least, check_shape
-from attncourse.attention import _check_boolean, _check_mask, _check_vectors, _check_widths, attend
+from attncourse._checks import check_at_least, check_boolean, check_shape
+from attncourse.attention import _check_mask, _check_vectors, _check_widths, attend
 
 # Who may attend to whom, as torch's flex_attention asks: (batch, head, query_index, key_index) -> True where allowed.
 # The indices are tensors that broadcast. Queries and keys are each counted from 0.
@@ -188,9 +188,7 @@ def dense_mask(
     query_index = torch.arange(n_query, device=device).unsqueeze(-1)                  # (n_query, 1)
     key_index = torch.arange(n_key, device=device)                                    # (n_key,)
     mask = pattern(any_batch, any_head, query_index, key_index)
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"pattern: got an answer of {got}, expected torch.bool with True where a query may attend")
+    check_boolean("pattern", mask, "a query may attend")
     return mask.expand(n_query, n_key)                                                # (n_query, n_key)
 
 
@@ -454,8 +452,9 @@ def linear_attend_step(
 
 
 def _features(x: Tensor) -> Tensor:
-    """φ(x) = elu(x) + 1, a positive number for each."""
-    return elu(_wide(x)) + 1
+    """φ(x) = elu(x) + 1, a positive number for each: eˣ below zero, where adding the 1 in the end would cancel it."""
+    x = _wide(x)
+    return x.clamp(max=0).exp() + relu(x)
 
 
 def _divide(total: Float[Tensor, "*rows d_v_1"]) -> Float[Tensor, "*rows d_v"]:
@@ -515,7 +514,9 @@ def tiled_attend(
         shape = (*query.shape[:-1], key.shape[-2])
         _check_mask(mask, query.new_empty(()).expand(shape))      # an expanded number: the shape without the memory
         mask = mask.expand(shape)
-    return _Tiled.apply(query, key, value, mask, causal, tile)
+    # Autocast would make 16 bits of the sums that are kept in 32, and on the way forward alone.
+    with torch.autocast(query.device.type, enabled=False):
+        return _Tiled.apply(query, key, value, mask, causal, tile)
 
 
 class _Tiled(torch.autograd.Function):
@@ -615,7 +616,7 @@ def _check_causal(n_query: int, n_key: int) -> None:
 
 def _check_key_mask(mask: Tensor, key: Shaped[Tensor, "*batch n_key d"]) -> Bool[Tensor, "*batch n_key"]:
     """The mask, expanded to one answer a key."""
-    _check_boolean(mask)
+    check_boolean("mask", mask, "there is a key")
     try:
         return mask.expand(key.shape[:-1])
     except RuntimeError:

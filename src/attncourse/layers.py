@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_dropout, check_one_of, check_shape
+from attncourse._checks import check_at_least, check_boolean, check_dropout, check_one_of, check_shape
 
 Activation = Literal["relu", "gelu", "gelu tanh", "silu", "glu", "geglu", "swiglu", "reglu"]
 
@@ -94,7 +94,7 @@ class FeedForward(nn.Module):
     """The same small network at every position: widen to d_ff, bend, and come back.
 
     Plain ("relu", "gelu", "gelu tanh", "silu"): down(f(up(x))). Vaswani et al. 2017, equation 2.
-    Gated ("glu", "geglu", "swiglu", "reglu"): down(f(gate(x)) ∘ up(x)), with three matrices for two. Shazeer 2020.
+    Gated ("glu", "geglu", "swiglu", "reglu"): down(f(gate(x)) ∘ up(x)), three matrices instead of two. Shazeer 2020.
     Raises ValueError for an unknown activation, or vectors of another width.
     """
 
@@ -119,30 +119,26 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(hidden))                                        # (*batch, d_model)
 
 
-class PreNorm(nn.Module):
+class _Residual(nn.Module):
+    def __init__(self, norm: nn.Module, sublayer: nn.Module, dropout: float = 0.0):
+        super().__init__()
+        self.norm = norm
+        self.sublayer = sublayer
+        self.dropout = drop(dropout)
+
+
+class PreNorm(_Residual):
     """x + sublayer(norm(x)): the path from x to the sum is left alone. He et al. 2016; Xiong et al. 2020.
 
     What else a sublayer is told goes behind x. With a sublayer that returns zeros, this is the identity.
     """
 
-    def __init__(self, norm: nn.Module, sublayer: nn.Module, dropout: float = 0.0):
-        super().__init__()
-        self.norm = norm
-        self.sublayer = sublayer
-        self.dropout = drop(dropout)
-
     def forward(self, x: Float[Tensor, "*batch d_model"], *args, **kwargs) -> Float[Tensor, "*batch d_model"]:
         return x + self.dropout(self.sublayer(self.norm(x), *args, **kwargs))
 
 
-class PostNorm(nn.Module):
+class PostNorm(_Residual):
     """norm(x + sublayer(x)): the original Transformer's order. Vaswani et al. 2017, section 3.1."""
-
-    def __init__(self, norm: nn.Module, sublayer: nn.Module, dropout: float = 0.0):
-        super().__init__()
-        self.norm = norm
-        self.sublayer = sublayer
-        self.dropout = drop(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"], *args, **kwargs) -> Float[Tensor, "*batch d_model"]:
         return self.norm(x + self.dropout(self.sublayer(x, *args, **kwargs)))
@@ -163,8 +159,7 @@ class Packing:
 
     def __init__(self, mask: Bool[Tensor, "batch n"]):
         check_shape("mask", mask, "batch n")
-        if mask.dtype != torch.bool:
-            raise TypeError(f"mask: got {mask.dtype}, expected torch.bool with True for real tokens")
+        check_boolean("mask", mask, "a token is real")
         self.shape = mask.shape
         self.index = mask.flatten().nonzero().squeeze(-1)                             # (n_tokens,)
 

@@ -71,7 +71,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, n: int, start: int = 0) -> Float[Tensor, "{n} d_model"]:
-        """Rows start..start+n. Raises ValueError where they are not all in the table."""
+        """Rows start to start + n − 1. Raises ValueError where they are not all in the table."""
         _check_rows(n, start, self.table.shape[0])
         return self.table[start : start + n]                      # (n, d_model)
 
@@ -103,7 +103,7 @@ class _Computed(nn.Module):
 
 
 class FixedPositions(_Computed):
-    """The vectors of positions 0..max_length by a formula above, as a table with the interface of `LearnedPositions`.
+    """The vectors of `max_length` positions by a formula above, as a table with the interface of `LearnedPositions`.
 
     `scheme` is "integer", "binary" or "sinusoidal". Raises ValueError for another, and what its formula raises.
     """
@@ -121,9 +121,16 @@ class FixedPositions(_Computed):
         return {"table": TABLES[self.scheme](torch.arange(self.max_length, device="cpu"), self.d_model)}
 
     def forward(self, n: int, start: int = 0) -> Float[Tensor, "{n} d_model"]:
-        """Rows start..start+n, in the module's dtype. Raises ValueError where they are not all in the table."""
+        """Rows start to start + n − 1, in the module's dtype. Raises ValueError where they are not all in the table."""
         _check_rows(n, start, self.max_length)
         return self.table[start : start + n].to(self.dtype)       # (n, d_model)
+
+
+def make_table(scheme: str, max_length: int, d_model: int) -> nn.Module | None:
+    """What is added to the embedding under this scheme; None where nothing is ("none", "rope", "shaw", "bucketed")."""
+    if scheme == "learned":
+        return LearnedPositions(max_length, d_model)
+    return FixedPositions(scheme, max_length, d_model) if scheme in TABLES else None
 
 
 def relative_index(
@@ -256,7 +263,7 @@ def rotate(
 class RoPE(_Computed):
     """Rotary positions: turn query and key by their positions, and q · k depends on their distance alone.
 
-    The cosines and sines of positions 0..max_length are computed once.
+    The cosines and sines of positions 0 to max_length − 1 are computed once.
     Raises ValueError for an odd `d_head` or an unknown `style` (see `rotate`). Su et al. 2021.
     """
 
@@ -275,7 +282,10 @@ class RoPE(_Computed):
         return {"cos": angles.cos(), "sin": angles.sin()}         # (max_length, d_head/2) each
 
     def forward(self, x: Float[Tensor, "*batch n d_head"], start: int = 0) -> Float[Tensor, "*batch n d_head"]:
-        """Turn rows that stand at positions start..start+n. Raises ValueError past `max_length`, or another width."""
+        """Turn n rows, the first of which stands at position `start`.
+
+        Raises ValueError for positions of `max_length` or more, and for another width.
+        """
         check_shape("x", x, "*batch n d_head", d_head=self.d_head)
         n = x.shape[-2]
         _check_rows(n, start, self.max_length)
@@ -289,9 +299,14 @@ def sinusoidal_2d(
 
     Raises ValueError for a `d_model` that 4 does not divide. Carion et al. 2020, appendix.
     """
+    return grid_sinusoids(height, width, d_model, base).to(torch.get_default_dtype())
+
+
+def grid_sinusoids(height: int, width: int, d_model: int, base: float = 10000.0) -> Tensor:
+    """`sinusoidal_2d` in float64, for tables."""
     _check_fours("d_model", d_model)
     row, column = _grid(height, width)
-    return torch.cat([sinusoidal(row, d_model // 2, base), sinusoidal(column, d_model // 2, base)], dim=-1)
+    return torch.cat([_sinusoidal(row, d_model // 2, base), _sinusoidal(column, d_model // 2, base)], dim=-1)
 
 
 def rope_angles_2d(
@@ -358,7 +373,8 @@ def _grid(height: int, width: int) -> tuple[Tensor, Tensor]:
 
 def _check_rows(n: int, start: int, max_length: int) -> None:
     if not 0 <= start <= start + n <= max_length:
-        raise ValueError(f"n: got {n} positions from {start} on, expected them within 0..{max_length} (max_length)")
+        expected = f"positions below max_length = {max_length}"
+        raise ValueError(f"n: got {n} positions from {start} on, expected {expected}")
 
 
 def _check_fours(name: str, width: int) -> None:

@@ -177,9 +177,7 @@ class Seq2Seq(nn.Module):
         check_tokens("source", source, self.embedding.num_embeddings)
         check_whole("lengths", lengths, "batch", batch=source.shape[0])
         n_source = source.shape[1]
-        mask = lengths_to_mask(lengths, n_source)                                          # (batch, n_source)
-        if int(lengths.min()) < 1:
-            raise ValueError(f"lengths: got {lengths.tolist()}, expected at least one token in each source")
+        mask = lengths_to_mask(lengths, n_source, least=1)                                 # (batch, n_source)
         packed = pack_padded_sequence(self.embedding(source), lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, last = self.encoder(packed)
         states, _ = pad_packed_sequence(states, batch_first=True, total_length=n_source)   # (batch, n_source, d_hidden)
@@ -255,6 +253,8 @@ def linear_recurrence(
         b = torch.cat([b[..., :span, :], a[..., span:, :] * b[..., :-span, :] + b[..., span:, :]], dim=-2)
         a = torch.cat([a[..., :span, :], a[..., span:, :] * a[..., :-span, :]], dim=-2)
         span *= 2
+    if start is not None:
+        start = start.expand(inputs.shape[:-2] + inputs.shape[-1:])                     # (*batch, d)
     return b if start is None else a * start.unsqueeze(-2) + b                          # (*batch, n, d)
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from attncourse.layers import GATES
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, TransformerConfig
 
-Model = type[Encoder] | type[EncoderDecoder] | type[LanguageModel]
-MODELS: tuple[Model, ...] = (Encoder, EncoderDecoder, LanguageModel)
+ModelClass = type[Encoder] | type[EncoderDecoder] | type[LanguageModel]
+MODELS: tuple[ModelClass, ...] = (Encoder, EncoderDecoder, LanguageModel)
 
 
 # What a size costs
@@ -52,7 +52,7 @@ class Flops(NamedTuple):
         return sum(self)
 
 
-def count_parameters(config: TransformerConfig, model: Model) -> Parameters:
+def count_parameters(config: TransformerConfig, model: ModelClass) -> Parameters:
     """The parameters of `model(config)`, where `model` is Encoder, EncoderDecoder or LanguageModel.
 
     Raises ValueError for another model.
@@ -92,7 +92,7 @@ def count_parameters(config: TransformerConfig, model: Model) -> Parameters:
     )
 
 
-def count_flops(config: TransformerConfig, model: Model, batch: int, n: int, n_target: int | None = None) -> Flops:
+def count_flops(config: TransformerConfig, model: ModelClass, batch: int, n: int, n_target: int | None = None) -> Flops:
     """The FLOPs of one forward pass of `model(config)` over `batch` sequences of n tokens; a multiply-add is two.
 
     An EncoderDecoder reads sources of n tokens and writes targets of `n_target`, as many unless given.
@@ -134,7 +134,7 @@ def count_flops(config: TransformerConfig, model: Model, batch: int, n: int, n_t
 
 
 def count_training_flops(
-    config: TransformerConfig, model: Model, batch: int, n: int, n_target: int | None = None
+    config: TransformerConfig, model: ModelClass, batch: int, n: int, n_target: int | None = None
 ) -> int:
     """The FLOPs of one step of training: three times those of the forward pass.
 
@@ -155,7 +155,7 @@ def count_training_flops(
     return 3 * count_flops(config, model, batch, n, n_target).total
 
 
-def attention_share(config: TransformerConfig, n: int, model: Model = LanguageModel) -> float:
+def attention_share(config: TransformerConfig, n: int, model: ModelClass = LanguageModel) -> float:
     """Which share of a forward pass over n tokens goes to scores and weighted averages, from 0 to 1.
 
     In blocks of the usual shape (n_heads · d_head = d_model, d_ff = 4 d_model) it is n / (n + 6 d_model), less what the
@@ -186,7 +186,7 @@ def cache_bytes(config: TransformerConfig, batch: int, n: int, bytes_per_number:
     return numbers * bytes_per_number
 
 
-def _layers(config: TransformerConfig, model: Model) -> tuple[int, int, int]:
+def _layers(config: TransformerConfig, model: ModelClass) -> tuple[int, int, int]:
     """How many blocks the encoder has, how many the decoder, and how many of these look at a memory."""
     if model not in MODELS:
         got = model.__name__ if isinstance(model, type) else repr(model)
@@ -217,7 +217,7 @@ class Preset(NamedTuple):
     """A size that somebody published: `model(config)` builds it."""
 
     config: TransformerConfig
-    model: Model
+    model: ModelClass
     printed: str
     """The number of parameters as its source prints it; empty where there is none."""
     source: str

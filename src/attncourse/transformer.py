@@ -13,6 +13,7 @@ from attncourse import positions
 from attncourse._checks import check_at_least, check_dropout, check_one_of, check_tokens, check_whole
 from attncourse.attention import KeyValueCache, MultiHeadAttention, lengths_to_mask
 from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, Packing, PostNorm, PreNorm, RMSNorm, drop
+from attncourse.positions import RotationStyle
 
 Positions = Literal["none", "integer", "binary", "sinusoidal", "learned", "shaw", "bucketed", "rope"]
 
@@ -22,7 +23,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "norm": ("layer", "rms"),
     "norm_place": ("pre", "post"),
     "positions": get_args(Positions),
-    "rope_style": ("half", "interleaved"),
+    "rope_style": get_args(RotationStyle),
 }
 SIZES = (
     *("vocabulary", "vocabulary_target", "d_model", "n_layers", "n_layers_decoder", "n_heads", "n_kv_heads"),
@@ -34,7 +35,7 @@ SIZES = (
 class TransformerConfig:
     """Every choice of a Transformer. The defaults are a small model for a laptop, with the norms in front.
 
-    Raises ValueError for what no model can be built from.
+    Raises ValueError for sizes and choices that are wrong by themselves; the parts refuse what does not fit together.
     """
 
     vocabulary: int
@@ -66,12 +67,12 @@ class TransformerConfig:
     """Where "shaw" clips distances (Shaw et al. 2018: 16), and "bucketed" puts all beyond in one bucket (T5: 128)."""
     n_buckets: int = 32
     rope_base: float = 10000.0
-    rope_style: Literal["half", "interleaved"] = "half"
+    rope_style: RotationStyle = "half"
     scale_scores: bool = True
     """Divide the scores by √d_head. T5 does not."""
     scale_embedding: bool | None = None
     """Multiply embeddings by √d_model (Vaswani et al. 2017, section 3.4): with a fixed table of positions unless said
-    otherwise, because its numbers are about 1 and an unscaled embedding's about 1 / √d_model would drown in them."""
+    otherwise. A sinusoid's numbers are about 1; an unscaled embedding's, about 1 / √d_model, would drown in them."""
     n_segments: int = 0
     """Learned vectors for the segments of the input, as BERT has for its two sentences."""
     tie_output: bool = True
@@ -100,7 +101,7 @@ class TransformerConfig:
         if self.d_head is None and self.d_model % self.n_heads:
             expected = f"a divisor of d_model = {self.d_model} (or give d_head)"
             raise ValueError(f"n_heads: got {self.n_heads}, expected {expected}")
-        if self.n_kv_heads is not None and (self.n_kv_heads < 1 or self.n_heads % self.n_kv_heads):
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads: got {self.n_kv_heads}, expected a divisor of n_heads = {self.n_heads}")
 
     # What is left to follow from the rest, settled.
@@ -161,11 +162,7 @@ class Embedding(nn.Module):
         d_model = config.d_model
         self.tokens = nn.Embedding(vocabulary, d_model)
         self.scale = d_model**0.5 if config.scales_embedding else 1.0
-        self.positions: nn.Module | None = None
-        if config.positions == "learned":
-            self.positions = positions.LearnedPositions(config.max_length, d_model)
-        elif config.positions in positions.TABLES:
-            self.positions = positions.FixedPositions(config.positions, config.max_length, d_model)
+        self.positions = positions.make_table(config.positions, config.max_length, d_model)
         self.segments = nn.Embedding(config.n_segments, d_model) if config.n_segments else None
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = drop(config.dropout)
@@ -320,13 +317,22 @@ class Stack(nn.Module):
         """The arguments are those of a block; `caches` has one for each."""
         bias = None
         if self.bias is not None:
-            n, start = x.shape[1] if packing is None else packing.shape[1], caches[0].own.length if caches else 0
+            n = x.shape[1] if packing is None else packing.shape[1]
+            start = caches[0].own.length if caches else 0
             bias = self.bias(n, start + n, start)                                         # (n_heads, n, start + n)
         for i, block in enumerate(self.blocks):
-            cache = caches[i] if caches else None
-            x = block(x, mask, memory, memory_mask, bias, cache, weights, packing, memory_packing)
+            x = block(
+                x,
+                mask=mask,
+                memory=memory,
+                memory_mask=memory_mask,
+                bias=bias,
+                cache=caches[i] if caches else None,
+                weights=weights,
+                packing=packing,
+                memory_packing=memory_packing,
+            )
         return self.norm(x)
-
 
     def remember(self, memory: Tensor, caches: Sequence[BlockCache], packing: Packing | None = None) -> None:
         """Let each block's cross-attention put the memory's keys and values into its cache."""
@@ -432,9 +438,13 @@ class EncoderDecoder(nn.Module):
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, config.target_words, bias=False)
         initialise(self)
-        if config.shares_embedding:
+        self.tie()
+
+    def tie(self) -> None:
+        """Share the matrices that the config says are one. Call it again where torch has parted them: in `to_empty`."""
+        if self.config.shares_embedding:
             self.decoder.embedding.tokens = self.encoder.embedding.tokens
-        if config.tie_output:
+        if self.config.tie_output:
             self.output.weight = self.decoder.embedding.tokens.weight
 
     def forward(
@@ -471,21 +481,20 @@ class EncoderDecoder(nn.Module):
     ) -> Float[Tensor, ""]:
         """Cross entropy in nats, averaged over the real target tokens: what `forward` and `token_loss` give, sooner.
 
-        Padding stands behind the real tokens. Between the attentions it is left out, so it costs next to nothing.
+        Padding behind the real tokens is left out between the attentions, so it costs next to nothing there. `pad` is a
+        token of the vocabulary that is never an answer.
         Raises ValueError as `forward`, and for a `target_out` of another shape or of padding alone.
         """
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
         check_tokens("target_in", target_in, self.config.target_words, batch=source.shape[0])
-        _check_answers("target_out", target_out, self.config.target_words, target_in)
+        batch, n_target = target_in.shape
+        check_tokens("target_out", target_out, self.config.target_words, batch=batch, n=n_target)
         if torch.compiler.is_compiling():  # a compiled graph has fixed shapes: here padding is computed and ignored
-            logits = self(source, lengths, target_in)
-            return F.cross_entropy(
-                logits.flatten(0, 1), target_out.flatten(), ignore_index=pad, label_smoothing=label_smoothing
-            )
+            return _cross_entropy(self(source, lengths, target_in), target_out, label_smoothing, pad)
         packed, real = Packing(mask.squeeze(1)), _pack_real("target_out", target_out, pad)
         memory = self._read(source, mask, packed)                                         # (n_source_tokens, d_model)
         states = self.decoder(target_in, memory, mask, packing=real, memory_packing=packed)
-        return F.cross_entropy(self.output(states), real.pack(target_out), label_smoothing=label_smoothing)
+        return _cross_entropy(self.output(states), real.pack(target_out), label_smoothing, pad)
 
     @property
     def longest(self) -> int | None:
@@ -527,7 +536,11 @@ class LanguageModel(nn.Module):
         self.decoder = Decoder(config, cross=False)
         self.output = nn.Linear(config.d_model, config.target_words, bias=False)
         initialise(self)
-        if config.tie_output:
+        self.tie()
+
+    def tie(self) -> None:
+        """Share the matrix that the config says is one. Call it again where torch has parted it: in `to_empty`."""
+        if self.config.tie_output:
             self.output.weight = self.decoder.embedding.tokens.weight
 
     def forward(self, tokens: Int[Tensor, "batch n"], with_weights: bool = False):
@@ -549,17 +562,17 @@ class LanguageModel(nn.Module):
     ) -> Float[Tensor, ""]:
         """Cross entropy in nats, averaged over the real tokens of `tokens_out`: those of `tokens_in`, one later.
 
+        `pad` is a token of the vocabulary that is never an answer: in front, it takes a prompt out of the loss.
         Raises ValueError as `forward`, and for a `tokens_out` of another shape or of padding alone.
         """
         check_tokens("tokens_in", tokens_in, self.config.target_words)
-        _check_answers("tokens_out", tokens_out, self.config.target_words, tokens_in)
+        batch, n = tokens_in.shape
+        check_tokens("tokens_out", tokens_out, self.config.target_words, batch=batch, n=n)
         if torch.compiler.is_compiling():
-            return F.cross_entropy(
-                self(tokens_in).flatten(0, 1), tokens_out.flatten(), ignore_index=pad, label_smoothing=label_smoothing
-            )
+            return _cross_entropy(self(tokens_in), tokens_out, label_smoothing, pad)
         real = _pack_real("tokens_out", tokens_out, pad)
         states = self.decoder(tokens_in, packing=real)                                    # (n_tokens, d_model)
-        return F.cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing=label_smoothing)
+        return _cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
 
     @property
     def longest(self) -> int | None:
@@ -587,24 +600,23 @@ class LanguageModel(nn.Module):
 def source_mask(
     source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"], least: int = 0
 ) -> Bool[Tensor, "batch 1 n_source"]:
-    """`lengths_to_mask` for sequences that must have at least `least` tokens. Raises ValueError for other lengths."""
+    """`lengths_to_mask` for sequences of at least `least` tokens. Raises ValueError for other lengths."""
     check_whole("source", source, "batch n_source")
     check_whole("lengths", lengths, "batch", batch=source.shape[0])
-    mask = lengths_to_mask(lengths, source.shape[1])                                      # (batch, n_source)
-    if least and not torch.compiler.is_compiling() and int(lengths.min()) < least:
-        raise ValueError(f"lengths: got {lengths.tolist()}, expected at least one token in each source")
-    return mask[:, None]
-
-
-def _check_answers(name: str, answers: Tensor, vocabulary: int, given: Tensor) -> None:
-    check_tokens(name, answers, vocabulary, batch=given.shape[0], n=given.shape[1])
+    return lengths_to_mask(lengths, source.shape[1], least)[:, None]                      # (batch, 1, n_source)
 
 
 def _pack_real(name: str, tokens: Tensor, pad: int) -> Packing:
-    packing = Packing(tokens != pad)
+    """Up to each row's last real token: padding between real ones is read by those behind it."""
+    packing = Packing((tokens != pad).flip(1).cumsum(1).flip(1) > 0)
     if not len(packing.index):
         raise ValueError(f"{name}: got padding alone, expected at least one real token")
     return packing
+
+
+def _cross_entropy(logits: Tensor, answers: Tensor, label_smoothing: float, pad: int) -> Float[Tensor, ""]:
+    logits, answers = logits.flatten(0, -2), answers.flatten()                            # (n_tokens, vocabulary)
+    return F.cross_entropy(logits, answers, ignore_index=pad, label_smoothing=label_smoothing)
 
 
 def initialise(model: nn.Module) -> None:
