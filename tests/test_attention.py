@@ -158,6 +158,10 @@ BAD = {
     "a list for a tensor": (lambda q, k, v: attend([1.0], k, v), TypeError, "query: got list"),
     "a vector for a matrix": (lambda q, k, v: attend(q, k, v[0, 0]), ValueError, "value: got shape"),
     "a length past the end": (lambda q, k, v: lengths_to_mask([6], 5), ValueError, "each within 0..5"),
+    "keys of another type": (lambda q, k, v: attend(q, k.double(), v), TypeError, "key: got torch.float64 beside"),
+    "the name of a score": (lambda q, k, v: attend(q, k, v, score="dot"), TypeError, "score: got 'dot', expected"),
+    "a score not yet made": (lambda q, k, v: attend(q, k, v, score=BilinearScore), TypeError, "score: got <class"),
+    "a tensor for a number": (lambda q, k, v: causal_mask(q), TypeError, "n: got Tensor, expected a whole number"),
     "lengths that are not whole": (lambda q, k, v: lengths_to_mask(torch.ones(2), 5), ValueError, "whole numbers"),
     "a bilinear score of other widths": (lambda q, k, v: BilinearScore(4, 9)(q, k), ValueError, "expected 9"),
 }

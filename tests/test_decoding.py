@@ -171,6 +171,41 @@ def test_a_prompt_that_fills_the_positions_is_refused():
         greedy(model, torch.full((1, 33), 4), torch.tensor([33]))
 
 
+class Bigrams(torch.nn.Module):
+    """Somebody's own language model: what comes next depends on the last token alone."""
+
+    longest = None
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(WORDS, WORDS)
+
+    def start(self):
+        return Remembers()
+
+    def read(self, tokens, state):
+        return self.table(tokens[:, -1])
+
+    def step(self, token, state, with_weights=False):
+        return self.table(token), state, None
+
+
+class Remembers:
+    def select(self, rows):
+        return self
+
+
+def test_anybodys_language_model_can_be_decoded():
+    model = spread(Bigrams())
+    tokens = greedy(model, torch.tensor([[4, 5, 6], [7, PAD, PAD]]), torch.tensor([3, 1]), max_length=4).tokens
+    for last, row in zip((6, 7), tokens.tolist(), strict=True):
+        written = []
+        while len(written) < 4 and EOS not in written:
+            last = int(model.table.weight[last, 1:].argmax()) + 1
+            written.append(last)
+        assert row[: len(written)] == written
+
+
 def test_lengths_for_another_batch_are_refused():
     with pytest.raises(ValueError, match=r"lengths: got shape \(1,\), expected \(batch = 2\)"):
         greedy(language_model(), torch.full((2, 2), 4), torch.tensor([2]))

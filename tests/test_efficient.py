@@ -480,3 +480,8 @@ def test_tiles_keep_their_precision_under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         output = tiled_attend(query, key, value, tile=16)
     torch.testing.assert_close(output, attend(query, key, value)[0], rtol=0, atol=1e-5)
+
+
+def test_a_pattern_that_says_and_is_told_what_to_say():
+    with pytest.raises(ValueError, match="pattern: got one that wants a single truth value, expected &"):
+        dense_mask(lambda batch, head, i, j: 0 <= i - j < 2, 4)

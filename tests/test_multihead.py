@@ -701,3 +701,13 @@ def test_nothing_of_an_attention_is_trained_but_its_parameters():
         "query", "key", "value", "output", "relative"
     }
     assert isinstance(module, nn.Module) and not [*attention("rope").rope.parameters()]
+
+
+def test_weights_are_asked_for_with_a_list():
+    with pytest.raises(TypeError, match=r"^weights: got bool, expected a list"):
+        ATTENTION(X, weights=True)
+
+
+def test_an_empty_cache_has_no_contents():
+    with pytest.raises(ValueError, match=r"^cache: got an empty one"):
+        _ = KeyValueCache().contents

@@ -413,6 +413,14 @@ BAD = {
     "an odd table": (lambda: FixedPositions("sinusoidal", 4, 5), ValueError, "d_model: got 5"),
     "an odd head": (lambda: rope_angles(torch.arange(3), 5), ValueError, "d_head: got 5, expected an even"),
     "an odd rope": (lambda: RoPE(5, 4), ValueError, "d_head: got 5"),
+    **{
+        f"a number for {scheme.__name__}": (
+            lambda scheme=scheme: scheme(10, 4),
+            TypeError,
+            r"positions: got int, expected a tensor such as torch\.arange\(n\)",
+        )
+        for scheme in (integer, binary, sinusoidal, rope_angles)
+    },
     "learned rows past the end": (
         lambda: LearnedPositions(4, D)(3, start=2),
         ValueError,

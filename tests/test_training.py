@@ -63,6 +63,19 @@ def test_an_interrupted_run_keeps_what_it_learned_and_says_so(corpus):
     assert not model.training
 
 
+def test_what_cannot_be_trained_on_is_refused(corpus):
+    with pytest.raises(ValueError, match="pairs: got none"):
+        fit(build(corpus), [], steps=3)
+    with pytest.raises(ValueError, match="steps: got 0, expected at least 1"):
+        fit(build(corpus), corpus[3], steps=0)
+    with pytest.raises(TypeError, match="pairs: got Pair, expected EncodedPair"):
+        fit(build(corpus), corpus[0], steps=1)
+    with pytest.raises(TypeError, match="texts: got one text"):
+        translate(build(corpus), "twenty", corpus[1], corpus[2])
+    with pytest.raises(ValueError, match=r"target: got shape \(2, 4\), expected \(2, 3\)"):
+        token_loss(torch.zeros(2, 3, 7), torch.ones(2, 4, dtype=torch.long))
+
+
 def test_the_loss_is_a_mean_over_real_tokens_alone():
     logits = torch.randn(2, 3, 7)
     target = torch.tensor([[4, 5, 6], [4, PAD, PAD]])

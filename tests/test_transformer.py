@@ -5,6 +5,7 @@ import io
 import math
 import pickle
 import shutil
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from attncourse.attention import causal_mask, lengths_to_mask
+from attncourse.efficient import dense_mask, sliding_window
 from attncourse.layers import ACTIVATIONS, LayerNorm, RMSNorm, layer_norm
 from attncourse.transformer import (
     Block,
@@ -793,3 +795,47 @@ def test_a_model_made_on_no_device_and_tied_again_is_the_model(kind):
     assert other.output.weight is other.decoder.embedding.tokens.weight
     given = (SOURCE, LENGTHS, TARGET) if kind is EncoderDecoder else (TARGET,)
     torch.testing.assert_close(other(*given), model(*given), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [Encoder, EncoderDecoder, LanguageModel, Stack])
+def test_a_config_that_is_none_is_refused(kind):
+    with pytest.raises(TypeError, match=r"^config: got dict, expected a TransformerConfig"):
+        kind({"vocabulary": 5})
+
+
+def test_a_smoothing_below_zero_is_refused():
+    with pytest.raises(ValueError, match=r"^label_smoothing: got -0\.1, expected 0 to 1"):
+        WRITER.loss(TARGET, TARGET, label_smoothing=-0.1)
+
+
+def test_a_trained_model_reads_longer_texts_when_its_config_allows_them():
+    model = built(LanguageModel, positions="rope")
+    longer = LanguageModel(replace(model.config, max_length=2 * MAX_LENGTH)).double().eval()
+    longer.load_state_dict(model.state_dict())
+    text = torch.randint(1, WORDS, (2, 2 * MAX_LENGTH))
+    torch.testing.assert_close(longer(text)[:, :MAX_LENGTH], model(text[:, :MAX_LENGTH]), rtol=0, atol=1e-10)
+
+
+def test_a_language_model_in_a_window_sees_no_further_than_its_depth_allows():
+    model, text = built(LanguageModel, positions="none", n_layers=2), torch.randint(1, WORDS, (2, MAX_LENGTH))
+    window = dense_mask(sliding_window(1, causal=True), MAX_LENGTH)
+    other = text.clone()
+    other[:, 0] = text[:, 0] % (WORDS - 1) + 1
+    change = (model(text, mask=window) - model(other, mask=window)).abs().amax(dim=(0, 2))      # (n,)
+    assert (change[:3] > 1e-6).all() and (change[3:] == 0).all()
+
+
+def test_a_window_is_in_the_loss_too():
+    model, text = built(LanguageModel), torch.randint(1, WORDS, (2, 6))
+    window = dense_mask(sliding_window(1, causal=True), 6)
+    expected = torch.nn.functional.cross_entropy(model(text, mask=window).flatten(0, 1), text.flatten())
+    torch.testing.assert_close(model.loss(text, text, mask=window), expected, rtol=0, atol=1e-10)
+
+
+def test_an_encoder_takes_a_mask_beside_its_lengths():
+    model = built(Encoder, positions="none", n_layers=1)
+    alone = torch.eye(SOURCE.shape[1], dtype=torch.bool)
+    states = model(SOURCE, LENGTHS, mask=alone)
+    shuffled = model(SOURCE.flip(1), mask=alone).flip(1)
+    real = torch.arange(SOURCE.shape[1]) < LENGTHS[:, None]
+    torch.testing.assert_close(states[real], shuffled[real], rtol=0, atol=1e-10)

@@ -7,6 +7,11 @@ import torch
 from torch import Tensor
 
 
+def check_tensor(name: str, x: Tensor, such_as: str) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: got {type(x).__name__}, expected a tensor such as {such_as}")
+
+
 def check_shape(name: str, x: Tensor, axes: str, **sizes: int) -> None:
     """`axes` names them in order, as in "batch n_source"; a first "*batch" stands for any number of axes.
 

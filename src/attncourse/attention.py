@@ -95,10 +95,16 @@ def attend(
 
     `mask` is True where a query may attend. A query that may attend to nothing returns zeros.
     `score` is any of the score functions above.
-    Raises ValueError where shapes do not fit, TypeError for a mask that is not boolean.
-    Vaswani et al. 2017, equation 1.
+    Raises ValueError where shapes do not fit, TypeError for a mask that is not boolean, a score that is no function, or
+    vectors of different types. Vaswani et al. 2017, equation 1.
     """
     _check_vectors(query=query, key=key, value=value)
+    for name, x in (("key", key), ("value", value)):
+        mixed = x.dtype != query.dtype and not torch.is_autocast_enabled(query.device.type)
+        if mixed or not x.is_floating_point():
+            raise TypeError(f"{name}: got {x.dtype} beside a query of {query.dtype}, expected one floating-point type")
+    if isinstance(score, type) or not callable(score):
+        raise TypeError(f"score: got {score!r}, expected a score function: dot_score, BilinearScore(d_query, d_key), …")
     if value.shape[-2] != key.shape[-2]:
         raise ValueError(f"value: got {value.shape[-2]} values for {key.shape[-2]} keys, expected one for each key")
     scores = score(query, key)                                    # (*batch, n_query, n_key)
@@ -144,6 +150,8 @@ def causal_mask(
             [ True,  True,  True]])
     """
     n_key = n if n_key is None else n_key
+    if isinstance(n, Tensor | float):
+        raise TypeError(f"n: got {type(n).__name__}, expected a whole number, such as x.shape[1]")
     if n < 0:
         raise ValueError(f"n: got {n}, expected at least 0")
     if n_key < n:
@@ -219,7 +227,8 @@ class KeyValueCache:
     @property
     def contents(self) -> tuple[Tensor, Tensor]:
         """All keys and all values, each (batch, n_kv_heads, length, d_head)."""
-        assert self._key is not None and self._value is not None, "nothing has been appended yet"
+        if self._key is None or self._value is None:
+            raise ValueError("cache: got an empty one, expected one to which something has been appended")
         return self._key[:, :, : self.length], self._value[:, :, : self.length]
 
     def _check(self, key: Tensor, value: Tensor) -> None:
@@ -310,7 +319,8 @@ class MultiHeadAttention(nn.Module):
 
         * `mask` is True where a query may attend: (n_query, n_key), (batch, n_query, n_key) or one for each head,
           (batch, n_heads, n_query, n_key), each axis but the last may be 1. A query that may attend to nothing gets
-          zeros (and the output's bias). `causal` forbids the future on top of it.
+          zeros (and the output's bias). `causal` forbids the future on top of it. A padding mask (batch, n_key) goes in
+          as mask[:, None, :]; by itself it would be taken for (n_query, n_key) where the sizes happen to agree.
         * `bias` is added to the scaled scores (T5's positions).
         * `cache`: a self-attention appends its keys and values to it and attends to all that are in it; a
           cross-attention fills it once from `memory` (`remember` does it beforehand) and from then on reads it alone.
@@ -322,6 +332,8 @@ class MultiHeadAttention(nn.Module):
         TypeError for a mask that is not boolean, or a bias that is.
         """
         self._check_sequence("x", x, packing)
+        if weights is not None and not isinstance(weights, list):
+            raise TypeError(f"weights: got {type(weights).__name__}, expected a list, to which they will be appended")
         query = self._heads(self.query(x), self.n_heads, packing)         # (batch, n_heads, n_query, d_head)
         if memory is not None and cache is not None and not cache.complete:
             self.remember(memory, cache, memory_packing)

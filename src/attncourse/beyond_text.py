@@ -35,6 +35,7 @@ def patchify(
              [10, 11, 14, 15]]])
     """
     check_shape("images", images, "batch channels height width")
+    check_at_least(1, patch=patch)
     _check_patch(patch, *images.shape[2:])
     x = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))    # (batch, channels, rows, patch, columns, patch)
     x = x.permute(0, 2, 4, 1, 3, 5)                                   # (batch, rows, columns, channels, patch, patch)

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attncourse._checks import check_tokens, check_whole
+from attncourse._checks import check_whole
 from attncourse.data import BOS, EOS, PAD, EncodedPair, Tokenizer, collate
 from attncourse.recurrent import Seq2Seq
-from attncourse.transformer import EncoderDecoder, LanguageModel
+from attncourse.transformer import EncoderDecoder
 
 
 class DecodingState(Protocol):
@@ -27,7 +27,7 @@ S = TypeVar("S", bound=DecodingState)
 
 
 class Model(Protocol[S]):
-    """What can be decoded: `Seq2Seq` and `EncoderDecoder`. (A `LanguageModel` can, too, with a prompt for a source.)"""
+    """What can be decoded, with a source: `Seq2Seq`, `EncoderDecoder`, and yours, if it has these."""
 
     @property
     def longest(self) -> int | None:
@@ -43,6 +43,27 @@ class Model(Protocol[S]):
         ...
 
 
+class PromptedModel(Protocol[S]):
+    """What can be decoded, with a prompt in place of a source: `LanguageModel`, and yours, if it has these."""
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that its positions allow, the prompt's among them."""
+        ...
+
+    def start(self) -> S:
+        """Nothing is read yet."""
+        ...
+
+    def read(self, tokens: Tensor, state: S, /) -> Tensor:
+        """Read (batch, n) tokens at once: logits of the next (batch, vocabulary). The state changes."""
+        ...
+
+    def step(self, token: Tensor, state: S, with_weights: bool = False, /) -> tuple[Tensor, S, Tensor | None]:
+        """As a `Model`'s."""
+        ...
+
+
 class Decoded(NamedTuple):
     """What was written, up to <eos> or the last token allowed, padded behind it; and where the model looked."""
 
@@ -51,7 +72,7 @@ class Decoded(NamedTuple):
 
 
 def greedy(
-    model: Model | LanguageModel,
+    model: Model | PromptedModel,
     source: Int[Tensor, "batch n_source"],
     lengths: Int[Tensor, " batch"],
     max_length: int = 150,
@@ -60,16 +81,16 @@ def greedy(
     """Take the most probable token at each step, until every sentence has said <eos> or has `max_length` tokens.
 
     `weights[b, t]` is where the model looked when it wrote `tokens[b, t]`. A language model continues the prompts in
-    `source`; its continuation comes back without them, and without weights. Decoding ends early where the model's
-    positions do (for all rows, where those of the longest prompt do), and never writes padding. The model is put in
-    evaluation mode and left as it was.
+    `source`, which begin with <bos> if its training texts did; its continuation comes back without them, and without
+    weights. Padding is never written. Decoding ends early where the model's positions do (for all rows, where those of
+    the longest prompt do). The model is put in evaluation mode and left as it was.
     Raises ValueError for a `max_length` below 1, and a prompt that leaves no position free.
     """
     return _write(model, source, lengths, lambda logits: logits.argmax(dim=-1), max_length, with_weights)
 
 
 def sample(
-    model: Model | LanguageModel,
+    model: Model | PromptedModel,
     source: Int[Tensor, "batch n_source"],
     lengths: Int[Tensor, " batch"],
     max_length: int = 150,
@@ -140,7 +161,7 @@ class Beams(NamedTuple):
 
 @torch.no_grad()
 def beam_search(
-    model: Model | LanguageModel,
+    model: Model | PromptedModel,
     source: Int[Tensor, "batch n_source"],
     lengths: Int[Tensor, " batch"],
     n_beams: int = 4,
@@ -234,12 +255,12 @@ class _Prompts(NamedTuple):
 
 
 def _begin(
-    model: Model | LanguageModel, source: Tensor, lengths: Tensor
+    model: Any, source: Tensor, lengths: Tensor
 ) -> tuple[Any, Tensor, _Prompts | None]:
     """The state before the first token, that token, and what is left of a language model's prompts."""
-    if not isinstance(model, LanguageModel):
+    if not hasattr(model, "read"):
         return model.start(source, lengths), source.new_full((len(source),), BOS, dtype=torch.long), None
-    check_tokens("source", source, model.config.target_words)
+    check_whole("source", source, "batch n")
     check_whole("lengths", lengths, "batch", batch=len(source))
     shortest = int(lengths.min())
     if not 1 <= shortest <= int(lengths.max()) <= source.shape[1]:
@@ -251,7 +272,7 @@ def _begin(
     return state, source[:, shortest - 1], _Prompts(source[:, shortest:], lengths - shortest, shortest)
 
 
-def _room(model: Model | LanguageModel, max_length: int, prompts: _Prompts | None) -> int:
+def _room(model: Model | PromptedModel, max_length: int, prompts: _Prompts | None) -> int:
     """As many tokens as were asked for, if the model has positions for them."""
     if max_length < 1:
         raise ValueError(f"max_length: got {max_length}, expected at least 1")
@@ -267,7 +288,7 @@ def _room(model: Model | LanguageModel, max_length: int, prompts: _Prompts | Non
 
 @torch.no_grad()
 def _write(
-    model: Model | LanguageModel,
+    model: Model | PromptedModel,
     source: Tensor,
     lengths: Tensor,
     choose: Callable[[Tensor], Tensor],
@@ -351,7 +372,12 @@ class Translation(NamedTuple):
 def translate(
     model: Seq2Seq | EncoderDecoder, texts: Sequence[str], source: Tokenizer, target: Tokenizer, batch_size: int = 250
 ) -> list[Translation]:
-    """Translate sentences greedily, in batches, in the order given; <eos> is the last target piece."""
+    """Translate sentences greedily, in batches, in the order given; <eos> is the last target piece.
+
+    Raises TypeError for a single text.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"texts: got one text, expected a list of them, [{texts!r}]")
     translations = []
     device = next(model.parameters()).device
     for start in range(0, len(texts), batch_size):

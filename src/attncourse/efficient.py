@@ -181,13 +181,22 @@ def dense_mask(
 ) -> Bool[Tensor, "{n_query} n_key"]:
     """The pattern written out, to draw, to count, or to give to `attend`. `n_key` is `n_query` unless given.
 
-    Raises TypeError for a pattern that does not answer with booleans.
+    Raises TypeError for a pattern that does not answer with booleans, ValueError for one that asks for a single truth
+    value (`and` for &).
     """
     n_key = n_query if n_key is None else n_key
     any_batch = any_head = torch.zeros((), dtype=torch.long, device=device)
     query_index = torch.arange(n_query, device=device).unsqueeze(-1)                  # (n_query, 1)
     key_index = torch.arange(n_key, device=device)                                    # (n_key,)
-    mask = pattern(any_batch, any_head, query_index, key_index)
+    try:
+        mask = pattern(any_batch, any_head, query_index, key_index)
+    except RuntimeError as error:
+        if "Boolean value of Tensor" not in str(error):
+            raise
+        raise ValueError(
+            "pattern: got one that wants a single truth value, expected &, | and ~ in place of `and`, `or`, `not` and "
+            "of chains such as 0 <= i - j < 2"
+        ) from None
     check_boolean("pattern", mask, "a query may attend")
     return mask.expand(n_query, n_key)                                                # (n_query, n_key)
 
@@ -215,10 +224,10 @@ def flex_attend(
     """`attend` under a pattern, in a kernel that torch's flex_attention compiles for it and that skips empty blocks.
 
     It runs on CUDA, and on the CPU in the forward direction alone, in float32 and 16 bits, with a C++ compiler at hand.
-    The first call with a pattern compiles, for seconds; keep the pattern and pass the same one again. Elsewhere
-    (gradients on the CPU, float64; or nothing compiles, then with a warning) the mask is written out and `attend` gives
-    the same answer, in n_query · n_key memory. A query that may attend to nothing returns zeros either way. The
-    pattern must be the same for every batch element and head.
+    The first call with a pattern compiles, for some ten seconds on a CPU; keep the pattern and pass the same one again.
+    Elsewhere (gradients on the CPU, float64; or nothing compiles, then with a warning) the mask is written out and
+    `attend` gives the same answer, in n_query · n_key memory. A query that may attend to nothing returns zeros either
+    way. The pattern must be the same for every batch element and head.
 
     Raises ValueError where shapes do not fit. Dong et al. 2024.
     """

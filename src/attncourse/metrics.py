@@ -12,7 +12,13 @@ from attncourse.data.tokenizer import PAD
 def token_loss(
     logits: Float[Tensor, "batch n_target vocabulary"], target: Int[Tensor, "batch n_target"], pad: int = PAD
 ) -> Float[Tensor, ""]:
-    """Cross entropy in nats, averaged over the real target tokens: padding counts for nothing."""
+    """Cross entropy in nats, averaged over the real target tokens: padding counts for nothing.
+
+    Raises ValueError for a target of another shape than the logits have in front.
+    """
+    if logits.shape[:-1] != target.shape:
+        expected = f"{tuple(logits.shape[:-1])}, as the logits have"
+        raise ValueError(f"target: got shape {tuple(target.shape)}, expected {expected}")
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad)
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_one_of, check_shape
+from attncourse._checks import check_at_least, check_one_of, check_shape, check_tensor
 
 RotationStyle = Literal["half", "interleaved"]
 
@@ -15,9 +15,13 @@ RotationStyle = Literal["half", "interleaved"]
 def integer(positions: Int[Tensor, "*n"], d_model: int) -> Float[Tensor, "*n {d_model}"]:
     """The position itself in every column: the naive scheme. It has no bound, and soon drowns the embedding.
 
+    A LayerNorm straight behind it takes it away again: it subtracts what all columns have in common. Raises TypeError
+    for what is no tensor.
+
     >>> integer(torch.arange(3), 2).tolist()
     [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
     """
+    check_tensor("positions", positions, "torch.arange(n)")
     return positions.unsqueeze(-1).expand(*positions.shape, d_model).to(torch.get_default_dtype())  # (*n, d_model)
 
 
@@ -29,12 +33,13 @@ def binary(positions: Int[Tensor, "*n"], d_model: int) -> Float[Tensor, "*n {d_m
     >>> binary(torch.tensor([1, 6]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
     """
+    check_tensor("positions", positions, "torch.arange(n)")
     if positions.is_floating_point():
         raise TypeError(f"positions: got {positions.dtype}, expected whole numbers")
     if not torch.compiler.is_compiling() and positions.numel():
         low, high, most = int(positions.min()), int(positions.max()), 2**d_model - 1
         if low < 0 or high > most:
-            raise ValueError(f"positions: got {low}..{high}, expected 0..{most}, what {d_model} binary digits hold")
+            raise ValueError(f"positions: got {low}..{high}, expected 0..{most}, what d_model = {d_model} digits hold")
     # A shift by the whole width of the number or more is undefined; every digit from the 63rd on is 0.
     digit = torch.arange(d_model, device=positions.device).clamp(max=63)
     return (positions.long().unsqueeze(-1) >> digit & 1).to(torch.get_default_dtype())             # (*n, d_model)
@@ -338,6 +343,7 @@ class LearnedPositions2D(nn.Module):
 
 def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:
     """p / base^(2i / width), in float64 wherever the device has it (Apple's MPS does not)."""
+    check_tensor("positions", positions, "torch.arange(n)")
     if width % 2:
         raise ValueError(f"{name}: got {width}, expected an even number (columns come in pairs)")
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64

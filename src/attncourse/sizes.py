@@ -189,7 +189,8 @@ def cache_bytes(config: TransformerConfig, batch: int, n: int, bytes_per_number:
 def _layers(config: TransformerConfig, model: ModelClass) -> tuple[int, int, int]:
     """How many blocks the encoder has, how many the decoder, and how many of these look at a memory."""
     if model not in MODELS:
-        got = model.__name__ if isinstance(model, type) else repr(model)
+        is_class = isinstance(model, type)
+        got = model.__name__ if is_class else f"an instance of {type(model).__name__}"
         raise ValueError(f"model: got {got}, expected one of {', '.join(each.__name__ for each in MODELS)}")
     n_encoder = 0 if model is LanguageModel else config.n_layers
     n_decoder = 0 if model is Encoder else config.layers_decoder

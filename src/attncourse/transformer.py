@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attncourse import positions
 from attncourse._checks import check_at_least, check_dropout, check_one_of, check_tokens, check_whole
-from attncourse.attention import KeyValueCache, MultiHeadAttention, lengths_to_mask
+from attncourse.attention import KeyValueCache, MultiHeadAttention, combine_masks, lengths_to_mask
 from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, Packing, PostNorm, PreNorm, RMSNorm, drop
 from attncourse.positions import RotationStyle
 
@@ -62,7 +62,11 @@ class TransformerConfig:
     """A norm behind the embedding, as in BERT and BART."""
     positions: Positions = "sinusoidal"
     max_length: int = 512
-    """The most positions of a table or of RoPE. "shaw" and "bucketed" clip distances and know no maximum."""
+    """The most positions of a table or of RoPE. "shaw" and "bucketed" clip distances and know no maximum.
+
+    To try a trained model on longer texts, build `type(model)(replace(model.config, max_length=…))` and load the
+    trained one's state: only learned positions have parameters that this changes.
+    """
     max_distance: int = 128
     """Where "shaw" clips distances (Shaw et al. 2018: 16), and "bucketed" puts all beyond in one bucket (T5: 128)."""
     n_buckets: int = 32
@@ -205,6 +209,7 @@ class Weights:
 class Block(nn.Module):
     """Look around, look at the memory (if `cross`), think: each on a residual path of its own.
 
+    "rope" and "bucketed" positions belong to the stack, which hands them to its blocks: a block by itself has none.
     Vaswani et al. 2017, section 3.1; with norm_place="pre", Xiong et al. 2020, figure 1b.
     """
 
@@ -291,6 +296,7 @@ class Stack(nn.Module):
         self, config: TransformerConfig, n_layers: int | None = None, causal: bool = False, cross: bool = False
     ):
         super().__init__()
+        _check_config(config)
         n_layers = config.n_layers if n_layers is None else n_layers
         check_at_least(1, n_layers=n_layers)
         rope, self.bias = None, None
@@ -345,6 +351,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
+        _check_config(config)
         self.config = config
         self.embedding = Embedding(config, config.vocabulary)
         self.stack = Stack(config)
@@ -355,14 +362,17 @@ class Encoder(nn.Module):
         tokens: Int[Tensor, "batch n"],
         lengths: Int[Tensor, " batch"] | None = None,
         segments: Int[Tensor, "batch n"] | None = None,
+        mask: Bool[Tensor, "*#batch n n"] | None = None,
         weights: Weights | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
         """Nothing behind a sequence's length is looked at, and what comes out there means nothing.
 
-        Without `lengths` all tokens are real. `weights` collects the attention weights.
+        Without `lengths` all tokens are real. `mask` forbids more: a window, say. `weights` collects the attention
+        weights.
         """
         x = self.embedding(tokens, segments=segments)                                     # (batch, n, d_model)
-        return self.stack(x, None if lengths is None else source_mask(tokens, lengths), weights=weights)
+        mask = mask if lengths is None else combine_masks(source_mask(tokens, lengths), mask)
+        return self.stack(x, mask, weights=weights)
 
 
 class State:
@@ -391,6 +401,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: TransformerConfig, cross: bool = True):
         super().__init__()
+        _check_config(config)
         self.embedding = Embedding(config, config.target_words)
         self.stack = Stack(config, config.layers_decoder, causal=True, cross=cross)
 
@@ -403,11 +414,16 @@ class Decoder(nn.Module):
         weights: Weights | None = None,
         packing: Packing | None = None,
         memory_packing: Packing | None = None,
+        mask: Bool[Tensor, "*#batch n n"] | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        """With a `state`, `tokens` are the next ones and all before them are remembered in it."""
+        """With a `state`, `tokens` are the next ones and all before them are remembered in it.
+
+        `mask` forbids more than the future.
+        """
         x = self.embedding(tokens, start=0 if state is None else state.length)
         return self.stack(
             x if packing is None else packing.pack(x),
+            mask=mask,
             memory=memory,
             memory_mask=memory_mask,
             caches=None if state is None else state.caches,
@@ -543,14 +559,21 @@ class LanguageModel(nn.Module):
         if self.config.tie_output:
             self.output.weight = self.decoder.embedding.tokens.weight
 
-    def forward(self, tokens: Int[Tensor, "batch n"], with_weights: bool = False):
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch n"],
+        *,
+        mask: Bool[Tensor, "*#batch n n"] | None = None,
+        with_weights: bool = False,
+    ):
         """Logits of each next token, (batch, n, vocabulary). Padding behind a sequence changes nothing before it.
 
+        `mask` forbids more than the future: a window, say.
         `with_weights=True` returns (logits, weights), the weights (batch, n_layers, n_heads, n, n).
         Raises ValueError for positions past the maximum, tokens out of the vocabulary.
         """
         weights = Weights() if with_weights else None
-        logits = self.output(self.decoder(tokens, weights=weights))                       # (batch, n, vocabulary)
+        logits = self.output(self.decoder(tokens, weights=weights, mask=mask))            # (batch, n, vocabulary)
         return logits if weights is None else (logits, torch.stack(weights.own, dim=1))
 
     def loss(
@@ -559,6 +582,7 @@ class LanguageModel(nn.Module):
         tokens_out: Int[Tensor, "batch n"],
         label_smoothing: float = 0.0,
         pad: int = 0,
+        mask: Bool[Tensor, "*#batch n n"] | None = None,
     ) -> Float[Tensor, ""]:
         """Cross entropy in nats, averaged over the real tokens of `tokens_out`: those of `tokens_in`, one later.
 
@@ -569,9 +593,9 @@ class LanguageModel(nn.Module):
         batch, n = tokens_in.shape
         check_tokens("tokens_out", tokens_out, self.config.target_words, batch=batch, n=n)
         if torch.compiler.is_compiling():
-            return _cross_entropy(self(tokens_in), tokens_out, label_smoothing, pad)
+            return _cross_entropy(self(tokens_in, mask=mask), tokens_out, label_smoothing, pad)
         real = _pack_real("tokens_out", tokens_out, pad)
-        states = self.decoder(tokens_in, packing=real)                                    # (n_tokens, d_model)
+        states = self.decoder(tokens_in, packing=real, mask=mask)                         # (n_tokens, d_model)
         return _cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
 
     @property
@@ -606,6 +630,11 @@ def source_mask(
     return lengths_to_mask(lengths, source.shape[1], least)[:, None]                      # (batch, 1, n_source)
 
 
+def _check_config(config: TransformerConfig) -> None:
+    if not isinstance(config, TransformerConfig):
+        raise TypeError(f"config: got {type(config).__name__}, expected a TransformerConfig")
+
+
 def _pack_real(name: str, tokens: Tensor, pad: int) -> Packing:
     """Up to each row's last real token: padding between real ones is read by those behind it."""
     packing = Packing((tokens != pad).flip(1).cumsum(1).flip(1) > 0)
@@ -615,6 +644,8 @@ def _pack_real(name: str, tokens: Tensor, pad: int) -> Packing:
 
 
 def _cross_entropy(logits: Tensor, answers: Tensor, label_smoothing: float, pad: int) -> Float[Tensor, ""]:
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing: got {label_smoothing}, expected 0 to 1")
     logits, answers = logits.flatten(0, -2), answers.flatten()                            # (n_tokens, vocabulary)
     return F.cross_entropy(logits, answers, ignore_index=pad, label_smoothing=label_smoothing)
 

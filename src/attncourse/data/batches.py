@@ -34,8 +34,10 @@ def encode_pairs(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) ->
 def collate(pairs: Sequence[EncodedPair]) -> Batch:
     """Pad a few pairs to one length: <bos> t1 … tn goes in, t1 … tn <eos> must come out.
 
-    Raises ValueError for an empty list or an empty source.
+    Raises ValueError for an empty list or an empty source, TypeError for pairs of texts.
     """
+    if pairs and not isinstance(pairs[0], EncodedPair):
+        raise TypeError(f"pairs: got {type(pairs[0]).__name__}, expected EncodedPair, as encode_pairs makes them")
     if not pairs or not all(pair.source for pair in pairs):
         got = "an empty source" if pairs else "none"
         raise ValueError(f"pairs: got {got}, expected one or more, with at least one token in each source")

@@ -43,8 +43,12 @@ def fit(
     The learning rate rises to `lr` and falls to zero within the steps (one cycle, Smith 2018), so models compare fairly
     at equal `steps` only. The order of the pairs is drawn from `seed`. Ctrl-C (Interrupt in Jupyter) ends the run
     early: the model keeps what it has learned, and the history so far comes back. A line of progress, beginning with
-    `name`, is shown in a terminal or a notebook.
+    `name`, is shown in a terminal or a notebook. Raises ValueError for no pairs, or fewer than one step.
     """
+    if not pairs:
+        raise ValueError("pairs: got none, expected at least one")
+    if steps < 1:
+        raise ValueError(f"steps: got {steps}, expected at least 1")
     history = History()
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=0.2)
