@@ -165,10 +165,12 @@ def test_an_eos_inside_of_a_prompt_ends_nothing():
     assert greedy(model, prompts, torch.tensor([3, 1]), max_length=2).tokens.tolist() == [[5, 5], [5, 5]]
 
 
-def test_a_prompt_that_fills_the_positions_is_refused():
+def test_a_prompt_longer_than_the_positions_is_refused():
     model = language_model()
-    with pytest.raises(ValueError, match="source: got a prompt of 33 tokens, expected at most 32"):
-        greedy(model, torch.full((1, 33), 4), torch.tensor([33]))
+    assert greedy(model, torch.full((1, 32), 4), torch.tensor([32])).tokens.shape == (1, 1)
+    for n in (33, 50):
+        with pytest.raises(ValueError, match=f"source: got a prompt of {n} tokens, expected at most 32"):
+            greedy(model, torch.full((1, n), 4), torch.tensor([n]))
 
 
 class Bigrams(torch.nn.Module):

@@ -367,3 +367,10 @@ SILENT = {
 def test_what_does_not_fit_is_not_answered(case):
     with pytest.raises((ValueError, TypeError), match=r"^\w+: got .*, expected "):
         SILENT[case]()
+
+
+def test_a_batch_without_padding_is_packed_and_unpacked_without_a_copy():
+    x = torch.randn(2, 3, 4)
+    packing = Packing(torch.ones(2, 3, dtype=torch.bool))
+    assert packing.pack(x).data_ptr() == x.data_ptr() == packing.unpack(packing.pack(x)).data_ptr()
+    assert torch.equal(packing.pack(x), x.view(6, 4)) and torch.equal(packing.unpack(packing.pack(x)), x)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attncourse._checks import check_whole
+from attncourse._checks import check_at_least, check_whole
 from attncourse.data import BOS, EOS, PAD, EncodedPair, Tokenizer, collate
 from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import EncoderDecoder
@@ -181,8 +181,7 @@ def beam_search(
     if length_penalty < 0:
         raise ValueError(f"length_penalty: got {length_penalty}, expected 0 or more: it divides a negative number")
     with _evaluating(model):
-        state, token, prompts = _begin(model, source, lengths)
-        max_length = _room(model, max_length, prompts)
+        state, token, prompts, max_length = _begin(model, source, lengths, max_length)
         if prompts is not None and prompts.offsets.any():
             raise ValueError(f"lengths: got {lengths.tolist()}, expected prompts of one length for beam search")
         batch, device = len(source), source.device
@@ -251,39 +250,37 @@ class _Prompts(NamedTuple):
     rest: Int[Tensor, "batch n_rest"]
     offsets: Int[Tensor, " batch"]
     """How many tokens of `rest` are a row's own prompt."""
-    shortest: int
 
 
-def _begin(
-    model: Any, source: Tensor, lengths: Tensor
-) -> tuple[Any, Tensor, _Prompts | None]:
-    """The state before the first token, that token, and what is left of a language model's prompts."""
+class _Beginning(NamedTuple):
+    """The state before the first token, that token, what is left of the prompts, and how much may be written."""
+
+    state: Any
+    token: Int[Tensor, " batch"]
+    prompts: _Prompts | None
+    max_length: int
+
+
+def _begin(model: Any, source: Tensor, lengths: Tensor, max_length: int) -> _Beginning:
+    check_at_least(1, max_length=max_length)
     if not hasattr(model, "read"):
-        return model.start(source, lengths), source.new_full((len(source),), BOS, dtype=torch.long), None
+        first = source.new_full((len(source),), BOS, dtype=torch.long)
+        return _Beginning(model.start(source, lengths), first, None, min(max_length, model.longest or max_length))
     check_whole("source", source, "batch n")
     check_whole("lengths", lengths, "batch", batch=len(source))
     shortest = int(lengths.min())
     if not 1 <= shortest <= int(lengths.max()) <= source.shape[1]:
         raise ValueError(f"lengths: got {lengths.tolist()}, expected each within 1..{source.shape[1]}, as padded")
-    source = source.long()
-    state = model.start()
+    if model.longest is not None:                                                     # the last token is not read
+        max_length = min(max_length, model.longest + 1 - int(lengths.max()))
+        if max_length < 1:
+            got, expected = f"a prompt of {int(lengths.max())} tokens", f"at most {model.longest}"
+            raise ValueError(f"source: got {got}, expected {expected}, the model's positions")
+    source, state = source.long(), model.start()
     if shortest > 1:
         model.read(source[:, : shortest - 1], state)
-    return state, source[:, shortest - 1], _Prompts(source[:, shortest:], lengths - shortest, shortest)
-
-
-def _room(model: Model | PromptedModel, max_length: int, prompts: _Prompts | None) -> int:
-    """As many tokens as were asked for, if the model has positions for them."""
-    if max_length < 1:
-        raise ValueError(f"max_length: got {max_length}, expected at least 1")
-    if model.longest is None:
-        return max_length
-    read = 0 if prompts is None else prompts.shortest - 1 + int(prompts.offsets.max())
-    if read >= model.longest:
-        raise ValueError(
-            f"source: got a prompt of {read + 1} tokens, expected at most {model.longest}, the model's positions"
-        )
-    return min(max_length, model.longest - read)
+    prompts = _Prompts(source[:, shortest:], lengths - shortest)
+    return _Beginning(state, source[:, shortest - 1], prompts, max_length)
 
 
 @torch.no_grad()
@@ -297,8 +294,7 @@ def _write(
 ) -> Decoded:
     """Step by step, `choose` the next tokens from the logits."""
     with _evaluating(model):
-        state, token, prompts = _begin(model, source, lengths)
-        max_length = _room(model, max_length, prompts)
+        state, token, prompts, max_length = _begin(model, source, lengths, max_length)
         n_rest = 0 if prompts is None else int(prompts.offsets.max())
         rows = torch.arange(len(source), device=source.device)                        # whose sentence each row writes
         finished = torch.zeros_like(rows, dtype=torch.bool)

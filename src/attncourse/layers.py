@@ -162,18 +162,21 @@ class Packing:
         check_boolean("mask", mask, "a token is real")
         self.shape = mask.shape
         self.index = mask.flatten().nonzero().squeeze(-1)                             # (n_tokens,)
+        self.full = len(self.index) == mask.numel()               # then there is nothing to leave out, or to copy
 
     def pack(self, x: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "n_tokens ..."]:
         if x.shape[:2] != self.shape:
             raise ValueError(f"x: got shape {tuple(x.shape)}, expected {tuple(self.shape)} in front, as the mask has")
-        return x.flatten(0, 1).index_select(0, self.index)
+        x = x.flatten(0, 1)                                                           # (batch · n, ...)
+        return x if self.full else x.index_select(0, self.index)
 
     def unpack(self, x: Shaped[Tensor, "n_tokens ..."]) -> Shaped[Tensor, "batch n ..."]:
         """Zeros where the padding is."""
         if x.shape[0] != self.index.shape[0]:
             raise ValueError(f"x: got {x.shape[0]} tokens, expected {self.index.shape[0]}, as the mask has")
-        padded = x.new_zeros(self.shape.numel(), *x.shape[1:])                        # (batch · n, *rest)
-        return padded.index_copy(0, self.index, x).unflatten(0, self.shape)
+        if not self.full:
+            x = x.new_zeros(self.shape.numel(), *x.shape[1:]).index_copy(0, self.index, x)
+        return x.unflatten(0, self.shape)                                             # (batch, n, ...)
 
 
 def drop(p: float) -> nn.Module:
