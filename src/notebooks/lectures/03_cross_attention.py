@@ -244,7 +244,8 @@ assert torch.allclose(masked_weights[:, :2], alpha), "the two words share what t
 # lists that is no loss, as `benchmarks/ladder.py` measures; on real sentences Luong et al. report a gain (their
 # table 1).
 #
-# `AttentionDecoderStep` in the package is these equations and little else:
+# `AttentionDecoderStep` in the package is these equations, a look at what comes in, and two switches: input feeding may be
+# left out, and the cell may be an LSTM, which carries a second vector.
 
 # %%
 print(inspect.getsource(AttentionDecoderStep.forward).split('"""')[-1])
