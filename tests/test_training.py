@@ -45,6 +45,11 @@ def test_the_same_seed_gives_the_same_losses_and_another_seed_others(corpus):
     assert runs[0] == runs[1] != runs[2]
 
 
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_a_run_may_be_as_short_as_one_step(steps, corpus):
+    assert len(fit(build(corpus), corpus[3], steps=steps, progress=False).losses) == steps
+
+
 def test_an_interrupted_run_keeps_what_it_learned_and_says_so(corpus):
     class Impatient(Seq2Seq):
         steps = 0

@@ -51,7 +51,8 @@ def fit(
         raise ValueError(f"steps: got {steps}, expected at least 1")
     history = History()
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=0.2)
+    rising = 0.2 if steps > 6 else 0.3  # of 5 steps, torch would divide by the 0 that a rise of 0.2 leaves
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=rising)
     epochs = (batch for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
     show = _status_line(progress)
     name = f"{name}: " if name else ""
