@@ -839,3 +839,19 @@ def test_an_encoder_takes_a_mask_beside_its_lengths():
     shuffled = model(SOURCE.flip(1), mask=alone).flip(1)
     real = torch.arange(SOURCE.shape[1]) < LENGTHS[:, None]
     torch.testing.assert_close(states[real], shuffled[real], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [EncoderDecoder, LanguageModel])
+def test_the_compiled_loss_is_the_loss_whatever_is_padding(kind):
+    model = built(kind, positions="rope")
+    compiled = model.compiled_loss(backend="aot_eager", fullgraph=True)
+    for lengths in ([5, 2, 4], [1, 1, 3], [4, 4, 4]):
+        said = torch.randint(1, WORDS, TARGET.shape)
+        said[torch.arange(TARGET.shape[1]) >= torch.tensor(lengths)[:, None]] = 0
+        given = (SOURCE, LENGTHS, TARGET, said) if kind is EncoderDecoder else (TARGET, said)
+        grads = []
+        for loss in (compiled, model.loss):
+            value = loss(*given)
+            grads.append([value, *torch.autograd.grad(value, [*model.parameters()])])
+        for ours, expected in zip(*grads, strict=True):
+            torch.testing.assert_close(ours, expected, rtol=0, atol=1e-10)

@@ -1,6 +1,7 @@
 """The Transformer, every choice a field of its config: blocks, encoder, decoder, and the models made of them."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Self, get_args
 
@@ -494,11 +495,12 @@ class EncoderDecoder(nn.Module):
         target_out: Int[Tensor, "batch n_target"],
         label_smoothing: float = 0.0,
         pad: int = 0,
+        packed_loss: Callable[..., Tensor] | None = None,
     ) -> Float[Tensor, ""]:
         """Cross entropy in nats, averaged over the real target tokens: what `forward` and `token_loss` give, sooner.
 
         Padding behind the real tokens is left out between the attentions, so it costs next to nothing there. `pad` is a
-        token of the vocabulary that is never an answer.
+        token of the vocabulary that is never an answer. (`packed_loss` is for `compiled_loss`.)
         Raises ValueError as `forward`, and for a `target_out` of another shape or of padding alone.
         """
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
@@ -508,9 +510,21 @@ class EncoderDecoder(nn.Module):
         if torch.compiler.is_compiling():  # a compiled graph has fixed shapes: here padding is computed and ignored
             return _cross_entropy(self(source, lengths, target_in), target_out, label_smoothing, pad)
         packed, real = Packing(mask.squeeze(1)), _pack_real("target_out", target_out, pad)
+        packed_loss = self._packed_loss if packed_loss is None else packed_loss
+        return packed_loss(source, mask, packed, target_in, target_out, real, label_smoothing, pad)
+
+    def _packed_loss(self, source, mask, packed, target_in, target_out, real, label_smoothing, pad):
         memory = self._read(source, mask, packed)                                         # (n_source_tokens, d_model)
         states = self.decoder(target_in, memory, mask, packing=real, memory_packing=packed)
         return _cross_entropy(self.output(states), real.pack(target_out), label_smoothing, pad)
+
+    def compiled_loss(self, **options) -> Callable[..., Tensor]:
+        """`loss`, compiled, and without padding still: where the real tokens are is found outside of the graph.
+
+        Keep what comes back: a second call compiles again. `options` are torch.compile's. (torch.compile(model.loss)
+        works, too, but a graph cannot find out how many tokens are real, so it computes the padding.)
+        """
+        return functools.partial(self.loss, packed_loss=torch.compile(self._packed_loss, **options))
 
     @property
     def longest(self) -> int | None:
@@ -583,10 +597,12 @@ class LanguageModel(nn.Module):
         label_smoothing: float = 0.0,
         pad: int = 0,
         mask: Bool[Tensor, "*#batch n n"] | None = None,
+        packed_loss: Callable[..., Tensor] | None = None,
     ) -> Float[Tensor, ""]:
         """Cross entropy in nats, averaged over the real tokens of `tokens_out`: those of `tokens_in`, one later.
 
         `pad` is a token of the vocabulary that is never an answer: in front, it takes a prompt out of the loss.
+        (`packed_loss` is for `compiled_loss`.)
         Raises ValueError as `forward`, and for a `tokens_out` of another shape or of padding alone.
         """
         check_tokens("tokens_in", tokens_in, self.config.target_words)
@@ -595,8 +611,16 @@ class LanguageModel(nn.Module):
         if torch.compiler.is_compiling():
             return _cross_entropy(self(tokens_in, mask=mask), tokens_out, label_smoothing, pad)
         real = _pack_real("tokens_out", tokens_out, pad)
+        packed_loss = self._packed_loss if packed_loss is None else packed_loss
+        return packed_loss(tokens_in, tokens_out, real, mask, label_smoothing, pad)
+
+    def _packed_loss(self, tokens_in, tokens_out, real, mask, label_smoothing, pad):
         states = self.decoder(tokens_in, packing=real, mask=mask)                         # (n_tokens, d_model)
         return _cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
+
+    def compiled_loss(self, **options) -> Callable[..., Tensor]:
+        """`loss`, compiled, as `EncoderDecoder.compiled_loss`."""
+        return functools.partial(self.loss, packed_loss=torch.compile(self._packed_loss, **options))
 
     @property
     def longest(self) -> int | None:
