@@ -113,6 +113,14 @@ def test_the_weights_are_where_the_model_looked(model):
         torch.testing.assert_close(weights[row, :n], expected[row, :n], rtol=0, atol=1e-10)
 
 
+def test_a_compiled_step_writes_the_same():
+    model = encoder_decoder()
+    expected = greedy(model, SOURCE[[0, 1, 1]], LENGTHS[[0, 1, 1]], max_length=9).tokens
+    torch._dynamo.reset()
+    model.step = torch.compile(model.step, dynamic=True, backend="eager")
+    assert torch.equal(greedy(model, SOURCE[[0, 1, 1]], LENGTHS[[0, 1, 1]], max_length=9).tokens, expected)
+
+
 def test_decoding_leaves_the_mode_of_the_model_alone(model):
     for mode in (True, False):
         model.train(mode)
