@@ -1,5 +1,14 @@
-"""Every test process uses one thread: two workers with two threads each would fight over two cores."""
+"""Every test starts from the same seed, and every test process uses one thread.
 
+Two workers with two threads each would fight over two cores.
+"""
+
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)

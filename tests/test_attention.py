@@ -19,11 +19,6 @@ from attncourse.attention import (
 BATCH, N_QUERY, N_KEY, D, D_V = 2, 3, 5, 4, 6
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture
 def tensors():
     return torch.randn(BATCH, N_QUERY, D), torch.randn(BATCH, N_KEY, D), torch.randn(BATCH, N_KEY, D_V)

@@ -37,11 +37,6 @@ WAV = Wav2Vec2Config(d_feature=8, d_code=12, n_entries=6, n_negatives=7, span=4,
 LENGTHS = torch.tensor([4000, 2345])                                               # samples
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture
 def images():
     return torch.randn(BATCH, CHANNELS, SIZE, SIZE)

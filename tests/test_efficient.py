@@ -37,11 +37,6 @@ from attncourse.efficient import (
 BATCH, N, D, D_V = 2, 37, 4, 6
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def tensors(n_query=N, n_key=N, dtype=torch.float64):
     return (
         torch.randn(BATCH, n_query, D, dtype=dtype, requires_grad=True),

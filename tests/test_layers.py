@@ -27,11 +27,6 @@ some = settings(deadline=None, max_examples=20, derandomize=True)
 shapes = st.builds(lambda batch, d: (*batch, d), st.lists(st.integers(1, 4), max_size=3), st.integers(2, 9))
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture
 def x():
     return torch.randn(BATCH, N, D_MODEL, dtype=torch.float64)

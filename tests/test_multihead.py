@@ -18,11 +18,6 @@ some = settings(deadline=None, max_examples=20, derandomize=True)
 
 
 @pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
-@pytest.fixture(autouse=True)
 def fresh_compiler():
     torch.compiler.reset()
     yield

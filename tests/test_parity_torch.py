@@ -18,11 +18,6 @@ LENGTHS = torch.tensor([6, 2, 5])
 SCHEMES = get_args(Positions)
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture(params=TOLERANCE, ids=["float64", "float32"])
 def dtype(request):
     return request.param

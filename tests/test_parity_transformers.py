@@ -29,11 +29,6 @@ LENGTHS = torch.tensor([9, 2, 6])
 PAD, START = 0, 1
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture(params=TOLERANCE, ids=["float64", "float32"])
 def dtype(request):
     return request.param

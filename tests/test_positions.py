@@ -30,11 +30,6 @@ BATCH, HEADS, N, D = 2, 3, 7, 8
 STYLES = ("half", "interleaved")
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def close(a, b, atol=1e-10):
     torch.testing.assert_close(a, b, rtol=0, atol=atol)
 

@@ -33,11 +33,6 @@ every_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: model._
 SMALL = TransformerConfig(vocabulary=13, d_model=16, n_layers=2, n_layers_decoder=3, max_length=9, dropout=0.0)
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def build(config, model):
     """On the meta device, where tensors have shapes and no memory: GPT-3 takes a tenth of a second."""
     with torch.device("meta"):

@@ -37,11 +37,6 @@ some = settings(deadline=None, max_examples=20, derandomize=True)
 each_scheme = pytest.mark.parametrize("positions", SCHEMES)
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
-
-
 def config(**choices):
     """Distances of "shaw" and "bucketed" are few enough to be clipped."""
     return TransformerConfig(**SMALL | dict(max_distance=5, n_buckets=8) | choices)

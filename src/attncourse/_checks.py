@@ -36,28 +36,33 @@ def check_whole(name: str, x: Tensor, axes: str, **sizes: int) -> None:
         raise TypeError(f"{name}: got {x.dtype}, expected whole numbers")
 
 
-def check_tokens(name: str, tokens: Tensor, vocabulary: int, **sizes: int) -> None:
-    """(batch, n) tokens, at least one, each in the vocabulary.
+def may_look(x: Tensor) -> bool:
+    """Whether the numbers in x may be looked at: on a GPU that would mean waiting, and it would break a graph."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
-    Which tokens they are is looked at on the CPU alone: on a GPU that would mean waiting for it, and compiled it would
-    break the graph.
-    """
+
+def bounds(x: Tensor) -> tuple[int, int] | None:
+    """The least and the largest of whole numbers; None where there are none, or they may not be looked at."""
+    if not x.numel() or not may_look(x):
+        return None
+    least, most = x.aminmax()
+    return int(least), int(most)
+
+
+def check_tokens(name: str, tokens: Tensor, vocabulary: int, **sizes: int) -> None:
+    """(batch, n) tokens, at least one, each in the vocabulary where they may be looked at."""
     check_whole(name, tokens, "batch n", **sizes)
     if not tokens.numel():
         raise ValueError(f"{name}: got shape {tuple(tokens.shape)}, expected at least one token")
-    if tokens.device.type == "cpu" and not torch.compiler.is_compiling():
-        least, most = (int(bound) for bound in tokens.aminmax())
-        if least < 0 or most >= vocabulary:
-            raise ValueError(f"{name}: got tokens {least}..{most}, expected each within 0..{vocabulary - 1}")
+    if (found := bounds(tokens)) and not 0 <= found[0] <= found[1] < vocabulary:
+        raise ValueError(f"{name}: got tokens {found[0]}..{found[1]}, expected each within 0..{vocabulary - 1}")
 
 
 def check_rows(rows: Tensor, batch: int) -> None:
-    """(n,) indices of a batch; which they are is looked at where `check_tokens` looks."""
+    """(n,) indices of a batch, each in it where they may be looked at."""
     check_whole("rows", rows, "n")
-    if rows.numel() and rows.device.type == "cpu" and not torch.compiler.is_compiling():
-        least, most = (int(bound) for bound in rows.aminmax())
-        if least < 0 or most >= batch:
-            raise ValueError(f"rows: got {least}..{most}, expected each within 0..{batch - 1}")
+    if (found := bounds(rows)) and not 0 <= found[0] <= found[1] < batch:
+        raise ValueError(f"rows: got {found[0]}..{found[1]}, expected each within 0..{batch - 1}")
 
 
 def check_boolean(name: str, x: Tensor, true_means: str) -> None:
@@ -84,3 +89,48 @@ def check_dropout(**named: float) -> None:
     for name, p in named.items():
         if not 0 <= p < 1:
             raise ValueError(f"{name}: got {p}, expected a probability from 0 to below 1")
+
+
+def check_heads(d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None) -> None:
+    """Heads share out d_model unless their width is given, and groups share out the heads."""
+    if d_head is None and d_model % n_heads:
+        raise ValueError(f"n_heads: got {n_heads}, expected a divisor of d_model = {d_model} (or give d_head)")
+    if n_heads % n_kv_heads:
+        raise ValueError(f"n_kv_heads: got {n_kv_heads}, expected a divisor of n_heads = {n_heads}")
+
+
+def check_vectors(**named: Tensor) -> None:
+    for name, x in named.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: got {type(x).__name__}, expected a tensor (*batch, n, d)")
+        if x.ndim < 2:
+            raise ValueError(f"{name}: got shape {tuple(x.shape)}, expected (*batch, n, d)")
+
+
+def check_widths(query: Tensor, key: Tensor, d_query: int | None = None, d_key: int | None = None) -> None:
+    """Widths must equal the declared ones, or each other where none are declared."""
+    check_vectors(query=query, key=key)
+    if d_query is None and query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"key: got width {key.shape[-1]} against a query of width {query.shape[-1]}, expected equal widths "
+            "(BilinearScore and AdditiveScore take unequal ones)"
+        )
+    for name, x, width in (("query", query, d_query), ("key", key, d_key)):
+        if width is not None and x.shape[-1] != width:
+            raise ValueError(f"{name}: got width {x.shape[-1]}, expected {width}, as the score function was built")
+
+
+def check_mask(mask: Tensor, scores: Tensor) -> None:
+    check_boolean("mask", mask, "a query may attend")
+    try:
+        mask.expand(scores.shape)  # torch.broadcast_shapes would ask the same, but its first call imports sympy: 0.4 s
+    except RuntimeError:
+        raise ValueError(
+            f"mask: got shape {tuple(mask.shape)}, expected one that broadcasts to the scores' {tuple(scores.shape)}; "
+            "a padding mask (batch, n_key) becomes mask[:, None, :]"
+        ) from None
+
+
+def check_one_value_a_key(key: Tensor, value: Tensor) -> None:
+    if value.shape[-2] != key.shape[-2]:
+        raise ValueError(f"value: got {value.shape[-2]} values for {key.shape[-2]} keys, expected one for each key")

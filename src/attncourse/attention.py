@@ -8,7 +8,20 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_boolean, check_dropout, check_rows, check_shape
+from attncourse._checks import (
+    bounds,
+    check_at_least,
+    check_boolean,
+    check_dropout,
+    check_heads,
+    check_mask,
+    check_one_value_a_key,
+    check_rows,
+    check_shape,
+    check_vectors,
+    check_widths,
+    may_look,
+)
 from attncourse.layers import Packing
 from attncourse.positions import RoPE, ShawRelative
 
@@ -20,7 +33,7 @@ def dot_score(
     query: Float[Tensor, "*batch n_query d_k"], key: Float[Tensor, "*batch n_key d_k"]
 ) -> Float[Tensor, "*batch n_query n_key"]:
     """q · k. Raises ValueError where the widths differ. Luong et al. 2015, section 3.1 ("dot")."""
-    _check_widths(query, key)
+    check_widths(query, key)
     return query @ key.mT                                         # (*batch, n_query, n_key)
 
 
@@ -45,7 +58,7 @@ class BilinearScore(nn.Module):
     def forward(
         self, query: Float[Tensor, "*batch n_query d_query"], key: Float[Tensor, "*batch n_key d_key"]
     ) -> Float[Tensor, "*batch n_query n_key"]:
-        _check_widths(query, key, *self.weight.shape)
+        check_widths(query, key, *self.weight.shape)
         return query @ self.weight @ key.mT                       # (*batch, n_query, n_key)
 
 
@@ -61,7 +74,7 @@ class AdditiveScore(nn.Module):
     def forward(
         self, query: Float[Tensor, "*batch n_query d_query"], key: Float[Tensor, "*batch n_key d_key"]
     ) -> Float[Tensor, "*batch n_query n_key"]:
-        _check_widths(query, key, self.query.in_features, self.key.in_features)
+        check_widths(query, key, self.query.in_features, self.key.in_features)
         query = self.query(query).unsqueeze(-2)                   # (*batch, n_query, 1, d_attention)
         key = self.key(key).unsqueeze(-3)                         # (*batch, 1, n_key, d_attention)
         return self.v(torch.tanh(query + key)).squeeze(-1)        # (*batch, n_query, n_key)
@@ -78,7 +91,7 @@ def masked_softmax(
     """
     if mask is None:
         return scores.softmax(dim=-1)
-    _check_mask(mask, scores)
+    check_mask(mask, scores)
     # The lowest finite number, not −inf: a row of −inf alone would give 0/0, forward and backward.
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
@@ -98,15 +111,14 @@ def attend(
     Raises ValueError where shapes do not fit, TypeError for a mask that is not boolean, a score that is no function, or
     vectors of different types. Vaswani et al. 2017, equation 1.
     """
-    _check_vectors(query=query, key=key, value=value)
+    check_vectors(query=query, key=key, value=value)
     for name, x in (("key", key), ("value", value)):
         mixed = x.dtype != query.dtype and not torch.is_autocast_enabled(query.device.type)
         if mixed or not x.is_floating_point():
             raise TypeError(f"{name}: got {x.dtype} beside a query of {query.dtype}, expected one floating-point type")
     if isinstance(score, type) or not callable(score):
         raise TypeError(f"score: got {score!r}, expected a score function: dot_score, BilinearScore(d_query, d_key), …")
-    if value.shape[-2] != key.shape[-2]:
-        raise ValueError(f"value: got {value.shape[-2]} values for {key.shape[-2]} keys, expected one for each key")
+    check_one_value_a_key(key, value)
     scores = score(query, key)                                    # (*batch, n_query, n_key)
     weights = masked_softmax(scores, mask)                        # (*batch, n_query, n_key)
     return weights @ value, weights                               # (*batch, n_query, d_v)
@@ -130,10 +142,8 @@ def lengths_to_mask(
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
         got = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
         raise ValueError(f"lengths: got {got}, expected whole numbers of shape (batch,)")
-    if lengths.numel() and lengths.device.type == "cpu" and not torch.compiler.is_compiling():
-        shortest, longest = (int(bound) for bound in lengths.aminmax())
-        if not least <= shortest <= longest <= n:
-            raise ValueError(f"lengths: got {lengths.tolist()}, expected each within {least}..{n}, the padded length")
+    if (found := bounds(lengths)) and not least <= found[0] <= found[1] <= n:
+        raise ValueError(f"lengths: got {lengths.tolist()}, expected each within {least}..{n}, the padded length")
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(-1)         # (batch, n)
 
 
@@ -287,10 +297,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         check_at_least(1, d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads)
-        if d_head is None and d_model % n_heads:
-            raise ValueError(f"n_heads: got {n_heads}, expected a divisor of d_model = {d_model} (or give d_head)")
-        if n_heads % n_kv_heads:
-            raise ValueError(f"n_kv_heads: got {n_kv_heads}, expected a divisor of n_heads = {n_heads}")
+        check_heads(d_model, n_heads, n_kv_heads, d_head)
         check_dropout(dropout=dropout)
         d_head = d_model // n_heads if d_head is None else d_head
         check_at_least(1, d_head=d_head)
@@ -427,38 +434,6 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:2], n_heads, self.d_head).transpose(1, 2)             # (batch, n_heads, n, d_head)
 
 
-def _check_vectors(**named: Tensor) -> None:
-    for name, x in named.items():
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name}: got {type(x).__name__}, expected a tensor (*batch, n, d)")
-        if x.ndim < 2:
-            raise ValueError(f"{name}: got shape {tuple(x.shape)}, expected (*batch, n, d)")
-
-
-def _check_widths(query: Tensor, key: Tensor, d_query: int | None = None, d_key: int | None = None) -> None:
-    """Widths must equal the declared ones, or each other where none are declared."""
-    _check_vectors(query=query, key=key)
-    if d_query is None and query.shape[-1] != key.shape[-1]:
-        raise ValueError(
-            f"key: got width {key.shape[-1]} against a query of width {query.shape[-1]}, expected equal widths "
-            "(BilinearScore and AdditiveScore take unequal ones)"
-        )
-    for name, x, width in (("query", query, d_query), ("key", key, d_key)):
-        if width is not None and x.shape[-1] != width:
-            raise ValueError(f"{name}: got width {x.shape[-1]}, expected {width}, as the score function was built")
-
-
-def _check_mask(mask: Tensor, scores: Tensor) -> None:
-    check_boolean("mask", mask, "a query may attend")
-    try:
-        mask.expand(scores.shape)  # torch.broadcast_shapes would ask the same, but its first call imports sympy: 0.4 s
-    except RuntimeError:
-        raise ValueError(
-            f"mask: got shape {tuple(mask.shape)}, expected one that broadcasts to the scores' {tuple(scores.shape)}; "
-            "a padding mask (batch, n_key) becomes mask[:, None, :]"
-        ) from None
-
-
 def _check_head_mask(mask: Tensor, shape: tuple[int, int, int, int], of_itself: bool) -> Tensor:
     """The mask with an axis for the heads, if it fits (batch, n_heads, n_query, n_key)."""
     check_boolean("mask", mask, "a query may attend")
@@ -470,9 +445,7 @@ def _check_head_mask(mask: Tensor, shape: tuple[int, int, int, int], of_itself: 
             f"mask: got shape {tuple(mask.shape)}, expected (n_query, n_key) or (batch, n_query, n_key), here "
             f"{(n_query, n_key)} or {(batch, n_query, n_key)}; a padding mask (batch, n_key) becomes mask[:, None, :]"
         )
-    # Looking into the mask would mean waiting for a GPU, and break a compiled graph.
-    looking = of_itself and mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    if looking and n_query == n_key > 1 and mask.shape[-2] == n_query:
+    if of_itself and may_look(mask) and n_query == n_key > 1 and mask.shape[-2] == n_query:
         first = headed[(0,) * (headed.ndim - 2)]                                      # (n_query, n_key)
         if first.diagonal(1).all() and not first.tril().any():
             raise ValueError(

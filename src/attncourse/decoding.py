@@ -135,8 +135,7 @@ def warp_logits(
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
     if top_k is not None:
-        if top_k < 1:
-            raise ValueError(f"top_k: got {top_k}, expected at least 1")
+        check_at_least(1, top_k=top_k)
         best, index = logits.topk(min(top_k, logits.shape[-1]), dim=-1)
         logits = torch.full_like(logits, -math.inf).scatter(-1, index, best)
     if top_p is not None:
@@ -176,8 +175,7 @@ def beam_search(
     their <eos>.
     Raises ValueError for fewer than one beam, a negative penalty, and prompts of different length.
     """
-    if n_beams < 1:
-        raise ValueError(f"n_beams: got {n_beams}, expected at least 1")
+    check_at_least(1, n_beams=n_beams)
     if length_penalty < 0:
         raise ValueError(f"length_penalty: got {length_penalty}, expected 0 or more: it divides a negative number")
     with _evaluating(model):

@@ -13,8 +13,16 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad, relu
 
-from attncourse._checks import check_at_least, check_boolean, check_shape
-from attncourse.attention import _check_mask, _check_vectors, _check_widths, attend
+from attncourse._checks import (
+    check_at_least,
+    check_boolean,
+    check_mask,
+    check_one_value_a_key,
+    check_shape,
+    check_vectors,
+    check_widths,
+)
+from attncourse.attention import attend
 
 # Who may attend to whom, as torch's flex_attention asks: (batch, head, query_index, key_index) -> True where allowed.
 # The indices are tensors that broadcast. Queries and keys are each counted from 0.
@@ -521,7 +529,7 @@ def tiled_attend(
         _check_causal(query.shape[-2], key.shape[-2])
     if mask is not None:
         shape = (*query.shape[:-1], key.shape[-2])
-        _check_mask(mask, query.new_empty(()).expand(shape))      # an expanded number: the shape without the memory
+        check_mask(mask, query.new_empty(()).expand(shape))      # an expanded number: the shape without the memory
         mask = mask.expand(shape)
     # Autocast would make 16 bits of the sums that are kept in 32, and on the way forward alone.
     with torch.autocast(query.device.type, enabled=False):
@@ -608,10 +616,9 @@ def _combine(operation: Callable[[Tensor, Tensor], Tensor], patterns: tuple[Patt
 
 
 def _check_qkv(query: Tensor, key: Tensor, value: Tensor) -> None:
-    _check_widths(query, key)
-    _check_vectors(value=value)
-    if value.shape[-2] != key.shape[-2]:
-        raise ValueError(f"value: got {value.shape[-2]} values for {key.shape[-2]} keys, expected one for each key")
+    check_widths(query, key)
+    check_vectors(value=value)
+    check_one_value_a_key(key, value)
     for name, x in (("key", key), ("value", value)):
         if x.shape[:-2] != query.shape[:-2]:
             got, expected = tuple(x.shape[:-2]), tuple(query.shape[:-2])

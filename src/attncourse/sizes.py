@@ -5,6 +5,7 @@ The counts are those of the models in `attncourse.transformer`, to the last one.
 
 from typing import NamedTuple
 
+from attncourse._checks import check_at_least
 from attncourse.layers import GATES
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, TransformerConfig
 
@@ -203,8 +204,7 @@ def _widening(config: TransformerConfig) -> int:
 
 
 def _check_lengths(config: TransformerConfig, batch: int, **lengths: int | None) -> None:
-    if batch < 1:
-        raise ValueError(f"batch: got {batch}, expected at least 1")
+    check_at_least(1, batch=batch)
     for name, n in lengths.items():
         if n is not None and (n < 1 or (config.longest is not None and n > config.longest)):
             expected = "at least 1" if config.longest is None else f"1 to {config.longest}, what its positions allow"

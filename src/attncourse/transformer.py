@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attncourse import positions
-from attncourse._checks import check_at_least, check_dropout, check_one_of, check_tokens, check_whole
+from attncourse._checks import check_at_least, check_dropout, check_heads, check_one_of, check_tokens, check_whole
 from attncourse.attention import KeyValueCache, MultiHeadAttention, combine_masks, lengths_to_mask
 from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, Packing, PostNorm, PreNorm, RMSNorm, drop
 from attncourse.positions import RotationStyle
@@ -103,11 +103,7 @@ class TransformerConfig:
         if not self.rope_base > 0:
             raise ValueError(f"rope_base: got {self.rope_base}, expected more than 0")
         check_dropout(dropout=self.dropout, dropout_attention=self.dropout_attention, dropout_ff=self.dropout_ff)
-        if self.d_head is None and self.d_model % self.n_heads:
-            expected = f"a divisor of d_model = {self.d_model} (or give d_head)"
-            raise ValueError(f"n_heads: got {self.n_heads}, expected {expected}")
-        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise ValueError(f"n_kv_heads: got {self.n_kv_heads}, expected a divisor of n_heads = {self.n_heads}")
+        check_heads(self.d_model, self.n_heads, self.kv_heads, self.d_head)
 
     # What is left to follow from the rest, settled.
 
@@ -405,6 +401,7 @@ class Decoder(nn.Module):
         _check_config(config)
         self.embedding = Embedding(config, config.target_words)
         self.stack = Stack(config, config.layers_decoder, causal=True, cross=cross)
+        initialise(self)
 
     def forward(
         self,
@@ -442,7 +439,35 @@ class AttentionWeights(NamedTuple):
     cross: Float[Tensor, "batch n_layers n_heads n_target n_source"]
 
 
-class EncoderDecoder(nn.Module):
+class _Writer(nn.Module):
+    """What writes tokens: a decoder, an output that makes logits of its states, and a loss."""
+
+    config: TransformerConfig
+    decoder: Decoder
+    output: nn.Linear
+    loss: Callable[..., Tensor]
+    _packed_loss: Callable[..., Tensor]
+
+    def tie(self) -> None:
+        """Share the matrices that the config says are one. Call it again where torch has parted them: in `to_empty`."""
+        if self.config.tie_output:
+            self.output.weight = self.decoder.embedding.tokens.weight
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that its positions allow."""
+        return self.config.longest
+
+    def compiled_loss(self, **options) -> Callable[..., Tensor]:
+        """`loss`, compiled, and without padding still: where the real tokens are is found outside of the graph.
+
+        Keep what comes back: a second call compiles again. `options` are torch.compile's. (torch.compile(model.loss)
+        works, too, but a graph cannot find out how many tokens are real, so it computes the padding.)
+        """
+        return functools.partial(self.loss, packed_loss=torch.compile(self._packed_loss, **options))
+
+
+class EncoderDecoder(_Writer):
     """The Transformer of "Attention is all you need": an encoder reads the source, a decoder writes the target.
 
     Called and decoded like `attncourse.recurrent.Seq2Seq`. Vaswani et al. 2017, figure 1.
@@ -454,15 +479,13 @@ class EncoderDecoder(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, config.target_words, bias=False)
-        initialise(self)
+        initialise(self.output)
         self.tie()
 
     def tie(self) -> None:
-        """Share the matrices that the config says are one. Call it again where torch has parted them: in `to_empty`."""
         if self.config.shares_embedding:
             self.decoder.embedding.tokens = self.encoder.embedding.tokens
-        if self.config.tie_output:
-            self.output.weight = self.decoder.embedding.tokens.weight
+        super().tie()
 
     def forward(
         self,
@@ -480,7 +503,7 @@ class EncoderDecoder(nn.Module):
         seen, written = (Weights(), Weights()) if with_weights else (None, None)
         check_tokens("target_in", target_in, self.config.target_words, batch=source.shape[0])
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
-        memory = self.encoder.stack(self.encoder.embedding(source), mask, weights=seen)   # (batch, n_source, d_model)
+        memory = self.encoder(source, mask=mask, weights=seen)                            # (batch, n_source, d_model)
         logits = self.output(self.decoder(target_in, memory, mask, weights=written))
         if seen is None or written is None:
             return logits
@@ -518,19 +541,6 @@ class EncoderDecoder(nn.Module):
         states = self.decoder(target_in, memory, mask, packing=real, memory_packing=packed)
         return _cross_entropy(self.output(states), real.pack(target_out), label_smoothing, pad)
 
-    def compiled_loss(self, **options) -> Callable[..., Tensor]:
-        """`loss`, compiled, and without padding still: where the real tokens are is found outside of the graph.
-
-        Keep what comes back: a second call compiles again. `options` are torch.compile's. (torch.compile(model.loss)
-        works, too, but a graph cannot find out how many tokens are real, so it computes the padding.)
-        """
-        return functools.partial(self.loss, packed_loss=torch.compile(self._packed_loss, **options))
-
-    @property
-    def longest(self) -> int | None:
-        """The most tokens that its positions allow."""
-        return self.config.longest
-
     def start(self, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"]) -> State:
         """Read the source; nothing is written yet."""
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
@@ -557,7 +567,7 @@ class EncoderDecoder(nn.Module):
         return self.output(states).squeeze(1), state, looked                              # (batch, vocabulary)
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(_Writer):
     """A decoder alone: each token is predicted from those before it. GPT's and Llama's shape."""
 
     def __init__(self, config: TransformerConfig):
@@ -565,13 +575,8 @@ class LanguageModel(nn.Module):
         self.config = config
         self.decoder = Decoder(config, cross=False)
         self.output = nn.Linear(config.d_model, config.target_words, bias=False)
-        initialise(self)
+        initialise(self.output)
         self.tie()
-
-    def tie(self) -> None:
-        """Share the matrix that the config says is one. Call it again where torch has parted it: in `to_empty`."""
-        if self.config.tie_output:
-            self.output.weight = self.decoder.embedding.tokens.weight
 
     def forward(
         self,
@@ -617,15 +622,6 @@ class LanguageModel(nn.Module):
     def _packed_loss(self, tokens_in, tokens_out, real, mask, label_smoothing, pad):
         states = self.decoder(tokens_in, packing=real, mask=mask)                         # (n_tokens, d_model)
         return _cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
-
-    def compiled_loss(self, **options) -> Callable[..., Tensor]:
-        """`loss`, compiled, as `EncoderDecoder.compiled_loss`."""
-        return functools.partial(self.loss, packed_loss=torch.compile(self._packed_loss, **options))
-
-    @property
-    def longest(self) -> int | None:
-        """The most tokens that its positions allow."""
-        return self.config.longest
 
     def start(self) -> State:
         """Nothing is read yet."""
