@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from attncourse import attention, recurrent
+from attncourse.exercises.answering import Problem, Stop
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, nonzero, row_sums, told
-from attncourse.exercises.observe import gradients
+from attncourse.exercises.observe import gradients, telling
 
 READY_MADE = (
     "attncourse.attention",
@@ -198,7 +199,7 @@ def _(answer, draw):
     """nothing goes to padded positions"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
-    return answer(draw.normal(batch, n_target, n_source), mask) * ~mask
+    return telling(answer(draw.normal(batch, n_target, n_source), mask)) * ~mask
 
 
 @attention_distribution.aspect("beside padding", points=1, explain=row_sums)
@@ -234,7 +235,7 @@ def _(answer, draw):
     mask = draw.padding_mask(batch, n_source)[:, None]
     scores = (64 * draw.normal(batch, n_target, n_source)).round() / 64  # adding 100 then loses no digits
     shift = 100 * (-1) ** (torch.arange(batch)[:, None, None] + torch.arange(n_target)[:, None])
-    return answer(scores + shift, mask) - answer(scores, mask)
+    return telling(answer(scores + shift, mask)) - answer(scores, mask)
 
 
 @attention_distribution.aspect("gradient", points=1, explain=arrives("scores"))
@@ -662,7 +663,7 @@ def _(answer, draw):
 
 def _go_on(step, inputs, state=None, weights=None):
     """(state, attentional, weights) by the equations, without a mask, going on from the answer's own where given."""
-    module, (token, old_state, fed, encoder_states, _) = step.function, inputs
+    module, (token, old_state, fed, encoder_states, _) = step.twin, inputs
     if state is None:
         state = module.cell(torch.cat([module.embedding(token), fed], dim=-1), old_state)
     if weights is None:
@@ -686,6 +687,7 @@ def _(answer, draw):
     """the new state asks, the encoder answers"""
     step, inputs = _step(answer, draw, fed=False)
     _, state, _, weights = step(*inputs)
+    telling(state)
     return _beside(weights, _go_on(step, inputs)[2], _go_on(step, inputs, state)[2])
 
 
@@ -696,7 +698,10 @@ def _(answer, draw):
     """what stands in the padding changes nothing"""
     step, inputs = _step(answer, draw, fed=False, padded=True)
     other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
-    return step(*inputs)[0] - step(*inputs[:3], other, inputs[4])[0]
+    logits = step(*inputs)[0]
+    if torch.equal(logits, step(inputs[0], -inputs[1], 1 - inputs[2], -inputs[3], inputs[4])[0]):
+        raise Stop(Problem("unusable", "the logits are the same whatever comes in"))
+    return logits - step(*inputs[:3], other, inputs[4])[0]
 
 
 @AttentionDecoderStep.aspect(
@@ -719,7 +724,7 @@ def _(answer, draw):
     """one for each word, from the attentional vector"""
     step, inputs = _step(answer, draw, fed=False)
     logits, _, attentional, _ = step(*inputs)
-    return _beside(logits, *(step.function.output(right) for right in (attentional, _go_on(step, inputs)[1])))
+    return _beside(logits, *(step.twin.output(right) for right in (attentional, _go_on(step, inputs)[1])))
 
 
 WAYS = ("from the logits to the cell", "from the state to the cell and the state before", "to `encoder_states`")
@@ -736,7 +741,7 @@ def _(answer, draw):
     step, inputs = _step(answer, draw)
     old_state, encoder_states = inputs[1].requires_grad_(), inputs[3].requires_grad_()
     logits, state, attentional, _ = step(*inputs)
-    cell = step.function.cell.weight_ih
+    cell = step.parameter("cell.weight_ih")
     ways = [(logits, [cell]), (state, [cell, old_state]), (torch.cat([logits, attentional], dim=-1), [encoder_states])]
     return torch.stack([gradients(output, ends, draw).any() for output, ends in ways])
 

@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from attncourse.exercises.answering import Problem
 from attncourse.exercises.core import Aspect, Exercise, Explain, Misconception
-from attncourse.exercises.observe import Observation, Problem, observe
+from attncourse.exercises.observe import Observation, observe
 from attncourse.exercises.verdict import AspectVerdict, Verdict
 
 # Learners compute in float32, in an order of their own: errors of 1e-6 are rounding, errors of 1e-3 are mistakes.

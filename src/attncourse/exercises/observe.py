@@ -1,51 +1,28 @@
-"""Run a learner's answer and write down, in plain data, what it did.
+"""Look at what a learner's answer does on drawn inputs, and write it down in plain data.
 
-This half of a check knows no right answer: it can run where the reference must not be, such as a sandbox.
+This half of a check compares nothing, and it needs no more of the answer than what `answering.Runner` gives: the answer
+may live in another process.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import inspect
-import linecache
-import sys
-import traceback
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attncourse.exercises.answering import Guard, Here, Problem, Runner, Stop, in_words, kind_of
+
 if TYPE_CHECKING:
     from attncourse.exercises.core import Exercise
 
 # Of every tensor that came back, and of every parameter: its name, its shape and its number type.
 Shapes = tuple[tuple[str, tuple[int, ...], str], ...]
-
-_TORCH = str(Path(torch.__file__).parent)
-
-# What torch says, cut short where its advice leads astray here; and what to do instead.
-_ADVICE = {
-    "Can't call numpy() on Tensor that requires grad": ": stay with tensor operations, numpy passes no gradient on",
-    "modified by an inplace operation": ": make new tensors, and do not write into those that others came from",
-    "before Module.__init__() call": ": `__init__` must begin with `super().__init__()`",
-}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why an aspect has no value: the kind of thing that happened, its details, and the learner's line where it did."""
-
-    kind: str  # "not written", "raised", "wrong type", "changed its input", "forbidden" or "unusable"
-    detail: str = ""
-    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,14 +32,6 @@ class Observation:
     value: np.ndarray | None
     problem: Problem | None
     shapes: Shapes
-
-
-class Stop(Exception):
-    """Ends the watching of one aspect, carrying the problem."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
 
 
 class Draw:
@@ -100,60 +69,57 @@ class Draw:
 
 
 class Answer:
-    """A learner's function, watched: what it raises, returns, changes and calls is noticed and put in words."""
+    """A learner's answer as an aspect sees it: called like a function; what comes back is checked and put in words."""
 
-    def __init__(self, function: Any, returns: tuple[str, ...], guard: Guard, shapes: list | None = None) -> None:
-        self.function, self.returns, self.guard = function, returns, guard
+    def __init__(self, runner: Runner, exercise: Exercise, shapes: list | None = None, sizes: tuple = ()) -> None:
+        self.runner, self.exercise, self.sizes = runner, exercise, sizes
         self.shapes: list[tuple[str, tuple[int, ...], str]] = [] if shapes is None else shapes
 
     def __call__(self, *arguments: Any) -> Any:
         """The answer's result on `arguments`: a tensor, or a tuple of as many tensors as the exercise names."""
-        if not callable(self.function):
-            raise Stop(Problem("wrong type", f"got {_kind_of(self.function)} where the function itself is wanted"))
-        before = [a.clone() if isinstance(a, Tensor) else None for a in arguments]
-        result = self._run(arguments)
-        for position, (argument, copy) in enumerate(zip(arguments, before, strict=True), start=1):
-            if copy is not None and not (argument.shape == copy.shape and torch.equal(argument, copy)):
-                name = _argument_name(self.function, position)
-                raise Stop(Problem("changed its input", f"it writes into {name}: work on a copy, or on new tensors"))
-        tensors = (result,) if len(self.returns) == 1 else result
-        if len(self.returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(self.returns)):
-            wanted = f"{len(self.returns)} tensors ({', '.join(self.returns)})"
-            raise Stop(Problem("wrong type", f"returned {_kind_of(result)}, expected {wanted}"))
-        for name, tensor in zip(self.returns, tensors, strict=True):
+        returns = self.exercise.returns
+        result = self.runner.call(arguments)
+        tensors = (result,) if len(returns) == 1 else result
+        if len(returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(returns)):
+            wanted = f"{len(returns)} tensors ({', '.join(returns)})"
+            raise Stop(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
+        for name, tensor in zip(returns, tensors, strict=True):
             if not isinstance(tensor, Tensor):
                 reminder = ": is a `return` missing?" if tensor is None else ""
-                raise Stop(Problem("wrong type", f"{name}: returned {_kind_of(tensor)}, expected a tensor{reminder}"))
+                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected a tensor{reminder}"))
             self.shapes.append(_described(name, tensor))
-        return result if len(self.returns) == 1 else tuple(result)
+        return result if len(returns) == 1 else tuple(result)
 
     def build(self, draw: Draw, *sizes: int) -> Answer:
         """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else."""
-        if isinstance(self.function, nn.Module):
-            got = f"got an object of the class {type(self.function).__name__}"
-            raise Stop(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
-        if not (isinstance(self.function, type) and issubclass(self.function, nn.Module)):
-            raise Stop(Problem("wrong type", f"got {_kind_of(self.function)} where the class itself is wanted"))
-        module = self._run(sizes)
-        with torch.no_grad():
-            for name, parameter in sorted(module.named_parameters()):
-                self.shapes.append(_described(f"the parameter {name}", parameter))
-                parameter.copy_(draw.child(name).normal(*parameter.shape) / 2)
-        return Answer(module.eval(), self.returns, self.guard, self.shapes)
+        runner = self.runner.build(sizes)
+        values = {}
+        for name, parameter in sorted(runner.parameters().items()):
+            self.shapes.append(_described(f"the parameter {name}", parameter))
+            values[name] = draw.child(name).normal(*parameter.shape) / 2
+        runner.fill(values)
+        return Answer(runner, self.exercise, self.shapes, sizes)
 
-    def _run(self, arguments: tuple) -> Any:
-        result = None
-        with self.guard.watch() as refused:
-            try:
-                result = self.function(*arguments)
-            except NotImplementedError:
-                raise Stop(Problem("not written")) from None
-            except (Exception, SystemExit) as error:
-                if not refused:
-                    raise Stop(Problem("raised", _words(error), _where(error, self.function))) from None
-        if refused:  # also when the answer caught the refusal
-            raise Stop(Problem("forbidden", refused[0]))
-        return result
+    def parameter(self, name: str) -> Tensor:
+        """A parameter of the module that `build` made, to take a gradient at."""
+        try:
+            return self.runner.parameters()[name]
+        except KeyError:
+            raise Stop(Problem("unusable", f"there is no parameter {name}")) from None
+
+    @cached_property
+    def twin(self) -> nn.Module:
+        """The course's own module with the parameters of what `build` made: to go on from the answer's values.
+
+        A parameter that the answer's module lacks is NaN: only what depends on it is lost.
+        """
+        module = self.exercise.reference(*self.sizes)
+        given = self.runner.parameters()
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                fits = name in given and given[name].shape == parameter.shape
+                parameter.copy_(given[name] if fits else torch.full_like(parameter, torch.nan))
+        return module.eval()
 
 
 def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False) -> dict[str, Observation]:
@@ -162,37 +128,35 @@ def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False
     A problem in one aspect leaves the others alone. `trusted` is for the course's own code, which may call the names
     that the exercise forbids. The learner's random state is left as it was.
     """
+    runner = Here(answer, Guard(() if trusted else exercise.forbidden))
+    return observe_through(runner, exercise, seed)
+
+
+def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, Observation]:
+    """`observe`, of an answer that may live in another process: only what it returns is looked at."""
     observations = {}
-    guard = Guard(() if trusted else exercise.forbidden)
     for aspect in exercise.aspects:
-        watched = Answer(answer, exercise.returns, guard)
+        watched = Answer(runner, exercise)
         value, problem = None, None
-        with _undisturbed(seed):
-            try:
+        try:
+            with runner.undisturbed(seed):
                 value = _plain(aspect.look(watched, Draw(seed, f"{exercise.name}/{aspect.name}")))
-            except Stop as stop:
-                problem = stop.problem
-            except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
-                problem = Problem("unusable", _words(error))
+        except Stop as stop:
+            problem = stop.problem
+        except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
+            problem = Problem("unusable", in_words(error))
         observations[aspect.name] = Observation(value, problem, tuple(watched.shapes))
     return observations
 
 
-@contextmanager
-def _undisturbed(seed: int) -> Iterator[None]:
-    """Seeds torch for the answer and gives the learner's random state back; one thread, as the inputs are tiny.
+def telling(tensor: Tensor) -> Tensor:
+    """The tensor, for an aspect that shows that something is *not* there, or does *not* change.
 
-    (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)
+    An answer that returns the same number everywhere would pass such an aspect without having done anything.
     """
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a warning is no mistake, but nbgrader gives 0 for anything on stderr
-        torch.manual_seed(seed)
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
+    if tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all()):
+        raise Stop(Problem("unusable", "the same number everywhere, whatever comes in"))
+    return tensor
 
 
 def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
@@ -215,112 +179,7 @@ def _plain(value: Tensor) -> np.ndarray:
     return value.to(torch.float64 if value.is_floating_point() else torch.int64).numpy().copy()
 
 
-def _kind_of(value: Any) -> str:
-    if value is None:
-        return "None"
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' or name == 'ndarray' else 'a'} {name}"
-
-
 def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:
     return name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
 
 
-def _words(error: BaseException) -> str:
-    """The error's kind and first line, with torch's advice replaced where it leads astray here."""
-    words = f"{type(error).__name__}: {error}".strip().removesuffix(":").splitlines()[0]
-    for start, advice in _ADVICE.items():
-        if start in words:
-            return words[: words.index(start) + len(start)] + advice
-    return words
-
-
-def _code(function: Any) -> CodeType | None:
-    if isinstance(function, nn.Module):
-        function = type(function).forward
-    elif isinstance(function, type):
-        function = function.__init__  # type: ignore[misc]
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return None if code is None or code.co_filename.startswith(_TORCH) else code
-
-
-def _argument_name(function: Any, position: int) -> str:
-    code = _code(function)
-    names = code.co_varnames[: code.co_argcount] if code else ()
-    names = names[1:] if isinstance(function, nn.Module) else names
-    return f"`{names[position - 1]}`" if position <= len(names) else f"argument {position}"
-
-
-def _where(error: BaseException, function: Any) -> str:
-    """The learner's own line where it happened: the last frame in the file (the cell) that holds the answer."""
-    code = _code(function)
-    lines = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]
-    if not lines:
-        return ""
-    frame = lines[-1]
-    source = linecache.getline(frame.filename, frame.lineno or 0).strip()
-    return f"line {frame.lineno}: {source}" if source else f"line {frame.lineno}"
-
-
-class Guard:
-    """Stops calls to forbidden dotted names, however they are reached: aliases, methods and helper functions included.
-
-    A name may be a function, a class or a whole module. LookupError for a name that stands for nothing.
-    """
-
-    def __init__(self, forbidden: tuple[str, ...]) -> None:
-        self.targets = {name: _resolve(name) for name in forbidden}
-        self.inside = {name: _full_name(target) + "." for name, target in self.targets.items()}
-
-    @contextmanager
-    def watch(self) -> Iterator[list[str]]:
-        """Raises PermissionError inside the guarded code at a forbidden call; yields the list of what was called."""
-        refused: list[str] = []
-
-        def profile(frame: FrameType, event: str, argument: Any) -> None:
-            found = self._find(frame, event, argument)
-            if found is not None:
-                refused.append(found)
-                raise PermissionError(f"{found} may not be used here")
-
-        if not self.targets:
-            yield refused
-            return
-        previous = sys.getprofile()
-        sys.setprofile(profile)
-        try:
-            yield refused
-        finally:  # cProfile sets a profiler that only it can set again
-            sys.setprofile(previous if callable(previous) else None)
-
-    def _find(self, frame: FrameType, event: str, argument: Any) -> str | None:
-        if event == "call":
-            called = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}."
-            return next((name for name, prefix in self.inside.items() if called.startswith(prefix)), None)
-        if event == "c_call":
-            method = getattr(type(getattr(argument, "__self__", None)), getattr(argument, "__name__", ""), None)
-            return next((name for name, target in self.targets.items() if target is argument or target is method), None)
-        return None
-
-
-def _resolve(name: str) -> Any:
-    parts = name.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:]:
-            found = getattr(found, part, None)
-        if found is not None:
-            return found
-    raise LookupError(f"nothing is called {name!r}: check the exercise's `forbidden`")
-
-
-def _full_name(target: Any) -> str:
-    if isinstance(target, ModuleType):
-        return target.__name__
-    owner = getattr(target, "__objclass__", None)  # a method of a C class knows its class, not its module
-    return f"{owner.__module__ if owner else target.__module__}.{target.__qualname__}"

@@ -1,0 +1,248 @@
+"""Where a learner's answer lives: run it, watch it, and say in plain words what went wrong.
+
+Nothing here knows a right answer, or what is being looked at: it runs in the learner's kernel, and in the sandbox.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import linecache
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+_TORCH = str(Path(torch.__file__).parent)
+
+# What torch says, cut short where its advice leads astray here; and what to do instead.
+_ADVICE = {
+    "Can't call numpy() on Tensor that requires grad": ": stay with tensor operations, numpy passes no gradient on",
+    "modified by an inplace operation": ": make new tensors, and do not write into those that others came from",
+    "before Module.__init__() call": ": `__init__` must begin with `super().__init__()`",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why an aspect has no value: the kind of thing that happened, its details, and the learner's line where it did."""
+
+    kind: str  # "not written", "raised", "wrong type", "changed its input", "forbidden" or "unusable"
+    detail: str = ""
+    where: str = ""
+
+
+class Stop(Exception):
+    """Ends the watching of one aspect, carrying the problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Stands for an object of the learner's that is no plain data, where it was not to come along."""
+
+    kind: str  # "a list of 3", "a Module"
+
+
+class Runner(Protocol):
+    """Runs a learner's function, class or module, wherever it lives. Every method raises Stop with the problem."""
+
+    def call(self, arguments: tuple) -> Any:
+        """What the answer returns."""
+
+    def build(self, sizes: tuple) -> Runner:
+        """The module that the answer, a class, makes of these sizes."""
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The module's parameters by name, to take gradients at."""
+
+    def fill(self, values: Mapping[str, Tensor]) -> None:
+        """Give every parameter of the module a value."""
+
+    def undisturbed(self, seed: int) -> AbstractContextManager[None]:
+        """Seeds the answer's random numbers, and gives the learner's own state back afterwards."""
+
+
+class Here:
+    """A runner in this process."""
+
+    def __init__(self, function: Any, guard: Guard) -> None:
+        self.function, self.guard = function, guard
+
+    def call(self, arguments: tuple) -> Any:
+        if not callable(self.function):
+            raise Stop(Problem("wrong type", f"got {kind_of(self.function)} where the function itself is wanted"))
+        before = [a.clone() if isinstance(a, Tensor) else None for a in arguments]
+        result = self._run(arguments)
+        for position, (argument, copy) in enumerate(zip(arguments, before, strict=True), start=1):
+            if copy is not None and not (argument.shape == copy.shape and torch.equal(argument, copy)):
+                name = _argument_name(self.function, position)
+                raise Stop(Problem("changed its input", f"it writes into {name}: work on a copy, or on new tensors"))
+        return result
+
+    def build(self, sizes: tuple) -> Here:
+        if isinstance(self.function, nn.Module):
+            got = f"got an object of the class {type(self.function).__name__}"
+            raise Stop(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
+        if not (isinstance(self.function, type) and issubclass(self.function, nn.Module)):
+            raise Stop(Problem("wrong type", f"got {kind_of(self.function)} where the class itself is wanted"))
+        return Here(self._run(sizes).eval(), self.guard)
+
+    def parameters(self) -> dict[str, Tensor]:
+        return dict(self.function.named_parameters())
+
+    def fill(self, values: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, parameter in self.parameters().items():
+                parameter.copy_(values[name])
+
+    @contextmanager
+    def undisturbed(self, seed: int) -> Iterator[None]:
+        """Seeds torch for the answer and gives the learner's random state back; one thread, as the inputs are tiny.
+
+        (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)
+        """
+        threads = torch.get_num_threads()
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning is no mistake, but nbgrader gives 0 for anything on stderr
+            torch.manual_seed(seed)
+            torch.set_num_threads(1)
+            try:
+                yield
+            finally:
+                torch.set_num_threads(threads)
+
+    def _run(self, arguments: tuple) -> Any:
+        result = None
+        with self.guard.watch() as refused:
+            try:
+                result = self.function(*arguments)
+            except NotImplementedError:
+                raise Stop(Problem("not written")) from None
+            except (Exception, SystemExit) as error:
+                if not refused:
+                    raise Stop(Problem("raised", in_words(error), _where(error, self.function))) from None
+        if refused:  # also when the answer caught the refusal
+            raise Stop(Problem("forbidden", refused[0]))
+        return result
+
+
+def kind_of(value: Any) -> str:
+    """A value's type as one would say it: "a list of 3", "None"."""
+    if isinstance(value, Opaque):
+        return value.kind
+    if value is None:
+        return "None"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' or name == 'ndarray' else 'a'} {name}"
+
+
+def in_words(error: BaseException) -> str:
+    """The error's kind and first line, with torch's advice replaced where it leads astray here."""
+    words = f"{type(error).__name__}: {error}".strip().removesuffix(":").splitlines()[0]
+    for start, advice in _ADVICE.items():
+        if start in words:
+            return words[: words.index(start) + len(start)] + advice
+    return words
+
+
+def _code(function: Any) -> CodeType | None:
+    if isinstance(function, nn.Module):
+        function = type(function).forward
+    elif isinstance(function, type):
+        function = function.__init__  # type: ignore[misc]
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None or code.co_filename.startswith(_TORCH) else code
+
+
+def _argument_name(function: Any, position: int) -> str:
+    code = _code(function)
+    names = code.co_varnames[: code.co_argcount] if code else ()
+    names = names[1:] if isinstance(function, nn.Module) else names
+    return f"`{names[position - 1]}`" if position <= len(names) else f"argument {position}"
+
+
+def _where(error: BaseException, function: Any) -> str:
+    """The learner's own line where it happened: the last frame in the file (the cell) that holds the answer."""
+    code = _code(function)
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]
+    if not lines:
+        return ""
+    frame = lines[-1]
+    source = linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return f"line {frame.lineno}: {source}" if source else f"line {frame.lineno}"
+
+
+class Guard:
+    """Stops calls to forbidden dotted names, however they are reached: aliases, methods and helper functions included.
+
+    A name may be a function, a class or a whole module. LookupError for a name that stands for nothing.
+    """
+
+    def __init__(self, forbidden: tuple[str, ...]) -> None:
+        self.targets = {name: _resolve(name) for name in forbidden}
+        self.inside = {name: _full_name(target) + "." for name, target in self.targets.items()}
+
+    @contextmanager
+    def watch(self) -> Iterator[list[str]]:
+        """Raises PermissionError inside the guarded code at a forbidden call; yields the list of what was called."""
+        refused: list[str] = []
+
+        def profile(frame: FrameType, event: str, argument: Any) -> None:
+            found = self._find(frame, event, argument)
+            if found is not None:
+                refused.append(found)
+                raise PermissionError(f"{found} may not be used here")
+
+        if not self.targets:
+            yield refused
+            return
+        previous = sys.getprofile()
+        sys.setprofile(profile)
+        try:
+            yield refused
+        finally:  # cProfile sets a profiler that only it can set again
+            sys.setprofile(previous if callable(previous) else None)
+
+    def _find(self, frame: FrameType, event: str, argument: Any) -> str | None:
+        if event == "call":
+            called = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}."
+            return next((name for name, prefix in self.inside.items() if called.startswith(prefix)), None)
+        if event == "c_call":
+            method = getattr(type(getattr(argument, "__self__", None)), getattr(argument, "__name__", ""), None)
+            return next((name for name, target in self.targets.items() if target is argument or target is method), None)
+        return None
+
+
+def _resolve(name: str) -> Any:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part, None)
+        if found is not None:
+            return found
+    raise LookupError(f"nothing is called {name!r}: check the exercise's `forbidden`")
+
+
+def _full_name(target: Any) -> str:
+    if isinstance(target, ModuleType):
+        return target.__name__
+    owner = getattr(target, "__objclass__", None)  # a method of a C class knows its class, not its module
+    return f"{owner.__module__ if owner else target.__module__}.{target.__qualname__}"
