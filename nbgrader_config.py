@@ -21,7 +21,19 @@ c.ClearSolutions.code_stub = {"python": "# Your code here.\nraise NotImplemented
 c.ClearSolutions.text_stub = "*Your answer here.*"
 
 # A submission that cannot be read becomes a notebook that says so, with 0 points, instead of an error.
+# Before the first one is read, `grading/intake.py` has looked through the submissions' folders.
 c.Autograde.exporter_class = "attncourse.grading.exporter.SubmissionExporter"
+# nbgrader's own list, after ours: cells that are missing, twice, renamed or without metadata are put right.
+c.Autograde.sanitize_preprocessors = [
+    "attncourse.grading.repair.Repair",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.DeduplicateIds",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+# What was repaired stays in the notebook's metadata, also where an instructor has this step enabled.
+c.ClearMetadataPreprocessor.preserve_nb_metadata_mask = {("language_info", "name"), "attncourse"}
 # nbgrader's own list, with three of ours: execution that keeps what ran before a crash, points from the verdict of the
 # check and from nothing else, extra credit.
 c.Autograde.autograde_preprocessors = [
@@ -35,12 +47,16 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
-# Feedback shows the card of a hidden check, and not its seeds.
+# Feedback shows the card of a hidden check and not its seeds, and no folder of the machine that graded.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "attncourse.grading.preprocessors.HideHiddenTests",
+    "attncourse.grading.feedback.HideHiddenTests",
+    "attncourse.grading.feedback.HidePaths",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
+# A submission's own HTML and Markdown run no script in a page made of it: in feedback, and in the formgrader.
+c.HTMLExporter.preprocessors = ["attncourse.grading.feedback.SafePage"]
+c.HTMLExporter.filters = {"markdown2html": "attncourse.grading.feedback.safe_markdown"}
 
 # Seconds a cell, and seconds until a kernel must have started; a kernel that has done its work need not say goodbye.
 c.Execute.timeout = 30

@@ -1,5 +1,6 @@
 """What nbgrader scores when answers misbehave: crashes, loops, numbers without a verdict, files that cannot be read."""
 
+import contextlib
 import json
 import os
 import re
@@ -18,13 +19,17 @@ from traitlets.config import Config
 from attncourse import exercises
 from attncourse._mimetype import VERDICT
 from attncourse._needs import CommandError
-from attncourse.grading import verdicts, warm
-from attncourse.grading.ahead import execute_ahead
+from attncourse.grading import judging, verdicts, workers
 from attncourse.grading.course import Log, application, environment, find_course, nbgrader, own_settings
 from attncourse.grading.demo import CONFIG_HERE, prepare
-from attncourse.grading.preprocessors import ExecuteOrReplay, HideHiddenTests, ScoreByVerdict
+from attncourse.grading.execution import fingerprint, job_of, seeds_of
+from attncourse.grading.feedback import HideHiddenTests
+from attncourse.grading.grade import grade
+from attncourse.grading.preprocessors import ExecuteOrReplay, ScoreByVerdict
 from attncourse.grading.results import read_results
+from attncourse.grading.sandbox import walls
 from attncourse.grading.submissions import answer, solutions
+from attncourse.grading.workers import KERNEL, how_to_execute
 
 COURSE = Path(__file__).parents[1]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention"
@@ -149,16 +154,26 @@ def _settings(tmp_path_factory):
         yield
 
 
+WHERE = {"assignment": "a03", "student": "someone", "notebook": NOTEBOOK}
+
+
+@pytest.fixture(params=["in a sandbox", "in a kernel"])
+def how(request, monkeypatch):
+    """Where cells run: behind walls, or as on a system that has none."""
+    if request.param == "in a kernel":
+        monkeypatch.setattr("attncourse.grading.preprocessors.how_to_execute", lambda unsafe: KERNEL)
+
+
 def executed(tmp_path, *sources, **traits):
-    """A notebook of code cells and check cells ("check:..."), executed in tmp_path, scored."""
+    """A notebook of code cells and check cells ("check:..."), executed in tmp_path."""
     cells = [
         check_cell(source.removeprefix("check:"), f"n{i}") if source.startswith("check:") else new_code_cell(source)
         for i, source in enumerate(sources)
     ]
     notebook = new_notebook(cells=cells)
-    ExecuteOrReplay(**{"config": FAST, "timeout": 1} | traits).preprocess(
-        notebook, {"metadata": {"path": str(tmp_path)}}
-    )
+    with contextlib.chdir(tmp_path):
+        step = ExecuteOrReplay(**{"config": FAST, "timeout": 1} | traits)
+        step.preprocess(notebook, {"metadata": {"path": str(tmp_path)}, "nbgrader": WHERE})
     return notebook.cells
 
 
@@ -167,7 +182,7 @@ def error(cell):
     return next((output.evalue for output in reversed(cell.outputs) if output.output_type == "error"), None)
 
 
-def test_what_ran_before_the_kernel_died_is_kept(tmp_path):
+def test_what_ran_before_the_process_died_is_kept(how, tmp_path):
     before, crash, after, check = executed(tmp_path, "40 + 2", "import os; os._exit(1)", "1", "check:1")
     assert before.outputs[0].data["text/plain"] == "42"
     assert "died" in error(crash)
@@ -176,80 +191,95 @@ def test_what_ran_before_the_kernel_died_is_kept(tmp_path):
     assert score(check)[0] == 0
 
 
-def test_a_loop_is_stopped_and_the_next_cells_run(tmp_path):
+def test_a_loop_is_stopped_and_the_next_cells_run(how, tmp_path):
     loop, after = executed(tmp_path, "check:while True: pass", "6 * 7")
     assert "stopped after 1 seconds" in error(loop)
     assert after.outputs[0].data["text/plain"] == "42"
     assert score(loop)[0] == 0
 
 
-def test_a_loop_that_cannot_be_stopped_ends_the_notebook_only(tmp_path):
+def test_a_loop_that_cannot_be_stopped_ends_the_notebook_only(how, tmp_path):
     stubborn = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-    before, loop, after = executed(tmp_path, "import os; os.getpid()", f"check:{stubborn}", "check:1", iopub_timeout=1)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(before.outputs[0].data["text/plain"]), 0)
+    before, loop, after = executed(tmp_path, "6 * 7", f"check:{stubborn}", "check:1", iopub_timeout=1)
+    assert before.outputs[0].data["text/plain"] == "42"
     assert "stopped after 1 seconds" in error(loop) and "could not be interrupted" in error(after)
     assert score(loop)[0] == score(after)[0] == 0
 
 
-def test_an_execution_is_replayed_until_something_that_matters_changes(tmp_path):
-    counter = "from pathlib import Path\nwith open(r'{}', 'a') as f: f.write('x')\n'done'"
-    log, cache, folder = tmp_path / "runs", tmp_path / "cache", tmp_path / "work"
+def test_an_execution_is_replayed_until_something_that_matters_changes(tmp_path, monkeypatch):
+    runs = []
+    execute = workers.run
+    monkeypatch.setattr(workers, "run", lambda *job: runs.append(job) or execute(*job))
+    folder = tmp_path / "work"
     folder.mkdir()
-    cells = [new_markdown_cell("words"), new_code_cell(counter.format(log))]
+    cells = [new_markdown_cell("words"), new_code_cell("import random\nrandom.random()")]
 
-    def outcome():
+    def outcome(**traits):
         notebook = new_notebook(cells=[cell.copy() for cell in cells])
-        ExecuteOrReplay(config=FAST, cache=str(cache)).preprocess(notebook, {"metadata": {"path": str(folder)}})
-        assert notebook.cells[1].outputs[0].data["text/plain"] == "'done'"
+        with contextlib.chdir(tmp_path):
+            step = ExecuteOrReplay(config=FAST, **traits)
+            step.preprocess(notebook, {"metadata": {"path": str(folder)}, "nbgrader": WHERE})
         assert notebook.metadata.language_info.name == "python"
-        return len(log.read_text())
+        return notebook.cells[1].outputs[0].data["text/plain"], len(runs)
 
-    assert outcome() == 1
-    assert outcome() == 1
+    first, once = outcome()
+    assert once == 1 and outcome() == (first, 1)
     cells[0] = new_markdown_cell("other words")
-    assert outcome() == 1
-    next(cache.glob("*.json")).write_text('{"cells": [')  # torn
-    assert outcome() == 2
+    assert outcome() == (first, 1)
+    kept = tmp_path / "grading/a03/executions"
+    next(kept.glob("*.json")).write_text('{"cells": [')  # torn
+    assert outcome()[1] == 2
     (folder / "data.csv").write_text("1,2")
-    assert outcome() == 3
+    assert outcome()[1] == 3
     cells[1] = new_code_cell(cells[1].source + "  # edited")
-    assert outcome() == 4
-    assert not list(cache.glob("*.part"))
+    assert outcome()[1] == 4
+    assert outcome(memory_mb=1024)[1] == 5
+    assert outcome(memory_mb=1024, keep=False)[1] == 6
+    assert not list(kept.glob("*.part"))
 
 
-def test_an_execution_that_ended_early_is_not_kept(tmp_path):
-    executed(tmp_path, "import os; os._exit(1)", cache=str(tmp_path / "cache"))
-    executed(tmp_path, "while True: pass", cache=str(tmp_path / "cache"))
-    assert not list(tmp_path.glob("cache/*"))
+def test_what_was_executed_without_walls_is_not_replayed_for_a_run_behind_them(tmp_path):
+    job = job_of(new_notebook(cells=[new_code_cell("1")]), [tmp_path], {}, {})
+    assert len({fingerprint(job, how) for how in ("namespaces", "none", KERNEL)}) == 3
 
 
-@pytest.mark.skipif(not warm.available(), reason="kernels are forked on Linux only")
-def test_a_warm_kernel_is_a_kernel_like_any_other(tmp_path):
-    sources = (
-        "import os, sys, torch; (tmp := os.getcwd(), __name__, sys.path.count(''), torch.get_num_threads())",
-        "get_ipython().history_manager.hist_file",
-        "[module for module in sys.modules if module.startswith('nbgrader')]",
-        "raise KeyError('k')",
-        "import signal; os.kill(os.getpid(), signal.SIGKILL)",
-        "1",
-    )
+def test_a_submissions_own_files_are_there_and_links_are_not_followed(tmp_path):
+    (tmp_path / "notes.txt").write_text("here")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "data.bin").write_bytes(bytes(range(256)))
+    (tmp_path / "secret.txt").symlink_to("/etc/hostname")
+    read = "from pathlib import Path\nsorted(str(p) for p in Path().rglob('*.*') if '/.' not in f'/{p}')"
+    (cell,) = executed(tmp_path, read)
+    assert cell.outputs[0].data["text/plain"] == "['folder/data.bin', 'notes.txt']"
 
-    def outputs(cells):
-        plain = [[{k: v for k, v in output.items() if k != "traceback"} for output in cell.outputs] for cell in cells]
-        return json.dumps(plain)
 
-    zygote = warm.Zygote()
-    try:
-        kernels = warm.manager_of(zygote)
-        warmed = executed(tmp_path, *sources, kernel_manager_class=kernels, timeout=30)
-        draw = "import random, numpy, torch; [torch.rand(1).item(), numpy.random.rand(), random.random()]"
-        cells = [executed(tmp_path, draw, kernel_manager_class=kernels, timeout=30)[0] for _ in range(2)]
-    finally:
-        zygote.close()
-    assert outputs(warmed) == outputs(executed(tmp_path, *sources, timeout=30))
-    draws = [json.loads(cell.outputs[0].data["text/plain"]) for cell in cells]
-    assert all(first != second for first, second in zip(*draws, strict=True))
+# ---------------------------------------------------------------------------------------------------------------- seeds
+
+
+def test_seeds_are_drawn_once_and_differ_from_course_to_course(tmp_path):
+    first = seeds_of(tmp_path / "one", ["thing", "other"])
+    assert seeds_of(tmp_path / "one", ["thing", "other"]) == first
+    assert seeds_of(tmp_path / "two", ["thing", "other"]) != first
+    more = seeds_of(tmp_path / "one", ["thing", "new"])
+    assert more["thing"] == first["thing"] and len(set(map(tuple, [*first.values(), more["new"]]))) == 3
+
+
+def test_damaged_seeds_are_not_drawn_anew_in_silence(tmp_path):
+    seeds_of(tmp_path, ["thing"])
+    (tmp_path / "seeds.json").write_text("{")
+    with pytest.raises(CommandError, match="damaged"):
+        seeds_of(tmp_path, ["thing"])
+
+
+def test_observations_come_through_json_as_they_were():
+    exercise = exercises.get("attention_scores")
+    seen = exercises.observe(exercise, exercise.reference, 7, trusted=True)
+    through = json.loads(json.dumps(judging.as_data(seen)))
+    verdict = judging.verdict(exercise, [through], [7])
+    assert verdict.points == verdict.out_of
+    through["scores"]["value"][2] = "AAAA"
+    with pytest.raises(ValueError):
+        judging.verdict(exercise, [through], [7])
 
 
 # --------------------------------------------------------------------------- a class of troublemakers, through nbgrader
@@ -316,8 +346,7 @@ def course(tmp_path_factory):
         path = root / "submitted" / who / ASSIGNMENT / f"{NOTEBOOK}.ipynb"
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
-    execute_ahead(application(root, "autograde", f"--assignment={ASSIGNMENT}", log=log), workers=2)
-    nbgrader(root, "autograde", ASSIGNMENT, log=log)
+    assert grade(root, ASSIGNMENT, n_workers=2).failed == {}
     results = read_results(application(root, "autograde").coursedir, ASSIGNMENT)
     return root, {row.student: row for row in results.rows}, handed_in
 
@@ -347,8 +376,9 @@ def test_numbers_printed_by_an_answer_are_no_points(course):
 @pytest.mark.parametrize("who", ["redefines-check", "silences-check"])
 def test_a_check_that_gives_no_verdict_earns_nothing(course, who):
     row = course[1][who]
-    assert points(row) == dict.fromkeys(FULL, 0)
-    assert all("no verdict" in verdict["problem"] for verdict in row.verdicts.values())
+    assert points(row) == {**dict.fromkeys(FULL, 0), "attention_scores": 4}  # a right answer, that did it when called
+    others = [verdict for name, verdict in row.verdicts.items() if name != "attention_scores"]
+    assert others and all("no verdict" in verdict["problem"] for verdict in others)
 
 
 def test_extra_credit_is_added_to_the_score_and_not_to_what_can_be_had(course):
@@ -384,13 +414,45 @@ def test_a_byte_order_mark_costs_nothing(course):
     assert points(course[1]["byte-order-mark"]) == FULL
 
 
-def test_executed_ahead_or_not_the_grades_are_the_same(course):
+def test_nbgraders_own_command_gives_the_same_points(course):
     root, rows, _ = course
-    nbgrader(
-        root, "autograde", ASSIGNMENT, "--force", "--student=warns", "--ExecuteOrReplay.cache=", log=Log(root / "log")
-    )
-    again = read_results(application(root, "autograde").coursedir, ASSIGNMENT)
-    assert next(row for row in again.rows if row.student == "warns").points == rows["warns"].points
+    again = ("--force", "--student=warns", "--ExecuteOrReplay.keep=False")
+    nbgrader(root, "autograde", ASSIGNMENT, *again, log=Log(root / "log"))
+    results = read_results(application(root, "autograde").coursedir, ASSIGNMENT)
+    assert next(row for row in results.rows if row.student == "warns").points == rows["warns"].points
+
+
+def test_what_has_not_changed_is_not_graded_again(course):
+    root, _, handed_in = course
+    path = root / "submitted" / "mistaken" / ASSIGNMENT / f"{NOTEBOOK}.ipynb"
+    before = path.read_bytes()
+    assert grade(root, ASSIGNMENT).graded == []
+    path.write_bytes(handed_in["style-0"])
+    try:
+        outcome = grade(root, ASSIGNMENT)
+        assert (outcome.graded, outcome.executed) == (["mistaken"], [])  # the same cells were executed for style-0
+    finally:
+        path.write_bytes(before)
+        grade(root, ASSIGNMENT)
+
+
+def test_only_the_students_asked_for_are_graded(course):
+    outcome = grade(course[0], ASSIGNMENT, students=["warns"], force=True)
+    assert (outcome.graded, outcome.executed) == (["warns"], ["warns"])
+    with pytest.raises(CommandError, match="by no-one, nobody"):
+        grade(course[0], ASSIGNMENT, students=["no-one", "nobody", "warns"])
+
+
+def test_no_walls_and_no_leave_to_go_without_is_an_error_that_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(walls, "why_not", lambda: "user namespaces are switched off")
+    monkeypatch.setattr(walls, "bubblewrap_works", lambda: False)
+    how_to_execute.cache_clear()
+    try:
+        with pytest.raises(CommandError, match=r"user namespaces are switched off.*bubblewrap.*--unsafe"):
+            how_to_execute(False)
+        assert how_to_execute(True) == "none"
+    finally:
+        how_to_execute.cache_clear()
 
 
 def test_the_config_leaves_the_exchange_to_the_instructor(tmp_path):

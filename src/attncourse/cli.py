@@ -11,6 +11,7 @@ from attncourse._needs import CommandError
 # status. It is imported for its own command alone, so it may import what it needs at its top, inside `needs`.
 COMMANDS = {
     "demo": ("attncourse.grading.demo", "grade a class of made-up submissions and show what each one gets"),
+    "grade": ("attncourse.grading.grade", "grade a class's submissions, many at a time and behind walls"),
     "doctor": ("attncourse.doctor", "check this machine, and say what would mend it"),
     "report": ("attncourse.grading.report", "show the grades of a class, student by exercise"),
     "build": ("attncourse.authoring.build", "build the notebooks from src/notebooks"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from nbgrader import api as nbgrader_api
 from nbgrader.apps import NbGraderApp
 from nbgrader.apps.baseapp import NbGrader
 from tornado.log import LogFormatter
@@ -71,6 +73,19 @@ def nbgrader(folder: Path, *words: str, log: Log) -> None:
             if stop.code:
                 why = log.errors[0] if log.errors else f"exit status {stop.code}"
                 raise CommandError(f"nbgrader {' '.join(words)}: {why} (the whole log: {log.path})") from None
+
+
+@contextlib.contextmanager
+def one_engine() -> Iterator[None]:
+    """Let nbgrader's gradebooks share their connection's engine, and with it the queries that it has compiled.
+
+    nbgrader opens some fifteen gradebooks a submission, each with an engine of its own: half of its time.
+    """
+    create, nbgrader_api.create_engine = nbgrader_api.create_engine, functools.cache(nbgrader_api.create_engine)
+    try:
+        yield
+    finally:
+        nbgrader_api.create_engine = create
 
 
 @contextlib.contextmanager

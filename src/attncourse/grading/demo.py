@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import shutil
 import sys
 import time
@@ -24,8 +23,8 @@ with needs("attncourse demo", "grading"):
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from attncourse.grading.ahead import execute_ahead
     from attncourse.grading.course import CONFIG, Log, application, find_course, nbgrader, own_settings
+    from attncourse.grading.grade import Stage, cores, grade
     from attncourse.grading.report import show
     from attncourse.grading.results import Results, read_results
     from attncourse.grading.submissions import answer, solutions
@@ -37,13 +36,10 @@ ASSIGNMENT = "a03"
 MARK = ".attncourse-demo"  # a folder with this file in it is ours to delete
 CONFIG_HERE = """
 
-# What follows is the demo's own: an exchange and kept executions inside its folder, one user who submits for everybody.
+# What follows is the demo's own: an exchange inside its folder, one user who submits for everybody.
 c.Exchange.root = str(Path(__file__).parent / "exchange")
-c.ExecuteOrReplay.cache = str(Path(__file__).parent / "executions")
 c.ExchangeCollect.check_owner = False
 """
-
-Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,9 +114,7 @@ def grade_class(root: Path, stage: Stage) -> tuple[Results, list[str]]:
         if _exchange():
             run("collect", ASSIGNMENT, what="nbgrader collect", of=n, each="Collecting submission")
         app = application(root, "autograde", f"--assignment={ASSIGNMENT}", log=log)
-        workers = 2 * _cores()  # a kernel that starts waits as much as it works
-        execute_ahead(app, workers, stage(f"execute, {workers} at a time", n))
-        run("autograde", ASSIGNMENT, what="nbgrader autograde", of=n, each="Autograding")
+        outcome = grade(root, ASSIGNMENT, n_workers=cores(), stage=stage)
         run("generate_feedback", ASSIGNMENT, what="nbgrader generate_feedback", of=n, each="Converting notebook")
         if _exchange():
             run("release_feedback", ASSIGNMENT)
@@ -128,7 +122,8 @@ def grade_class(root: Path, stage: Stage) -> tuple[Results, list[str]]:
         run("export", "--to=grades.csv", exporter, what="nbgrader export")
         run("export", "--to=grades-nbgrader.csv")
         results = read_results(app.coursedir, ASSIGNMENT)
-    return results, discrepancies(results, students, exercises) + _missing(root, students)
+    failed = [f"{student}: {why}" for student, why in outcome.failed.items()]
+    return results, failed + discrepancies(results, students, exercises) + _missing(root, students)
 
 
 def _hand_in(root: Path, student: Student, source: Path, run: Callable[..., None]) -> None:
@@ -174,12 +169,6 @@ def _missing(root: Path, students: Sequence[Student]) -> list[str]:
     """Students without a feedback page."""
     pages = {path.parent.parent.name for path in root.glob(f"feedback/*/{ASSIGNMENT}/*.html")}
     return [f"{student.id} has no feedback page" for student in students if student.id not in pages]
-
-
-def _cores() -> int:
-    """Cores that this process may use; each kernel needs one, and about half a GB."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(usable, 8))
 
 
 def _places(root: Path) -> str:

@@ -12,8 +12,8 @@ from attncourse.grading.results import Results, Row
 FIRST_NAMES = "Aisha Björn Chloé Daniel Efua Farid Grace Hiroshi Inés João Kateryna Liam"
 LAST_NAMES = "Adeyemi/Bauer/Costa/Dubois/Eriksen/Fernández, Jr./García/Hoàng/Ito/Jansen/Kaya/O'Brien"
 
-# What an operating system does to a process that asks for more memory than there is.
-CRASH = "import os\nos.kill(os.getpid(), 9)"
+# Compiled code that reads where it must not: the system ends the process.
+CRASH = "import ctypes\nctypes.string_at(0)"
 UNFINISHED = "return (weights @ encoder_states"
 IN_WORDS = "*(The example class leaves its answers in words to your imagination.)*"
 

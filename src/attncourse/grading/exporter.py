@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from nbgrader.api import Gradebook, SourceCell
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
+from traitlets import Float
 
-DAMAGED = "the submitted file is damaged or not a notebook"
+from attncourse.grading import intake
+from attncourse.grading.repair import MAX_BYTES, Released, Unreadable, read, read_bytes, unanswered
 
 
 def unreadable(notebook: NotebookNode) -> str | None:
@@ -27,61 +28,54 @@ class SubmissionExporter(NotebookExporter):
     The submitted file is left as it is.
     """
 
-    def from_file(self, file_stream: Any, resources: Any = None, **kw: Any) -> Any:
-        notebook = None
+    max_megabytes = Float(MAX_BYTES / 1e6, help="A submitted notebook larger than this is not opened.").tag(config=True)
+
+    def __init__(self, *args: Any, **traits: Any) -> None:
+        super().__init__(*args, **traits)
+        # Autograde makes its exporter when it has looked for notebooks and before it converts the first: the one place
+        # where a submission without a notebook can still get one, from the command and from the formgrader's button.
+        converter = self.parent
+        if isinstance(converter, Autograde) and not getattr(converter, "_took_in", False):
+            converter._took_in = True
+            intake.prepare(converter.coursedir, converter.coursedir.assignment_id)
+            converter.init_notebooks()
+
+    def from_filename(self, filename: str, resources: Any = None, **kw: Any) -> Any:
+        path, resources = Path(filename), dict(resources or {})
+        resources["metadata"] = {"name": path.stem, "path": str(path.parent)}
         try:
-            text = file_stream.read().removeprefix("\ufeff")  # some editors put a byte order mark first
-            reason = _damage(text)
-            notebook = None if reason else nbformat.reads(text, as_version=4)
-        except Exception as error:
-            reason = f"{DAMAGED}: {(str(error) or repr(error)).splitlines()[0]}"
-        if reason:
-            self.log.warning("Cannot read %s: %s", resources["metadata"]["name"], reason)
-            notebook = _unanswered(reason, resources["nbgrader"])
+            return self._from_bytes(read_bytes(path, int(self.max_megabytes * 1e6)), resources, **kw)
+        except Unreadable as reason:
+            return self._refuse(str(reason), resources, **kw)
+
+    def from_file(self, file_stream: Any, resources: Any = None, **kw: Any) -> Any:
+        text = file_stream.read()
+        return self._from_bytes(text.encode() if isinstance(text, str) else text, dict(resources or {}), **kw)
+
+    def _from_bytes(self, data: bytes, resources: dict[str, Any], **kw: Any) -> Any:
+        try:
+            notebook, notes = read(data)
+        except Unreadable as reason:
+            return self._refuse(str(reason), resources, **kw)
+        return self._hand_on(notebook, resources, notes, **kw)
+
+    def _refuse(self, reason: str, resources: dict[str, Any], **kw: Any) -> Any:
+        where = resources["nbgrader"]
+        self.log.warning("Cannot read %s of %s: %s", where["notebook"], where["student"], reason)
+        notebook = unanswered(reason, Released.load(where["db_url"], where["notebook"], where["assignment"]))
+        return self._hand_on(notebook, resources, [], reason, **kw)
+
+    def _hand_on(
+        self, notebook: NotebookNode, resources: dict[str, Any], notes: list[str], reason: str | None = None, **kw: Any
+    ) -> Any:
+        """To the preprocessors, with what `Repair` needs to know; a second pass, without it, has no use for that."""
+        where = resources.get("nbgrader")
+        if where:
+            course = getattr(self.parent, "coursedir", None) or CourseDirectory(config=self.config)
+            release = course.format_path(course.release_directory, ".", where["assignment"])
+            resources["attncourse"] = {
+                "notes": [*intake.notes(course, where["assignment"], where["student"]), *notes],
+                "unreadable": reason,
+                "release": str(Path(release) / f"{where['notebook']}.ipynb"),
+            }
         return self.from_notebook_node(notebook, resources=resources, **kw)
-
-
-def _damage(text: str) -> str | None:
-    """What is wrong with the text of a notebook, where it is one of the usual things."""
-    if not text.strip():
-        return "the submitted file is empty"
-    if any(line.startswith("<<<<<<< ") for line in text.splitlines()):
-        return "the submitted file holds git's merge markers (<<<<<<<), so it is no notebook any more"
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        return f"{DAMAGED}: {error}"
-    if not (isinstance(content, dict) and "nbformat" in content):
-        return "the submitted file is JSON, but not a notebook"
-    return None
-
-
-def _unanswered(reason: str, where: dict[str, str]) -> NotebookNode:
-    """The assignment's graded and answerable cells, as they were released, under the reason."""
-    with Gradebook(where["db_url"]) as gradebook:
-        source = gradebook.find_notebook(where["notebook"], where["assignment"])
-        grades = {cell.name: cell.max_score for cell in source.grade_cells}
-        solutions = {cell.name for cell in source.solution_cells}
-        cells = [_cell(cell, grades, solutions) for cell in source.source_cells]
-        kernelspec = json.loads(source.kernelspec) if source.kernelspec else {}
-    heading = new_markdown_cell(f"**This submission could not be graded**: {reason}.")
-    return new_notebook(
-        cells=[heading, *cells], metadata={"kernelspec": kernelspec, "attncourse": {"unreadable": reason}}
-    )
-
-
-def _cell(source: SourceCell, grades: dict[str, float], solutions: set[str]) -> NotebookNode:
-    make = new_code_cell if source.cell_type == "code" else new_markdown_cell
-    meta = {
-        "schema_version": 3,
-        "grade_id": source.name,
-        "grade": source.name in grades,
-        "solution": source.name in solutions,
-        "locked": source.locked,
-        "task": False,
-        "cell_type": source.cell_type,
-        "checksum": source.checksum,
-    }
-    if source.name in grades:
-        meta["points"] = grades[source.name]
-    return make(source=source.source, metadata={"nbgrader": meta})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
-from nbgrader.preprocessors import ClearHiddenTests, Execute, NbGraderPreprocessor
-from traitlets import List, Unicode, default
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from traitlets import Bool, Float, Integer, default
 
 from attncourse._mimetype import VERDICT
-from attncourse.grading import execution
+from attncourse.grading import workers
+from attncourse.grading.execution import Cache, Job, Record, fingerprint, job_of, replay, seeds_of
 from attncourse.grading.exporter import unreadable
+from attncourse.grading.facts import write_facts
 from attncourse.grading.verdicts import (
     NOT_RUN,
     TIMEOUT,
@@ -29,20 +32,24 @@ from attncourse.grading.verdicts import (
     why_none,
     zero,
 )
+from attncourse.grading.workers import KERNEL, how_to_execute
 
 Step = tuple[NotebookNode, Any]
 
 
 class ExecuteOrReplay(Execute):
-    """nbgrader's Execute, which also survives the death of the kernel, and does not execute twice what it has kept.
+    """In the place of nbgrader's Execute: has the cells run by a worker, behind walls, or replays what it has kept.
 
-    When a cell kills the kernel, or does not stop when interrupted, the cells before it keep their outputs and those
-    after it get an error that says why they did not run.
+    What was observed of the answers goes to ScoreByVerdict by way of the resources. On macOS and Windows, where there
+    are no walls, the cells run in a kernel, and the checks judge in it.
     """
 
-    cache = Unicode(
-        "", help="Folder of executions to replay, and to add to. Empty: execute every time, and keep nothing."
-    ).tag(config=True)
+    unsafe = Bool(False, help="Run students' code without walls where this machine has none.").tag(config=True)
+    notebook_timeout = Float(180, help="Seconds for all cells of a notebook together.").tag(config=True)
+    memory_mb = Integer(2048, help="Memory of each of a submission's processes.").tag(config=True)
+    processes = Integer(64, help="Processes and threads that a submission may have at a time.").tag(config=True)
+    home_mb = Integer(64, help="Size of the folder that a submission may write to.").tag(config=True)
+    keep = Bool(True, help="Keep executions, and replay them when nothing that matters has changed.").tag(config=True)
 
     @default("error_on_timeout")
     def _error_on_timeout_default(self) -> dict[str, Any]:
@@ -52,33 +59,62 @@ class ExecuteOrReplay(Execute):
     def preprocess(self, nb: NotebookNode, resources: Any = None, km: Any = None) -> Step:
         if unreadable(nb):
             return nb, resources
-        if not self.cache:
-            return self._execute(nb, resources, km)
-        folder = Path((resources.get("metadata") or {}).get("path") or ".")
-        kept = execution.Cache(Path(self.cache))
-        key = execution.fingerprint(nb, folder, {"timeout": self.timeout})
-        executed = kept.get(key)
-        if executed is not None:
-            execution.replay(nb, executed)
-            return nb, resources
-        nb, resources = self._execute(nb, resources, km)
-        # What ended badly may have had bad neighbours (memory, a busy machine): the next time it gets another chance.
-        if self._stopped is None and not any(ended_early(cell) for cell in nb.cells):
-            kept.put(key, execution.record(nb))
+        where = resources["nbgrader"]
+        folder = Path("grading") / where["assignment"]  # nbgrader works in the course's folder
+        how = how_to_execute(self.unsafe)
+        job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
+        key, kept = fingerprint(job, how), Cache(folder / "executions")
+        record = kept.get(key) if self.keep else None
+        if record is None:
+            if how == KERNEL:
+                record = self._in_a_kernel(nb, resources, km)
+            else:
+                record = workers.run(where["assignment"], how, job)
+            if self.keep:
+                kept.put(key, record)
+        replay(nb, record)
+        observed = {c["exercise"]: e["observations"] for c, e in zip(job["cells"], record["cells"], strict=True)}
+        resources["attncourse_seen"] = None if how == KERNEL else (observed, job["seeds"])
+        write_facts(folder / "facts", where, nb, job, record)
         return nb, resources
 
-    def kill(self) -> None:
-        """End the kernel, from another thread."""
-        if self.km is not None and self.km.has_kernel:
-            os.kill(self.km.provisioner.pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
+    def job(self, nb: NotebookNode, assignment: str, folders: Sequence[Path]) -> Job:
+        """What a worker needs to execute the sanitised notebook; of files in several folders the last one counts."""
+        names = [name for name in map(exercise_of, nb.cells) if name is not None]
+        seeds = seeds_of(Path("grading") / assignment, names)
+        limits = {
+            "cell_seconds": float(self.timeout or self.notebook_timeout),
+            "notebook_seconds": self.notebook_timeout,
+            "memory_mb": self.memory_mb,
+            "processes": self.processes,
+            "home_mb": self.home_mb,
+        }
+        return job_of(nb, folders, seeds, limits)
+
+    def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Record:
+        """The record of an execution by a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""
+        self._stopped: str | None = None  # why no further cell can run
+        self._seconds: dict[int, float] = {}
+        began = time.monotonic()
+        super().preprocess(nb, resources, km)
+        cells = [
+            {
+                "count": cell.execution_count,
+                "outputs": cell.outputs,
+                "seconds": self._seconds.get(index, 0.0),
+                "observations": None,
+            }
+            for index, cell in enumerate(nb.cells)
+            if cell.cell_type == "code"
+        ]
+        metadata = {name: nb.metadata[name] for name in ("language_info", "widgets") if name in nb.metadata}
+        seconds = round(time.monotonic() - began, 3)
+        return {"cells": cells, "ended": self._stopped, "flags": [], "seconds": seconds, "peak_mb": None,
+                "sandbox": KERNEL, "metadata": metadata}  # fmt: skip
 
     def setup_kernel(self, **kwargs: Any) -> Any:
         # One thread: small tensors gain nothing from more, and threads that wait for busy cores lose a lot.
         return super().setup_kernel(env={"OMP_NUM_THREADS": "1", **os.environ}, **kwargs)
-
-    def _execute(self, nb: NotebookNode, resources: Any, km: Any) -> Step:
-        self._stopped: str | None = None  # why no further cell can run
-        return super().preprocess(nb, resources, km)
 
     def preprocess_cell(self, cell: NotebookNode, resources: Any, index: int) -> Step:
         if cell.cell_type != "code":
@@ -86,12 +122,15 @@ class ExecuteOrReplay(Execute):
         if self._stopped is not None:
             cell.execution_count, cell.outputs = None, [_not_run(f"not run, because {self._stopped}")]
             return cell, resources
+        before = time.monotonic()
         try:
             return super().preprocess_cell(cell, resources, index)
         except DeadKernelError:
             why, reason = "the Python process died", "the Python process died before this cell was done"
         except CellTimeoutError:
             why, reason = "the Python process could not be interrupted", self.error_on_timeout["evalue"]
+        finally:
+            self._seconds[index] = round(time.monotonic() - before, 3)
         cell.outputs.append(_not_run(reason))
         self._stopped = f"{why} in `{grading(cell).get('grade_id') or 'a cell above'}`"
         return cell, resources
@@ -105,22 +144,20 @@ class ScoreByVerdict(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
         answers = {grading(cell).get("grade_id"): cell for cell in nb.cells}
+        seen = resources.get("attncourse_seen")  # None where the checks judged in a kernel
+        observed, seeds = seen or ({}, {})
         for cell in nb.cells:
             exercise = exercise_of(cell)
             if exercise is not None:
-                _put_score_first(cell, unreadable(nb) or why_none(cell, answers.get(exercise)))
+                judged = seen and _judge(cell, exercise, observed.get(exercise), seeds.get(exercise, ()))
+                reason = unreadable(nb) or (None if judged else why_none(cell, answers.get(exercise)))
+                _put_score_first(cell, reason)
             elif is_autograded(cell):
                 # A test of the instructor's own: nbgrader's rule, except that a warning is no failure.
                 for output in cell.outputs:
                     if output.output_type == "stream":
                         output.name = "stdout"
         return nb, resources
-
-
-class HideHiddenTests(ClearHiddenTests):
-    """In feedback: the card of a hidden check without its call, whose seeds would let an answer be made to measure."""
-
-    display_data_priority: List = List().tag(config=True)  # the HTML exporter sets it for every step
 
 
 class SaveExtras(NbGraderPreprocessor):
@@ -145,6 +182,18 @@ class SaveExtras(NbGraderPreprocessor):
                     gradebook.find_comment(grading(cell)["grade_id"], *place).auto_comment = reason
             gradebook.db.commit()
         return nb, resources
+
+
+def _judge(cell: NotebookNode, exercise: str, observed: Any, seeds: Sequence[int]) -> bool:
+    """Add the verdict on what was observed in a check cell, as its last value; False if nothing was."""
+    from attncourse import exercises  # torch with it: only where there is something to judge
+    from attncourse.grading import judging
+
+    if observed is None:
+        return False
+    verdict = judging.verdict(exercises.get(exercise), observed, seeds)
+    cell.outputs.append(new_output("execute_result", verdict._repr_mimebundle_(), execution_count=cell.execution_count))
+    return True
 
 
 def _put_score_first(cell: NotebookNode, reason: str | None) -> None:

@@ -1,0 +1,210 @@
+"""Pages made of a submission: what they must not show, and what they must not do.
+
+nbgrader_config.py gives `SafePage` and `safe_markdown` to every HTMLExporter. So they also reach the formgrader's view
+of a submission, which is served from the instructor's own Jupyter, where a script could do all that the instructor can.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import bleach
+from bleach.css_sanitizer import CSSSanitizer
+from jinja2 import pass_context
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
+from nbgrader.utils import is_grade, is_solution
+from traitlets import List
+
+Step = tuple[NotebookNode, Any]
+
+# Of HTML, pictures not counted: the time to make it safe grows with the square of them. These take seconds.
+MOST_CHARACTERS, MOST_TAGS = 100_000, 5_000
+
+TAGS = (
+    "p div span pre br hr h1 h2 h3 h4 h5 h6 img sub sup del s small kbd mark dl dt dd details summary "
+    "table caption colgroup col thead tbody tfoot tr th td"
+)
+ATTRIBUTES = "style title alt width height align border start colspan rowspan scope"
+STYLES = (
+    "background background-color border border-collapse border-bottom border-left border-right border-top color "
+    "font-family font-size font-style font-weight margin margin-bottom margin-left margin-right margin-top max-width "
+    "opacity padding padding-bottom padding-left padding-right padding-top text-align text-decoration vertical-align "
+    "white-space width"
+)
+# No id, and no class but those of coloured code and of tables: the formgrader finds its buttons and fields by them.
+CLASS = re.compile(r"[a-z0-9]{1,3}|highlight|dataframe")
+LINK = re.compile(r"(https?:|mailto:|#)|[\w./%-]*([?#]|$)", re.IGNORECASE)
+# Within the page only: fetching a picture from elsewhere would tell its owner who reads the page, and when.
+PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[\w+/=\s]*")
+SHOWN = ("text/html", "text/markdown", "text/latex", "text/plain", "image/svg+xml", "image/png", "image/jpeg")
+
+
+def safe_html(html: str) -> str:
+    """HTML without what can run, load from elsewhere, or reach out of its own place in the page.
+
+    Where it is too much to be made safe, its source, as text.
+    """
+    # bleach keeps the text of what it takes out: of a script or a style sheet, nobody wants to read it.
+    html = re.sub(r"<(script|style)\b.*?(</\1\s*>|\Z)", "", html, flags=re.IGNORECASE | re.DOTALL)
+    if html.count("<") > MOST_TAGS or len(re.sub(r";base64,[\w+/=]+", "", html)) > MOST_CHARACTERS:
+        return f"<pre>{escape(html)}</pre>"
+    styles = _Styles(allowed_css_properties=STYLES.split())
+    protocols = {"http", "https", "mailto", "data"}
+    tags = {*bleach.ALLOWED_TAGS, *TAGS.split()}
+    return bleach.clean(html, tags, _allowed, protocols, strip=True, css_sanitizer=styles)
+
+
+@pass_context
+def safe_markdown(context: Any, source: str) -> str:
+    """nbconvert's filter `markdown2html`, then `safe_html`."""
+    # Not nbconvert's `sanitize_html`: nbgrader's templates do not ask for it, and it drops pictures and styles. Nor its
+    # SanitizeHTML: that cleans the source, which breaks `>` and code, and lets [a link](javascript:...) through.
+    attachments = (context.get("cell") or {}).get("attachments") or {}
+    renderer = _Renderer(escape=False, attachments=attachments, exclude_anchor_links=True)
+    return safe_html(MarkdownWithMath(renderer=renderer).render(source))
+
+
+class SafePage(NbGraderPreprocessor):
+    """Leave of each output what can be shown without running anything. The verdict's card stays as it is."""
+
+    display_data_priority: List = List().tag(config=True)  # the HTML exporter sets it for every step
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                count = cell.get("execution_count")  # says the kernel, which is the student's
+                cell.execution_count = count if isinstance(count, int) else None
+                cell.outputs = [safe for output in cell.outputs if (safe := _safe_output(output))]
+        for name in {"student", "first_name", "last_name"} & set(resources):  # in the formgrader's heading
+            resources[name] = escape(resources[name]) if resources[name] else resources[name]
+        return nb, resources
+
+
+class HideHiddenTests(ClearHiddenTests):
+    """In feedback: the card of a hidden check without its call, whose seeds would let an answer be made to measure.
+
+    What the notebook's outputs quote of a hidden check goes as well.
+    """
+
+    display_data_priority: List = List().tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        hidden: set[str] = set()
+        for cell in nb.cells:
+            if not is_grade(cell) or is_solution(cell):
+                continue  # what looks like a hidden check in the student's own text is theirs
+            cell.source, lines = self._split(cell.source)
+            hidden |= lines
+            for output in cell.get("outputs", []) if lines else []:
+                if output.output_type == "error":  # its traceback quotes the cell
+                    output.traceback = [f"{output.ename}: {output.evalue}"]
+        # A line that is shown elsewhere is no secret; one of a few characters is in every other text.
+        shown = "\n".join(cell.source for cell in nb.cells)
+        secrets = [line for line in hidden if len(line) >= 8 and line not in shown]
+        # As it is, in HTML, and in a notebook's history of inputs.
+        forms = {form for line in secrets for form in (line, escape(line, quote=False), repr(line)[1:-1])}
+        if forms:
+            pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+            _rewrite(nb, lambda text: pattern.sub("…", text))
+        return nb, resources
+
+    def _split(self, source: str) -> tuple[str, set[str]]:
+        """A cell's source without its hidden regions, and the lines of those."""
+        shown: list[str] = []
+        hidden: list[str] = []
+        inside = False
+        for line in source.split("\n"):
+            begin, end = self.begin_test_delimeter in line, self.end_test_delimeter in line
+            (hidden if inside or begin or end else shown).append(line)
+            inside = begin or (inside and not end)
+        return "\n".join(shown), {line.strip() for line in hidden}
+
+
+class HidePaths(NbGraderPreprocessor):
+    """In feedback: "…" for the folders of the machine that graded, which tracebacks and warnings name."""
+
+    display_data_priority: List = List().tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        named = [sys.prefix, sys.base_prefix, tempfile.gettempdir()]
+        known = [*map(Path, named), Path.home(), Path.cwd(), Path(__file__).parents[2]]
+        folders = {str(form) for path in known for form in (path, path.resolve())} - {Path.cwd().anchor}
+        ours = "|".join(re.escape(folder) for folder in sorted(folders, key=len, reverse=True))
+        # The second part is for workers on other machines: the folders of a Python file. What stands before it may be
+        # the "m" that ends a colour's escape sequence.
+        pattern = re.compile(
+            rf"(?:{ours})(?=[/\\]|[^\w.-]|$)"
+            r"|(?<![A-Za-ln-z0-9_.:/~])~?/(?:[^\s/'\"<>:]+/)*[^\s/'\"<>:]+(?=/[^\s/'\"<>:]+\.(?:pyx?|so|ipynb)\b)"
+        )
+        _rewrite(nb, lambda text: pattern.sub("…", text))
+        return nb, resources
+
+
+class _Styles(CSSSanitizer):
+    def sanitize_css(self, style: str) -> str:
+        # url(...) loads from elsewhere; a negative margin can lay an output over the page's own scores.
+        return "" if re.search(r"\(|-[\d.]", style) else super().sanitize_css(style)
+
+
+class _Renderer(IPythonRenderer):
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        try:
+            return super().image(text, url, title)
+        except Exception:  # an attachment that is missing, or is none, would cost the whole page
+            return escape(text)
+
+
+def _allowed(tag: str, name: str, value: str) -> bool:
+    if name == "class":
+        return CLASS.fullmatch(value) is not None
+    if name == "href":
+        return tag == "a" and LINK.match(value) is not None
+    if name == "src":
+        return tag == "img" and PICTURE.fullmatch(value) is not None
+    return name in ATTRIBUTES.split()
+
+
+def _safe_output(output: NotebookNode) -> NotebookNode | None:
+    """The output made anew of what is known to be harmless; None where nothing is left of it."""
+    if output.output_type == "stream":
+        return new_output("stream", name="stderr" if output.name == "stderr" else "stdout", text=str(output.text))
+    if output.output_type == "error":
+        lines = [str(line) for line in output.traceback]
+        return new_output("error", ename=str(output.ename), evalue=str(output.evalue), traceback=lines)
+    data = {kind: output.data[kind] for kind in SHOWN if isinstance(output.data.get(kind), str)}
+    if "text/html" in data:
+        data["text/html"] = safe_html(data["text/html"])
+    if not data:
+        return None
+    # The template writes width and height into the page as they come, without quotes.
+    metadata = {kind: _safe_size(output.metadata.get(kind)) for kind in ("image/png", "image/jpeg")}
+    return new_output(output.output_type, data, metadata={kind: size for kind, size in metadata.items() if size})
+
+
+def _safe_size(metadata: Any) -> dict[str, int | str]:
+    metadata = metadata if isinstance(metadata, dict) else {}
+    kinds = {"width": int, "height": int, "alt": str}
+    return {name: metadata[name] for name, kind in kinds.items() if isinstance(metadata.get(name), kind)}
+
+
+def _rewrite(nb: NotebookNode, change: Callable[[str], str]) -> None:
+    """Change every text in the outputs, in place."""
+    for cell in nb.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                output.text = change(output.text)
+            elif output.output_type == "error":
+                output.evalue = change(output.evalue)
+                output.traceback = [change(line) for line in output.traceback]
+            else:
+                texts = {kind: text for kind, text in output.data.items() if kind.startswith("text/")}
+                output.data |= {kind: change(text) for kind, text in texts.items() if isinstance(text, str)}

@@ -1,0 +1,431 @@
+"""`attncourse grade aNN`: execute a class's submissions on all cores or on a cluster, then let nbgrader grade them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from attncourse._needs import CommandError, needs
+
+with needs("attncourse grade", "grading"):
+    import nbformat
+    from nbformat import NotebookNode
+    from nbgrader.apps.baseapp import NbGrader
+    from nbgrader.converters import Autograde
+    from nbgrader.converters.base import NbGraderException
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from attncourse.grading import intake, workers
+    from attncourse.grading.course import Log, application, environment, find_course, one_engine
+    from attncourse.grading.execution import Cache, Job, Record, checked, fingerprint, lock, not_run, write_whole
+    from attncourse.grading.execution import environment as versions
+    from attncourse.grading.exporter import unreadable
+    from attncourse.grading.preprocessors import ExecuteOrReplay
+    from attncourse.grading.workers import KERNEL, how_to_execute
+
+
+@dataclass
+class Outcome:
+    """What a run has done, student by student."""
+
+    graded: list[str] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)  # of them, those that were not replayed from the cache
+    unchanged: list[str] = field(default_factory=list)  # graded before, and nothing has changed since
+    failed: dict[str, str] = field(default_factory=dict)  # and why
+    how: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", help="such as a03")
+    parser.add_argument("--student", action="append", metavar="ID", help="only this student (may be given again)")
+    parser.add_argument("--force", action="store_true", help="execute and grade anew what was graded already")
+    parser.add_argument("--workers", type=int, metavar="N", help="submissions at a time (default: one for each core)")
+    parser.add_argument("--cluster", metavar="tcp://…", help="execute on the workers of this Dask scheduler")
+    parser.add_argument("--unsafe", action="store_true", help="run students' code without walls, where there are none")
+    parser.add_argument("--course", type=Path, default=Path(), metavar="DIR", help="the course's folder (here)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Grade; 1 if a submission could not be. CommandError where nothing can be."""
+    if args.workers is not None and args.workers < 1:
+        raise CommandError(f"--workers: got {args.workers}, expected at least 1")
+    course = find_course(args.course)
+    console = Console(highlight=False)
+    began = time.monotonic()
+    with _progress(console) as stage:
+        outcome = grade(
+            course,
+            args.assignment,
+            students=args.student,
+            force=args.force,
+            n_workers=args.workers or cores(),
+            cluster=args.cluster,
+            unsafe=args.unsafe,
+            stage=stage,
+        )
+    for line in summary(outcome, args.assignment, time.monotonic() - began):
+        console.print(line, markup=False)
+    return 1 if outcome.failed else 0
+
+
+Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
+
+
+def silent(what: str, of: int) -> Callable[[], None]:
+    return lambda: None
+
+
+def grade(
+    course: Path,
+    assignment: str,
+    *,
+    students: Sequence[str] | None = None,
+    force: bool = False,
+    n_workers: int = 1,
+    cluster: str | None = None,
+    unsafe: bool = False,
+    stage: Stage = silent,
+) -> Outcome:
+    """Grade an assignment of the course in the folder `course`. CommandError where nothing can be graded.
+
+    Whatever is stopped in the middle, by Ctrl-C or by a power cut, goes on from there when it is called again.
+    """
+    folder = course / "grading" / assignment
+    log = Log(folder / "grade.log")
+    folder.mkdir(parents=True, exist_ok=True)
+    app = application(course, "autograde", f"--assignment={assignment}", log=log)
+    if unsafe:
+        app.config.ExecuteOrReplay.unsafe = True
+    try:
+        with (
+            lock(folder / "grade.lock", wait=False),
+            contextlib.chdir(course),
+            environment(NBGRADER_EXECUTION="autograde"),
+            one_engine(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
+            run = Grading(app, assignment, force, log, stage)
+            return run.grade(run.submissions(students), n_workers, cluster)
+    except BlockingIOError:
+        raise CommandError(f"{assignment} is being graded already by another `attncourse grade`: wait for it") from None
+
+
+class Grading:
+    """One run over an assignment's submissions. It works in the course's folder."""
+
+    def __init__(self, app: NbGrader, assignment: str, force: bool, log: Log, stage: Stage) -> None:
+        self.app, self.assignment, self.force, self.log, self.stage = app, assignment, force, log, stage
+        self.folder = Path("grading") / assignment
+        self.cache = Cache(self.folder / "executions")
+        self.step = ExecuteOrReplay(parent=app)
+        self.how = how_to_execute(self.step.unsafe)
+        self.outcome = Outcome(how=self.how)
+        self.converter = Replay(coursedir=app.coursedir, parent=app)
+        source = app.coursedir.format_path(app.coursedir.source_directory, ".", assignment)
+        self.given = Path(source)
+        self._common = _digest_of([self.given, Path("nbgrader_config.py")])
+
+    def submissions(self, students: Sequence[str] | None) -> list[str]:
+        """Who has submitted, of the students asked for. CommandError for one who has not."""
+        coursedir = self.app.coursedir
+        intake.prepare(coursedir, self.assignment)
+        folders = glob.glob(coursedir.format_path(coursedir.submitted_directory, "*", self.assignment))
+        place = coursedir.format_path(coursedir.submitted_directory, "\0", self.assignment).split("\0")
+        found = sorted(folder.removeprefix(place[0]).removesuffix(place[1]) for folder in folders)
+        unknown = sorted(set(students or ()) - set(found))
+        if unknown:
+            raise CommandError(f"nothing was submitted for {self.assignment} by {', '.join(unknown)}")
+        if not found:
+            raise CommandError(f"nothing was submitted for {self.assignment}: run `nbgrader collect` first")
+        return [student for student in found if students is None or student in students]
+
+    def grade(self, students: Sequence[str], n_workers: int, cluster: str | None) -> Outcome:
+        """Execute ahead, as many at a time as there are workers, and grade each as soon as it is executed."""
+        tick = self.stage(f"grade {self.assignment}", len(students))
+        waiting = deque(students)
+        suspects: deque[str] = deque()  # something cut a run off while they were executed: each waits to be alone
+        running: dict[Future, tuple[str, str, int]] = {}  # -> student, key, number of cells
+        run = workers.run if cluster is None else workers.run_elsewhere
+        with self._counted(running), _executor(n_workers, cluster) as (executor, width):
+            while waiting or running or suspects:
+                while (waiting and len(running) < 2 * width()) or (suspects and not running):
+                    alone = not waiting
+                    student = (suspects if alone else waiting).popleft()
+                    with self._problems(student, tick):
+                        if not alone and not self.force and self._mark_of(student) == self._state(student):
+                            self.outcome.unchanged.append(student)
+                            tick()
+                            continue
+                        key, job = self._job(student)
+                        if job is None or self._is_kept(key):
+                            self._replay(student)
+                            tick()
+                        elif self._tries(key) and not alone:
+                            suspects.append(student)
+                        else:
+                            running[self._submit(executor, run, key, job)] = (student, key, len(job["cells"]))
+                for done in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                    student, key, n_cells = running[done]
+                    with self._problems(student, tick):
+                        try:
+                            self.cache.put(key, checked(done.result(), n_cells))
+                        finally:
+                            self._count(key, 0)
+                            del running[done]
+                        self.outcome.executed.append(student)
+                        self._replay(student)
+                        tick()
+        return self.outcome
+
+    def _submit(self, executor: Executor, run: Callable[[str, str, Job], Record], key: str, job: Job) -> Future:
+        tries = self._tries(key)
+        if tries > workers.TRIES:  # the first time it had company
+            done: Future[Record] = Future()
+            reason = f"set aside after {tries} tries, in each of which grading was cut off"
+            done.set_result({**not_run(job, reason), "sandbox": self.how})
+            return done
+        self._count(key, tries + 1)
+        return executor.submit(run, self.assignment, self.how, {**job, "environment": versions()})
+
+    @contextlib.contextmanager
+    def _counted(self, running: dict[Future, tuple[str, str, int]]) -> Iterator[None]:
+        """Only a run that is cut off leaves a try behind: one that ends by itself, if by Ctrl-C, takes it back."""
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                for _, key, _ in running.values():
+                    self._count(key, self._tries(key) - 1)
+
+    def _job(self, student: str) -> tuple[str, Job | None]:
+        """The key and the job of a submission; no job for one that cannot be read."""
+        coursedir = self.app.coursedir
+        folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
+        for notebook in sorted(folder.glob("*.ipynb")):
+            sanitised = self.converter.sanitise(str(notebook))
+            if unreadable(sanitised):
+                continue
+            job = self.step.job(sanitised, self.assignment, [folder, self.given])
+            return fingerprint(job, self.how), job
+        return "", None
+
+    def _is_kept(self, key: str) -> bool:
+        if self.how == KERNEL:
+            return True  # nbgrader executes it
+        if self.force:
+            self.cache.forget(key)
+        return self.cache.get(key) is not None
+
+    def _replay(self, student: str) -> None:
+        """Let nbgrader grade one student, from what is in the cache. NbGraderException if it cannot."""
+        state = self._state(student)
+        self._mark(student).unlink(missing_ok=True)
+        self.log.path = self.folder / "logs" / f"{student}.log"
+        self.log.path.parent.mkdir(exist_ok=True)
+        self.log.path.unlink(missing_ok=True)
+        self.log.errors.clear()
+        try:
+            self.app.coursedir.student_id = glob.escape(student)
+            self.converter.force = True
+            self.converter.start()
+        finally:
+            self.app.coursedir.student_id = "*"
+        write_whole(self._mark(student), state)
+        self.outcome.graded.append(student)
+
+    def _state(self, student: str) -> str:
+        """A hash of all that decides a student's grade: what was submitted, the course's side of it, the package."""
+        coursedir = self.app.coursedir
+        folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
+        content = [_digest_of([folder]), self._common, versions(), self.how, str(self.app.config.ExecuteOrReplay)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def _mark_of(self, student: str) -> str | None:
+        """The state in which a student was graded last, if the result is still there."""
+        coursedir = self.app.coursedir
+        graded = Path(coursedir.format_path(coursedir.autograded_directory, student, self.assignment))
+        mark = self._mark(student)
+        return mark.read_text(errors="replace") if mark.exists() and any(graded.glob("*.ipynb")) else None
+
+    def _mark(self, student: str) -> Path:
+        return self.folder / "graded" / student
+
+    def _tries(self, key: str) -> int:
+        """How often this was being executed when a run was cut off; while it is executed, one more."""
+        path = self.folder / "tries" / key
+        try:
+            return int(path.read_text(errors="replace")) if path.exists() else 0
+        except ValueError:  # torn
+            return 1
+
+    def _count(self, key: str, tries: int) -> None:
+        path = self.folder / "tries" / key
+        if tries > 0:
+            write_whole(path, str(tries))
+        else:
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _problems(self, student: str, tick: Callable[[], None]) -> Iterator[None]:
+        """One submission's trouble is its own."""
+        try:
+            yield
+        except (CommandError, KeyboardInterrupt):
+            raise
+        except OSError as error:
+            raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            if isinstance(error, NbGraderException) and self.log.errors:  # it says no more than that there was one
+                told = next((said for said in self.log.errors if "Traceback" in said), self.log.errors[0])
+                words = f"{told.strip().splitlines()[-1]} (see {self.log.path})"
+            self.outcome.failed[student] = words
+            tick()
+
+
+class Replay(Autograde):
+    """nbgrader's Autograde, which does not sanitise again what was sanitised to be executed."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._texts: dict[str, tuple[str, Any]] = {}
+
+    def sanitise(self, path: str) -> NotebookNode:
+        """A submitted notebook as it is executed: without outputs, repaired, its checks and locked cells restored."""
+        self.exporter = self.exporter_class(parent=self, config=self.config)
+        self._init_preprocessors()
+        self._texts[path] = self.exporter.from_filename(path, resources=self.init_single_notebook_resources(path))
+        return nbformat.reads(self._texts[path][0], as_version=4)
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        sanitised = self._texts.pop(notebook_filename, None)
+        if sanitised is None:
+            return super().convert_single_notebook(notebook_filename)
+        self.write_single_notebook(*sanitised)
+        self._sanitizing = False
+        self._init_preprocessors()
+        try:
+            super(Autograde, self).convert_single_notebook(
+                os.path.join(self.writer.build_directory, os.path.basename(notebook_filename))
+            )
+        finally:
+            self._sanitizing = True
+
+
+def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
+    """What to tell the instructor."""
+    n = len(outcome.graded)
+    lines = [f"{n} graded in {seconds:.0f} s ({60 * n / max(seconds, 1e-9):.0f} a minute)" if n else "nothing to do"]
+    if outcome.unchanged:
+        lines[0] += f", {len(outcome.unchanged)} unchanged since they were graded (--force grades them anew)"
+    if outcome.how in ("none", KERNEL):
+        lines.append("without walls: what the submissions did to these grades, only they know")
+    lines += [f"not graded: {student}: {why}" for student, why in outcome.failed.items()]
+    return [*lines, f"attncourse report {assignment} shows the class; nbgrader formgrader, each submission"]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _digest_of(paths: Sequence[Path]) -> str:
+    """A hash over the files at and below these paths. Links count as what they say."""
+    total = hashlib.sha256()
+    for top in paths:
+        for path in sorted([top, *top.rglob("*")]) if top.is_dir() else [top]:
+            if path.is_symlink():
+                content = os.fsencode(os.readlink(path))
+            elif path.is_file():
+                content = path.read_bytes()
+            else:
+                continue
+            total.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())
+    return total.hexdigest()
+
+
+@contextlib.contextmanager
+def _executor(n_workers: int, cluster: str | None) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """Where jobs are executed, and how many at a time just now."""
+    if cluster is not None:
+        from attncourse.grading.cluster import executor
+
+        with executor(cluster) as found:
+            yield found
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(n_workers)
+    try:
+        yield pool, lambda: n_workers
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        workers.end()
+        pool.shutdown()
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{60 * task.speed:.0f}/min" if task.speed else "")
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Stage]:
+    """A bar with rate and time left; where the output is no terminal, a line now and then."""
+    if not console.is_terminal:
+        yield lambda what, of: _Lines(what, of).tick
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, speed_estimate_period=120) as progress:
+
+        def stage(what: str, of: int) -> Callable[[], None]:
+            task = progress.add_task(what, total=of)
+            return lambda: progress.advance(task)
+
+        yield stage
+
+
+class _Lines:
+    """Progress for a log file: a line at the start, and one every ten seconds."""
+
+    def __init__(self, what: str, of: int) -> None:
+        self.what, self.of, self.n = what, of, 0
+        self.began = self.said = time.monotonic()
+        print(f"{what}: {of}", flush=True)
+
+    def tick(self) -> None:
+        self.n += 1
+        now = time.monotonic()
+        if now - self.said > 10:
+            self.said = now
+            rate = self.n / (now - self.began)
+            print(f"{self.what}: {self.n} of {self.of}, {60 * rate:.0f}/min, {(self.of - self.n) / rate:.0f} s left",
+                  flush=True, file=sys.stdout)  # fmt: skip

@@ -1,0 +1,381 @@
+"""The trusted worker: has each submission run in a process of its own behind walls, and looks at its answers.
+
+`python -m attncourse.grading.sandbox.worker a03 namespaces` reads jobs from stdin and writes records to stdout, a line
+of JSON each. A job is {"cells": [{"source", "grade_id", "exercise", "skip"}], "files": {path: base64}, "seeds":
+{exercise: [...]}, "limits": {...}}; a record is what `Run.record` returns.
+
+Only this process holds the course's reference answers. It looks at a learner's answer by asking the learner's process
+to call it, and takes nothing but plain arrays.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attncourse.exercises.answering import Problem, Stop
+from attncourse.grading.sandbox import walls
+from attncourse.grading.sandbox.limits import Limits
+from attncourse.grading.sandbox.outputs import Outputs, count_of
+from attncourse.grading.sandbox.wire import Broken, Channel, Closed
+
+if TYPE_CHECKING:
+    from attncourse.grading.sandbox.zygote import Started, Zygote
+
+KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
+GRACE = 2.0  # seconds that an interrupted cell has to come to its end
+PATIENCE = 10.0  # seconds that the process has to read what is sent to it
+MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
+
+
+class Over(BaseException):
+    """A limit was reached, and the process must end."""
+
+
+class Overtime(BaseException):
+    """The cell's time was up while its answer was asked."""
+
+
+class Aborted(BaseException):
+    """The cell came to its end while its answer was looked at."""
+
+
+class Run:
+    """One submission from its first cell to its last, and what came out of it."""
+
+    def __init__(self, job: Mapping[str, Any], started: Started, limits: Limits) -> None:
+        self.job, self.process, self.limits = job, started, limits
+        self.channel = Channel(started.connection, PATIENCE)
+        self.outputs = Outputs()
+        self.ended: str | None = None
+        self.peak_bytes = 0
+        self.current: Mapping[str, Any] = {}
+        self.observations: list | None = None
+        self.looked = False  # at the present cell's answer; it is done once
+        self.began = time.monotonic()
+        self.until = 0.0  # when the present cell must have ended
+
+    def record(self) -> dict[str, Any]:
+        """Run all cells: {"cells": [{"count", "outputs", "seconds", "observations"}], "ended", "flags", ...}."""
+        cells = []
+        self._prepare()
+        for cell in self.job["cells"]:
+            before = time.monotonic()
+            count = None
+            self.current, self.observations, self.looked = cell, None, False
+            self.outputs.begin()
+            if self.ended is not None:
+                self.outputs.stop("NotRun", f"not run, because {self.ended}")
+            elif not cell["skip"]:
+                count = self._cell(cell)
+            outputs = self.outputs.end()
+            cells.append(
+                {
+                    "count": count,
+                    "outputs": outputs,
+                    "seconds": round(time.monotonic() - before, 3),
+                    "observations": self.observations,
+                }
+            )
+        self.process.kill()
+        return {
+            "cells": cells,
+            "ended": self.ended,
+            "flags": self.outputs.flags,
+            "seconds": round(time.monotonic() - self.began, 3),
+            "peak_mb": round(self.peak_bytes / 2**20),
+        }
+
+    def _prepare(self) -> None:
+        """Wait until the process is there, and put the submission's files beside the notebook."""
+        self.until = time.monotonic() + 60
+        with self._endings("while it was started"):
+            self._receive("ready")
+            for path, content in self.job["files"].items():
+                data = np.frombuffer(base64.b64decode(content), np.uint8)
+                self.channel.send("file", path=path, data=torch.from_numpy(data.copy()))
+
+    def _cell(self, cell: Mapping[str, Any]) -> int | None:
+        """Run one cell; its execution count, if it came to its end."""
+        now = time.monotonic()
+        left = self.began + self.limits.notebook_seconds - now
+        self.until = now + min(self.limits.cell_seconds, max(left, 0.0))
+        whole = left < self.limits.cell_seconds
+        name = f"`{cell['grade_id']}`" if cell["grade_id"] else "a cell above"
+        with self._endings(f"in {name}"):
+            self.channel.send("run", source=cell["source"])
+            try:
+                return self._done()
+            except Aborted:  # an error that no check may catch, such as KeyboardInterrupt
+                return None
+            except (TimeoutError, Overtime):
+                self.outputs.stop("CellTimeoutError", self._overtime(whole))
+                return self._interrupt(name, whole)
+        return None
+
+    def _overtime(self, whole: bool) -> str:
+        if whole:
+            return f"stopped: all cells together took more than {self.limits.notebook_seconds:g} seconds"
+        return f"stopped after {self.limits.cell_seconds:g} seconds: is there a loop that does not end?"
+
+    def _interrupt(self, name: str, whole: bool) -> int | None:
+        """Interrupt the cell as a person would; if that does not help, end the process."""
+        self.outputs.silent = self.looked = True
+        self.observations = None
+        self.process.interrupt()
+        self.until = time.monotonic() + GRACE
+        count = None
+        try:
+            count = self._done()
+        except (TimeoutError, Over):
+            self.ended = f"the Python process could not be interrupted in {name}"
+        if whole and self.ended is None:
+            self.ended = f"all cells together took more than {self.limits.notebook_seconds:g} seconds"
+        if self.ended is not None:
+            self.process.kill()
+        return count
+
+    @contextmanager
+    def _endings(self, where: str) -> Iterator[None]:
+        """What the end of the process means for the cell that ran, and for those after it."""
+        try:
+            yield
+        except Over as over:
+            why = str(over)
+        except Closed:
+            why = f"the Python process died ({self.process.how_it_ended()})"
+        except Broken:
+            why = "the Python process tampered with its connection to the grader"
+            self.outputs.flags.append("tampered with the connection to the grader")
+        else:
+            return
+        self.observations = None
+        self.process.kill()
+        self.outputs.drain(self.process.descriptors)
+        self.outputs.stop("NotRun", f"{why} before this cell was done")
+        self.ended = self.ended or f"{why} {where}"
+
+    # ------------------------------------------------------------------------------------------- talking to the process
+
+    def _done(self) -> int | None:
+        """Wait until the cell is done; its execution count."""
+        count = self._receive("done").get("count")
+        self.outputs.drain(self.process.descriptors)
+        return count_of(count)
+
+    def _receive(self, *wanted: str) -> dict[str, Any]:
+        """The next message of a wanted kind; what is shown on the way goes into the outputs."""
+        while True:
+            kind, content = self.channel.receive(self.until, self._watch, self.process.descriptors)
+            if kind in wanted:
+                return {**content, "kind": kind}
+            if kind == "done":
+                raise Aborted
+            if kind == "check":
+                self._check(str(content.get("name")))
+            elif self.outputs.silent and kind in ("reply", "problem"):
+                continue  # it was on its way when the cell was interrupted
+            else:
+                try:
+                    taken = self.outputs.take(kind, content)
+                except Exception as error:
+                    raise Broken(f"a message with the wrong content: {error}") from None
+                if not taken:
+                    raise Broken(f"an unexpected {kind[:20]}")
+
+    def _watch(self) -> None:
+        self.outputs.drain(self.process.descriptors)
+        count, resident = walls.processes_of(self.process.pid)
+        self.peak_bytes = max(self.peak_bytes, resident)
+        if count > self.limits.processes:
+            raise Over(f"the Python process started more than {self.limits.processes} processes and was ended")
+        most = self.limits.memory_mb * 2**20 * 1.25
+        if resident > most and walls.processes_of(self.process.pid, exact=True)[1] > most:
+            raise Over(f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended")
+
+    def _check(self, name: str) -> None:
+        """Look at the answer, if this is the cell that checks it and the first time that it asks."""
+        from attncourse import exercises
+        from attncourse.exercises.observe import observe_through
+        from attncourse.grading.judging import as_data
+
+        if name == self.current["exercise"] and not self.looked:
+            self.looked = True
+            exercise = exercises.get(name)
+            runner = There(self._ask, exercise.forbidden)
+            self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
+        self.channel.send("enough")
+
+    def _ask(self, request: str, **content: Any) -> Any:
+        """The process's reply to a request. Raises Stop with the problem that it reports."""
+        try:
+            self.channel.send(request, **content)
+            reply = self._receive("reply", "problem")
+        except TimeoutError:
+            raise Overtime from None
+        if reply["kind"] == "problem":
+            kind, detail, where = (str(reply.get(key, "")) for key in ("kind_", "detail", "where"))
+            raise Stop(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
+        value = reply.get("value")
+        count = sum(tensor.numel() for tensor in _tensors(value))
+        if count > MAX_NUMBERS:
+            raise Stop(Problem("unusable", f"{count} numbers, which is too many"))
+        return value
+
+
+class There:
+    """A runner (see `attncourse.exercises.answering.Runner`) of an answer in the learner's process.
+
+    Gradients find their way: at the end of a call hangs a node that asks the other process for its part of the chain.
+    """
+
+    def __init__(
+        self, ask: Callable[..., Any], forbidden: tuple[str, ...], target: int = 0, leaves: Mapping[str, Tensor] = {}
+    ) -> None:
+        self._ask, self.forbidden, self.target, self.leaves = ask, forbidden, target, dict(leaves)
+
+    @contextmanager
+    def undisturbed(self, seed: int) -> Iterator[None]:
+        self._ask("begin", seed=seed, forbidden=list(self.forbidden))
+        yield
+
+    def call(self, arguments: tuple) -> Any:
+        ends = [*_tensors(arguments), *self.leaves.values()]
+        reply = self._ask("call", target=self.target, arguments=arguments)
+        if not (isinstance(reply, tuple) and len(reply) == 2):
+            raise Broken("a call's reply must be its result and its number")
+        result, number = reply
+        outputs = _tensors(result)
+        if any(output.requires_grad for output in outputs) and any(end.requires_grad for end in ends):
+            attached = _Attach.apply(self._back(number, ends, outputs), len(outputs), *outputs, *ends)
+            result = _replaced(result, iter(attached))
+        return result
+
+    def _back(self, number: int, ends: list[Tensor], outputs: list[Tensor]) -> Callable:
+        def back(gradients: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+            found = self._ask("back", call=number, gradients=[g if g is None else g.detach() for g in gradients])
+            if not isinstance(found, list) or len(found) != len(ends):
+                raise Stop(Problem("unusable", "the gradients that came back are not one for each input"))
+            for gradient, end in zip(found, ends, strict=True):
+                if gradient is not None and not (isinstance(gradient, Tensor) and gradient.shape == end.shape):
+                    raise Stop(Problem("unusable", "a gradient that came back has not the shape of its input"))
+            return [g if g is None else g.detach().to(e.dtype) for g, e in zip(found, ends, strict=True)]
+
+        return back
+
+    def build(self, sizes: tuple) -> There:
+        reply = self._ask("build", sizes=tuple(sizes))
+        target, parameters = reply if isinstance(reply, tuple) and len(reply) == 2 else (None, None)
+        if type(target) is not int or not isinstance(parameters, dict) or len(parameters) > 1000:
+            raise Broken("a module's reply must be its number and its parameters")
+        leaves = {}
+        for name, parameter in parameters.items():
+            if not (isinstance(name, str) and isinstance(parameter, Tensor)):
+                raise Stop(Problem("unusable", "a parameter that is no tensor"))
+            leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
+        return There(self._ask, self.forbidden, target, leaves)
+
+    def parameters(self) -> dict[str, Tensor]:
+        return self.leaves
+
+    def fill(self, values: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, leaf in self.leaves.items():
+                leaf.copy_(values[name])
+        self._ask("fill", target=self.target, values=dict(values))
+
+
+class _Attach(torch.autograd.Function):
+    """Hands `outputs` on; on the way back it asks the other process for the gradients at the `ends`."""
+
+    @staticmethod
+    def forward(ctx: Any, back: Callable, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.back, ctx.count = back, count
+        ctx.set_materialize_grads(False)
+        handed = tuple(tensor.detach().clone() for tensor in tensors[:count])
+        ctx.mark_non_differentiable(
+            *(h for h, t in zip(handed, tensors[:count], strict=True) if not t.requires_grad)
+        )
+        return handed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
+        return (None, None, *([None] * ctx.count), *ctx.back(gradients))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in a value, in order, as the other process counts them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in _tensors(item)]
+    if isinstance(value, tuple | list):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
+
+
+def _replaced(value: Any, tensors: Iterator[Tensor]) -> Any:
+    """The value with its tensors replaced, in order."""
+    if isinstance(value, Tensor):
+        return next(tensors)
+    if isinstance(value, dict):
+        return {key: _replaced(item, tensors) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_replaced(item, tensors) for item in value)
+    return value
+
+
+def main(assignment: str, kind: str) -> None:
+    """Serve jobs until stdin ends. `kind` is "namespaces", "bubblewrap" or "none"."""
+    from attncourse.grading.sandbox.zygote import Zygote
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    jobs, records = sys.stdin, os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else prints must not be taken for a record
+    data = os.environ.get("ATTNCOURSE_DATA")
+    zygote = Zygote(assignment, kind, [Path(data)] if data else [])  # before this process knows any answer
+    from attncourse import exercises
+
+    exercises.of(assignment)
+    # Tensors that a learner's process sent are added and multiplied here: a shape chosen to fill the memory must not.
+    resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the head's to handle
+    threading.Thread(target=_end_with_head, args=(zygote,), daemon=True).start()
+    with contextlib.closing(zygote):
+        print(json.dumps({"ready": kind}), file=records, flush=True)
+        for line in jobs:
+            job = json.loads(line)
+            limits = Limits.of(job["limits"])
+            with contextlib.closing(zygote.start(limits)) as process:
+                record = Run(job, process, limits).record()
+            print(json.dumps({**record, "sandbox": kind}), file=records, flush=True)
+
+
+def _end_with_head(zygote: Zygote) -> None:
+    """End this process and its submission when nobody holds the other end of stdin, in the middle of a job too."""
+    hung_up = select.poll()
+    hung_up.register(sys.stdin.fileno(), 0)
+    hung_up.poll()
+    zygote.abandon()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

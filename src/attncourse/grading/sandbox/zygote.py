@@ -1,0 +1,263 @@
+"""The process that learners' processes are forked from: it has imported torch and IPython, and no reference answer."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from attncourse.grading.sandbox import child
+from attncourse.grading.sandbox.limits import Limits
+from attncourse.grading.sandbox.view import build_view
+
+ENVIRONMENT = {
+    "NBGRADER_EXECUTION": "autograde",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "OMP_NUM_THREADS": "1",  # one core a submission: small tensors gain nothing from more
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONNOUSERSITE": "1",
+    **{name: os.environ[name] for name in ("ATTNCOURSE_DATA",) if name in os.environ},
+}
+
+
+class Started:
+    """A learner's process, as the worker holds it. `descriptors` give what it writes past Python.
+
+    `wait` returns its exit code when it and all that it has started have ended; minus a signal's number if one did it.
+    """
+
+    def __init__(
+        self, connection: socket.socket, descriptors: Sequence[int], pid: int, wait: Callable[[], int]
+    ) -> None:
+        self.connection, self.descriptors, self.pid, self._wait = connection, descriptors, pid, functools.cache(wait)
+        self._handle: int | None = None
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            self._handle = os.pidfd_open(pid)  # stays with this process when its number is given to another
+        for descriptor in descriptors:
+            os.set_blocking(descriptor, False)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does: KeyboardInterrupt in the running cell."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it and everything that it has started."""
+        self._signal(signal.SIGKILL)
+        self._wait()
+
+    def how_it_ended(self) -> str:
+        """In words."""
+        self.kill()
+        code = self._wait()
+        if code >= 0:
+            return f"it ended itself with exit code {code}"
+        return {
+            signal.SIGSEGV: "segmentation fault",
+            signal.SIGKILL: "killed, as the system does when memory runs out",
+            signal.SIGXCPU: "its processor time was used up",
+            signal.SIGXFSZ: "it wrote too large a file",
+        }.get(signal.Signals(-code), signal.Signals(-code).name)
+
+    def close(self) -> None:
+        self.kill()
+        if self._handle is not None:
+            os.close(self._handle)
+        self.connection.close()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, number)
+
+
+class Zygote:
+    """The worker's end. Make it before the worker imports anything that a learner must not see: it is a fork of it."""
+
+    def __init__(self, assignment: str, walls: str, readable: Sequence[Path] = ()) -> None:
+        self.walls, self.readable = walls, readable
+        self._folder = Path(tempfile.mkdtemp(prefix="attncourse-"))
+        self.hidden = build_view(assignment, self._folder)
+        self._folder.chmod(0o755)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._pid = os.fork() if walls != "bubblewrap" else None
+        if self._pid == 0:
+            try:
+                self._control.close()
+                serve(theirs, self._folder, self.hidden, walls, readable)
+            except BaseException as error:  # say it to the worker, which says it to the person
+                with contextlib.suppress(OSError):
+                    theirs.send(json.dumps({"error": f"{type(error).__name__}: {error}"[:900]}).encode())
+            finally:
+                os._exit(0)
+        theirs.close()
+        if self._pid is not None:
+            self._receive()
+
+    def start(self, limits: Limits) -> Started:
+        """A new learner's process. RuntimeError if none can be had."""
+        ours, theirs = socket.socketpair()
+        pipes = [os.pipe() for _ in ("stdout", "stderr")]
+        given = [theirs.fileno(), *(write for _, write in pipes)]
+        try:
+            if self.walls == "bubblewrap":
+                pid, wait = self._cold(limits, given)
+            else:
+                socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], given)
+                pid, wait = int(self._receive()["pid"]), lambda: int(self._receive()["code"])
+        finally:
+            theirs.close()
+            for _, write in pipes:
+                os.close(write)
+        return Started(ours, [read for read, _ in pipes], pid, wait)
+
+    def _cold(self, limits: Limits, given: Sequence[int]) -> tuple[int, Callable[[], int]]:
+        """A process behind bubblewrap: it cannot be forked from one that is warm, and takes seconds to start."""
+        from attncourse.grading.sandbox import walls
+
+        reader, writer = os.pipe()
+        order = json.dumps({"hidden": self.hidden, "limits": asdict(_bounds(limits))})
+        python = [sys.executable, "-m", "attncourse.grading.sandbox.child", str(given[0]), order]
+        command = walls.bubblewrap(
+            python,
+            self._folder,
+            self.readable,
+            _bounds(limits),
+            hidden=[Path.cwd()],
+            environment={**ENVIRONMENT, "PYTHONPATH": walls.COURSE},
+        )
+        process = subprocess.Popen(
+            [command[0], "--info-fd", str(writer), *command[1:]],
+            stdin=subprocess.DEVNULL, stdout=given[1], stderr=given[2], pass_fds=[given[0], writer],
+        )  # fmt: skip
+        os.close(writer)
+        with open(reader) as answer:
+            said = answer.read()
+        if not said:
+            raise RuntimeError(f"no process for a submission can be started: bwrap ended with {process.wait()}")
+
+        def wait() -> int:
+            code = process.wait()
+            return 128 - code if code > 128 else code
+
+        return int(json.loads(said)["child-pid"]), wait
+
+    def close(self) -> None:
+        """End the zygote, and with it whatever it has started."""
+        self._control.close()
+        if self._pid is not None:
+            os.waitpid(self._pid, 0)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def abandon(self) -> None:
+        """End it with all that it has started, whatever they do. From any thread."""
+        from attncourse.grading.sandbox import walls as system
+
+        for pid in system.family(self._pid) if self._pid is not None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _receive(self) -> dict[str, Any]:
+        answer = json.loads(self._control.recv(1000) or b'{"error": "it has ended"}')
+        if "error" in answer:
+            raise RuntimeError(f"no process for a submission can be started: {answer['error']}")
+        return answer
+
+
+def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str, readable: Sequence[Path]) -> None:
+    """In the zygote: fork a process for each order, say its number, and say how it ended."""
+    from attncourse.grading.sandbox import walls as system
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setsid()  # Ctrl-C is the head's to handle
+    _warm_up()
+    if walls == "namespaces":
+        system.enclose(view, readable, hidden=[Path.cwd()])
+        view = Path(system.COURSE)
+    _show_only(view)
+    control.send(b'{"pid": 0}')
+    while True:
+        order, descriptors, *_ = socket.recv_fds(control, 10_000, 3)
+        if not order:
+            return
+        limits = Limits(**json.loads(order))
+        if walls == "namespaces":
+            here, outside = system.fork_child(_bounds(limits), keep=descriptors, environment=ENVIRONMENT)
+        else:
+            here = outside = os.fork()
+        if here == 0:
+            _become_child(descriptors, hidden, walls)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(json.dumps({"pid": outside}).encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(here, 0)[1])
+        if walls == "none":
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(here, signal.SIGKILL)  # what it has left behind
+        control.send(json.dumps({"code": code}).encode())
+
+
+def _become_child(descriptors: Sequence[int], hidden: Sequence[str], walls: str) -> NoReturn:
+    try:
+        connection, *streams = descriptors
+        null = os.open(os.devnull, os.O_RDONLY)
+        for number, descriptor in enumerate([null, *streams]):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        if walls == "none":
+            os.setsid()
+            os.environ.update(ENVIRONMENT, IPYTHONDIR=tempfile.mkdtemp(prefix="attncourse-"))
+            os.chdir(os.environ["IPYTHONDIR"])
+        child.Process(socket.socket(fileno=connection)).serve(hidden)
+    finally:
+        os._exit(0)
+
+
+def _bounds(limits: Limits) -> Any:
+    """What of the limits the operating system holds a process to."""
+    from attncourse.grading.sandbox import walls
+
+    return walls.Limits(
+        memory_mb=limits.memory_mb,
+        processes=limits.processes,
+        home_mb=limits.home_mb,
+        cpu_seconds=int(limits.notebook_seconds) + 5,
+    )
+
+
+def _warm_up() -> None:
+    """Pay once for what torch and IPython import when they are first used."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["IPYTHONDIR"] = folder
+        child.make_shell().run_cell("None", silent=True)
+        del os.environ["IPYTHONDIR"]
+    cell, state = torch.nn.GRUCell(2, 2), torch.zeros(1, 2, requires_grad=True)
+    token = torch.nn.Embedding(2, 2)(torch.zeros(1, dtype=torch.int64))
+    torch.autograd.grad(torch.cat([cell(token, state), token]).softmax(-1).sum(), [state, cell.weight_ih])
+    with torch.random.fork_rng(devices=[]):
+        torch.einsum("ij,kj->ik", torch.randn(2, 2), torch.randn(2, 2)).masked_fill(torch.eye(2) > 0, -torch.inf)
+
+
+def _show_only(view: Path) -> None:
+    """Import the package from the view from now on, and from nowhere else."""
+    import attncourse
+
+    away = {str(Path(attncourse.__file__).parent.parent), "", os.getcwd(), str(Path(__file__).parent)}
+    sys.path[:] = [str(view), *(path for path in sys.path if path not in away or path.endswith("-packages"))]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+    sys.path_importer_cache.clear()
