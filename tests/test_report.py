@@ -539,7 +539,7 @@ def test_the_terminal_says_what_the_page_says(lively, terminal):
     for words in (
         "misconceptions: who to talk to 4 × keys from the decoder (attention_scores): Student 002, Student 003",
         "signs of tampering, Student 009: <script>",
-        "ended early, Student 012: stopped after 30 seconds",
+        "reached a limit, Student 012: stopped after 30 seconds",
         "time, Student 012: 25 s where the median is 0.1 s (24.0 s of it in <script>",
         "Ada and Bob: AttentionDecoderStep: the same but for names",
         "repaired, Student 010: [/bold] a cell twice",

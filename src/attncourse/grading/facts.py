@@ -24,7 +24,7 @@ def write_facts(folder: Path, where: Mapping[str, str], notebook: NotebookNode, 
         "peak_mb": record["peak_mb"],
         "ended": record["ended"],
         "repairs": list(noted.get("repairs", [])),
-        "flags": [*noted.get("tampering", []), *record["flags"]],
+        "flags": list(record["flags"]),
         "sandbox": record["sandbox"],
         "cells": [
             {"grade_id": cell["grade_id"], "seconds": executed["seconds"]}

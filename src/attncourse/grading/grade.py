@@ -48,6 +48,9 @@ with needs("attncourse grade", "grading"):
     from attncourse.grading.workers import KERNEL, how_to_execute
 
 
+FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
+
+
 @dataclass
 class Outcome:
     """What a run has done, student by student."""
@@ -301,6 +304,8 @@ class Grading:
             raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
+            if any(full in said for said in [words, *self.log.errors] for full in FULL):
+                raise CommandError("the disk is full: make room and call it again; it goes on from here") from error
             if isinstance(error, NbGraderException) and self.log.errors:  # it says no more than that there was one
                 told = next((said for said in self.log.errors if "Traceback" in said), self.log.errors[0])
                 words = f"{told.strip().splitlines()[-1]} (see {self.log.path})"

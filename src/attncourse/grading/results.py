@@ -165,7 +165,6 @@ def _row(
     row.facts = read_facts(grading_folder(coursedir, assignment) / "facts" / f"{student.id}.json")
     if row.facts:
         row.repairs += row.facts.repairs
-        row.tampering += row.facts.flags
     grades: dict[tuple[str, str], Grade] = {}
     for notebook in submission.notebooks:
         grades |= {(notebook.name, grade.name): grade for grade in notebook.grades}
@@ -190,7 +189,7 @@ def _read_notebook(coursedir: CourseDirectory, assignment: str, notebook: str, r
     ours = autograded.metadata.get("attncourse")
     if isinstance(ours, dict):
         row.repairs += [text for text in _strings(ours.get("repairs")) if text not in row.repairs]
-        row.tampering += [text for text in _strings(ours.get("tampering")) if text not in row.tampering]
+        row.tampering += [text for text in _strings(ours.get("flags")) if text not in row.tampering]
     for cell in autograded.cells:
         exercise, verdict = exercise_of(cell), verdict_of(cell)
         if exercise and verdict:
@@ -369,14 +368,19 @@ def mistakes(results: Results) -> list[Mistake]:
 
 
 def flags(results: Results) -> list[Flag]:
-    """What a person should see, by kind: signs of tampering, what ended early, what could not be read, repairs."""
+    """What a person should see, by kind: signs of tampering, limits reached, what could not be read, repairs."""
     kinds: list[tuple[str, Any]] = [
         ("signs of tampering", lambda row: row.tampering),
-        ("ended early", lambda row: [row.facts.ended] if row.facts and row.facts.ended else []),
+        ("reached a limit", lambda row: _limits(row.facts)),
         ("could not be read", lambda row: [row.unreadable] if row.unreadable else []),
         ("repaired", lambda row: row.repairs),
     ]
     return [Flag(kind, row, text) for kind, texts in kinds for row in results.rows for text in texts(row)]
+
+
+def _limits(facts: Facts | None) -> list[str]:
+    """What a submission was cut off at."""
+    return [] if facts is None else list(dict.fromkeys([*([facts.ended] if facts.ended else []), *facts.flags]))
 
 
 def why(row: Row, results: Results) -> str:
