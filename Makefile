@@ -38,3 +38,4 @@ bench: setup
 	.venv/bin/python benchmarks/ladder.py
 	.venv/bin/python benchmarks/attention.py
 	.venv/bin/python benchmarks/model.py
+	.venv/bin/python benchmarks/grading.py

@@ -8,6 +8,8 @@ import nbformat
 import pytest
 
 from attncourse import exercises
+from attncourse.grading.course import application
+from attncourse.grading.preprocessors import ExecuteOrReplay
 
 ROOT = Path(__file__).parents[1]
 RELEASED = sorted(ROOT.glob("assignments/*/*.ipynb"))
@@ -73,3 +75,9 @@ def test_a_notebook_opened_where_the_course_is_not_installed_says_what_to_do(pat
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match="open it with `make lab` in the course's folder"):
         exec(first, {})
+
+
+def test_the_limits_in_the_instructors_page_are_those_in_force():
+    told = re.findall(r"^c\.ExecuteOrReplay\.(\w+) = (\d+)", (ROOT / "docs" / "grading.md").read_text(), re.MULTILINE)
+    step = ExecuteOrReplay(parent=application(ROOT, "autograde"))
+    assert len(told) == 5 and all(getattr(step, name) == int(value) for name, value in told)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from attncourse import doctor
+from attncourse._needs import CommandError
 from attncourse.cli import main
 from attncourse.doctor import BROKEN, FOUND, WARNING
+from attncourse.grading import workers
 
 COURSE = Path(__file__).parents[1]
 
@@ -40,9 +42,27 @@ def only(check):
 def test_this_environment_is_in_order(healthy, capsys):
     assert main(["doctor", "--course", str(COURSE)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    for what in ("Python 3", "torch", "jupyterlab", "nbgrader", "kernel python3", "alembic", "exchange", "GB free"):
+    expected = "Python 3|torch|jupyterlab|nbgrader|kernel python3|alembic|exchange|grading|GB free"
+    for what in expected.split("|"):
         assert any(what in line for line in lines), what
     assert not any(line.startswith(BROKEN) for line in lines)
+
+
+def test_a_machine_without_walls_is_a_warning_with_the_fix(monkeypatch):
+    def refuse():
+        raise CommandError("students' code cannot be walled in: install bubblewrap")
+
+    monkeypatch.setattr(workers, "how_to_execute", refuse)
+    finding = only(doctor._walls)
+    assert finding.mark == WARNING and "install bubblewrap" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [("namespaces", "walled in"), ("bubblewrap", "seconds"), ("kernel", "trust")]
+)
+def test_the_doctor_says_how_submissions_run_here(monkeypatch, how, words):
+    monkeypatch.setattr(workers, "how_to_execute", lambda: how)
+    assert words in only(doctor._walls).what
 
 
 def test_something_broken_makes_the_exit_status_1_and_says_the_fix(monkeypatch, capsys):

@@ -216,6 +216,23 @@ def _exchange(folder: Path) -> Iterator[Finding]:
         yield Finding(FOUND, f"nbgrader's exchange: {root}")
 
 
+def _walls(folder: Path) -> Iterator[Finding]:
+    """Only who grades needs them."""
+    from attncourse.grading.workers import KERNEL, how_to_execute
+
+    try:
+        how = how_to_execute()
+    except CommandError as error:
+        yield Finding(WARNING, f"grading: {error}")
+        return
+    if how == KERNEL:
+        yield Finding(WARNING, "grading: on this system submissions run without walls: grade people that you trust")
+    elif how == "bubblewrap":
+        yield Finding(FOUND, "grading: submissions run behind bubblewrap, which takes seconds for each to start")
+    else:
+        yield Finding(FOUND, "grading: submissions run walled in (namespaces, landlock)")
+
+
 def _data(folder: Path) -> Iterator[Finding]:
     place = os.environ.get("ATTNCOURSE_DATA")
     if not place:
@@ -258,6 +275,7 @@ CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _extensions,
     _alembic,
     _exchange,
+    _walls,
     _data,
     _disk,
 )
