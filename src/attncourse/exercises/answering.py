@@ -195,6 +195,9 @@ class Guard:
     def __init__(self, forbidden: tuple[str, ...]) -> None:
         self.targets = {name: _resolve(name) for name in forbidden}
         self.inside = {name: _full_name(target) + "." for name, target in self.targets.items()}
+        # Every call that the answer makes is looked at, torch's own too: most must cost no more than a look-up.
+        self.last_names = {getattr(target, "__name__", name) for name, target in self.targets.items()}
+        self.codes: dict[int, tuple[CodeType, str | None]] = {}  # by id; the code itself is kept, so that it stays its
 
     @contextmanager
     def watch(self) -> Iterator[list[str]]:
@@ -219,10 +222,14 @@ class Guard:
 
     def _find(self, frame: FrameType, event: str, argument: Any) -> str | None:
         if event == "call":
-            called = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}."
-            return next((name for name, prefix in self.inside.items() if called.startswith(prefix)), None)
-        if event == "c_call":
-            method = getattr(type(getattr(argument, "__self__", None)), getattr(argument, "__name__", ""), None)
+            code = frame.f_code
+            if id(code) not in self.codes:
+                called = f"{frame.f_globals.get('__name__')}.{code.co_qualname}."
+                found = next((name for name, prefix in self.inside.items() if called.startswith(prefix)), None)
+                self.codes[id(code)] = code, found
+            return self.codes[id(code)][1]
+        if event == "c_call" and argument.__name__ in self.last_names:
+            method = getattr(type(getattr(argument, "__self__", None)), argument.__name__, None)
             return next((name for name, target in self.targets.items() if target is argument or target is method), None)
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -69,6 +70,7 @@ class Shell(InteractiveShell):
     say: Callable[..., None]
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
+    system = InteractiveShell.system_raw  # IPython's usual way needs a terminal, and there is none
 
     def enable_gui(self, gui: Any = None) -> None:
         """There are no windows here."""
@@ -139,16 +141,15 @@ class Process:
         with contextlib.suppress(Closed, OSError):
             self.say("ready")
             while True:
-                kind, fields = self.channel.receive()
-                if kind == "file":
-                    try:
+                with contextlib.suppress(KeyboardInterrupt):  # it may come when the cell has ended already
+                    kind, fields = self.channel.receive()
+                    if kind == "file":
                         _write(**fields)
-                    except OSError as error:
-                        print(f"{fields['path']} could not be put beside the notebook: {error}", file=sys.stderr)
-                elif kind == "run":  # else a request that came when its cell had been interrupted
-                    with contextlib.suppress(KeyboardInterrupt):  # it may come when the cell has ended already
-                        shell.run_cell(fields["source"], store_history=True)
-                    self.say("done", count=shell.execution_count - 1)
+                    elif kind == "run":  # else a request that came when its cell had been interrupted
+                        try:
+                            shell.run_cell(fields["source"], store_history=True)
+                        finally:
+                            self.say("done", count=shell.execution_count - 1)
 
     def say(self, kind: str, **fields: Any) -> None:
         self.channel.send(kind, **fields)
@@ -186,7 +187,7 @@ class Process:
 
     def _begin(self, answer: Any, undo: contextlib.ExitStack, seed: int, forbidden: list[str]) -> None:
         undo.close()
-        self.objects, self.calls = [Here(answer, Guard(tuple(filter(_is_here, forbidden))))], []
+        self.objects, self.calls = [Here(answer, _guard(tuple(forbidden)))], []
         undo.enter_context(self.objects[0].undisturbed(seed))
 
     def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:
@@ -257,10 +258,15 @@ class Hidden(importlib.abc.MetaPathFinder):
 
 
 def _write(path: str, data: Tensor) -> None:
-    """Put one of the submission's files into the working folder."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data.numpy().tobytes())
+    """Put one of the submission's files into the working folder. One that has no room is left out."""
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data.numpy().tobytes())
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        print(f"{path} is not beside the notebook while it is graded: {error}", file=sys.stderr)
 
 
 def _no_input(prompt: object = "", /) -> str:
@@ -271,13 +277,14 @@ def _no_hint(name: str, tier: int = 1) -> None:
     """Hints are for the learner's own notebook."""
 
 
-def _is_here(name: str) -> bool:
-    """Whether a forbidden name stands for something in this process: the course's own modules are not here."""
-    try:
-        Guard((name,))
-    except (LookupError, ImportError):
-        return False
-    return True
+@functools.cache
+def _guard(forbidden: tuple[str, ...]) -> Guard:
+    """A guard against those of the names that stand for something here: the course's own modules do not."""
+    found = []
+    for name in forbidden:
+        with contextlib.suppress(LookupError, ImportError):
+            found += Guard((name,)).targets
+    return Guard(tuple(found))
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -20,7 +20,8 @@ def build_view(assignment: str, folder: Path) -> tuple[str, ...]:
     """
     package = Path(attncourse.__file__).parent
     modules = {_name(path, package): path for path in sorted(package.rglob("*.py"))}
-    hidden = {name for name in modules if _below(name, (*NEVER, *forbidden_modules(assignment, package)))}
+    never = (*NEVER, *forbidden_modules(assignment, package))
+    hidden = {name for name in modules if _below(name, never)}
     imports = {name: _imports(path) for name, path in modules.items()}
     before = -1
     while before != len(hidden):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import shutil
@@ -190,6 +191,8 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
         system.enclose(view, readable, hidden=[Path.cwd()])
         view = Path(system.COURSE)
     _show_only(view)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to every page that the two share
     control.send(b'{"pid": 0}')
     while True:
         order, descriptors, *_ = socket.recv_fds(control, 10_000, 3)
