@@ -377,6 +377,29 @@ def test_weights_that_are_nearly_right_lose_something(answer, aspects):
     assert off and off <= aspects
 
 
+class Idle(Step):
+    """Hands on what came in, and zeros for the rest."""
+
+    def forward(self, token, state, attentional, encoder_states, mask):
+        logits = torch.zeros(len(token), self.output.out_features)
+        return logits, torch.zeros_like(state), torch.zeros_like(attentional), mask / mask.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("attention_scores", lambda decoder, encoder: decoder.new_zeros(*decoder.shape[:2], encoder.shape[1])),
+        ("attention_distribution", lambda scores, mask: torch.zeros_like(scores)),
+        ("attention_distribution", lambda scores, mask: torch.full_like(scores, 1 / scores.shape[-1])),
+        ("attention_output", lambda weights, states: weights.new_zeros(*weights.shape[:2], states.shape[-1])),
+        ("AttentionDecoderStep", Idle),
+        ("local_attention", lambda weights, centers, sigma: torch.zeros_like(weights)),
+    ],
+)
+def test_an_answer_that_is_the_same_whatever_comes_in_earns_nothing(name, answer):
+    assert check(name, answer).points == 0
+
+
 def test_dividing_by_the_sum_after_masking_is_right():
     def answer(scores, mask):
         weights = scores.softmax(-1) * mask

@@ -155,7 +155,7 @@ def telling(tensor: Tensor) -> Tensor:
     An answer that returns the same number everywhere would pass such an aspect without having done anything.
     """
     if tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all()):
-        raise Stop(Problem("unusable", "the same number everywhere, whatever comes in"))
+        raise Stop(Problem("unusable", "it is the same number everywhere"))
     return tensor
 
 
