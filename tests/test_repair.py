@@ -21,10 +21,11 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 
 from attncourse._mimetype import VERDICT
-from attncourse.grading import intake, repair
+from attncourse.grading import intake, reading, repair
 from attncourse.grading.course import Log, application, nbgrader, own_settings
 from attncourse.grading.demo import prepare
 from attncourse.grading.exporter import unreadable
+from attncourse.grading.released import Released
 from attncourse.grading.submissions import answer, solutions
 
 COURSE = Path(__file__).parents[1]
@@ -50,7 +51,7 @@ class Class:
         self.names = [name for name in map(label, self.release.cells) if name]
         self.answers = [name for name in self.names if f"check-{name}" in self.names]
         self.app = application(root, "autograde", f"--assignment={ASSIGNMENT}", log=self.log)
-        self.released = repair.Released.load(
+        self.released = Released.load(
             self.app.coursedir.db_url, NOTEBOOK, ASSIGNMENT, root / "assignments" / ASSIGNMENT / f"{NOTEBOOK}.ipynb"
         )
 
@@ -142,6 +143,14 @@ def assert_gradable(course, notebook, unanswered=()):
         assert course.model[WRITTEN].strip() in find(notebook, WRITTEN).source
 
 
+def repairs(notebook):
+    return notebook.metadata.get("attncourse", {}).get("repairs", [])
+
+
+def flags(notebook):
+    return notebook.metadata.get("attncourse", {}).get("flags", [])
+
+
 def flat(source):
     return "\n".join(line.strip() for line in source.strip().split("\n"))
 
@@ -212,6 +221,13 @@ def all_checks_and_given_cells_deleted(notebook, draw):
 @damage
 def a_renamed_cell(notebook, draw):
     some(notebook, draw).metadata["nbgrader"]["grade_id"] = "renamed"
+
+
+@damage
+def two_names_swapped(notebook, draw):
+    names = [cell.metadata["nbgrader"] for cell in notebook.cells if label(cell) and is_answer(label(cell))]
+    one, other = draw.sample(names, 2)
+    one["grade_id"], other["grade_id"] = other["grade_id"], one["grade_id"]
 
 
 @damage
@@ -394,6 +410,11 @@ def no_metadata(notebook, draw):
 
 
 @damage
+def a_language_that_is_no_word(notebook, draw):
+    notebook.metadata["language"] = 3
+
+
+@damage
 def lone_surrogates(notebook, draw):
     notebook.cells.append(new_markdown_cell("half of an emoji: \ud83d", id="half"))
 
@@ -412,7 +433,7 @@ def damaged(course, names, seed):
 def test_an_undamaged_notebook_comes_through_unchanged(course):
     for notebook in (course.solved, course.release):
         after = course.through(notebook)
-        assert repair.repairs(after) == repair.flags(after) == []
+        assert repairs(after) == flags(after) == []
         assert after.metadata == notebook.metadata
         for before, cell in zip(notebook.cells, after.cells, strict=True):
             meta = cell.metadata.get("nbgrader", {})
@@ -427,15 +448,15 @@ def test_the_learners_own_cells_stay_where_they_are(course):
         notebook.cells.insert(number, new_code_cell(f"x = {number}", id=f"own-{number}"))
     after = course.through(notebook)
     assert [cell.id for cell in after.cells] == [cell.id for cell in notebook.cells]
-    assert repair.repairs(after) == repair.flags(after) == []
+    assert repairs(after) == flags(after) == []
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_each_damage_is_repaired_and_noted(course, name):
     after = course.through(damaged(course, [name], seed=3))
     assert_gradable(course, after)
-    assert repair.repairs(after) + repair.flags(after)
-    assert all(isinstance(line, str) and line for line in repair.repairs(after) + repair.flags(after))
+    assert repairs(after) + flags(after)
+    assert all(isinstance(line, str) and line for line in repairs(after) + flags(after))
 
 
 # These leave what is no cell to the next one. Words in a code cell without a name could be anybody's scratch.
@@ -451,11 +472,20 @@ def test_damages_that_come_together_leave_the_released_cells_once_each(course, n
         notebook = damaged(course, names, seed)
     except (StopIteration, IndexError, TypeError):
         return  # the first damage left nothing for the second
-    notebook, _ = repair.read(written(notebook))
+    notebook, _ = reading.read(written(notebook))
     repair.repair(notebook, course.released)
     assert_gradable(course, notebook)
     again = copy.deepcopy(notebook)
     assert repair.repair(again, course.released) == [] and again == notebook
+
+
+def test_what_was_released_is_looked_up_again_once_it_is_released_anew(course):
+    release = course.root / "assignments" / ASSIGNMENT / f"{NOTEBOOK}.ipynb"
+    key = (course.app.coursedir.db_url, NOTEBOOK, ASSIGNMENT, release)
+    before = Released.load(*key)
+    assert Released.load(*key) is before
+    release.write_bytes(release.read_bytes())
+    assert Released.load(*key) is not before
 
 
 # ------------------------------------------------------------------------------------------------- answers that moved
@@ -472,7 +502,7 @@ def test_an_answer_in_a_cell_of_ones_own_is_graded(course):
             notebook.cells.remove(find(notebook, "attention_output"))
         after = course.through(notebook)
         assert_gradable(course, after)
-        assert repair.repairs(after) and not repair.flags(after)
+        assert repairs(after) and not flags(after)
 
 
 def test_answers_that_stand_in_another_answers_cell_are_graded(course):
@@ -485,7 +515,16 @@ def test_answers_that_stand_in_another_answers_cell_are_graded(course):
             notebook.cells.remove(second)
         after = course.through(notebook)
         assert_gradable(course, after)
-        assert "the answer to `attention_output` stood in the cell `attention_scores`" in repair.repairs(after)
+        assert "the answer to `attention_output` stood in the cell `attention_scores`" in repairs(after)
+
+
+def test_an_answer_in_a_copy_of_another_answers_cell_is_graded(course):
+    notebook = copy.deepcopy(course.solved)
+    answered = find(notebook, "attention_output")
+    copied = again(find(notebook, "attention_scores"))  # a copy has its name, too
+    copied.source, answered.source = answered.source, find(course.release, "attention_output").source
+    notebook.cells.insert(notebook.cells.index(answered), copied)
+    assert_gradable(course, course.through(notebook))
 
 
 def test_an_answer_in_a_check_cell_is_graded(course):
@@ -495,7 +534,7 @@ def test_an_answer_in_a_check_cell_is_graded(course):
     answered.source = find(course.release, "attention_scores").source
     after = course.through(notebook)
     assert_gradable(course, after)
-    assert "the check cell `check-attention_scores` was edited" in repair.flags(after)
+    assert "the check cell `check-attention_scores` was edited" in flags(after)
 
 
 def test_of_several_answers_the_last_wins_and_all_are_kept(course):
@@ -506,7 +545,7 @@ def test_of_several_answers_the_last_wins_and_all_are_kept(course):
     after = course.through(notebook)
     assert_gradable(course, after)
     assert draft.source in [cell.source for cell in after.cells if label(cell) is None]
-    assert repair.repairs(after) == [
+    assert repairs(after) == [
         "the cell `attention_output` was there twice: the last one that defines attention_output was kept as the answer"
     ]
 
@@ -572,7 +611,7 @@ def test_a_written_answer_in_the_next_cell_waits_for_a_person(course):
 def test_innocent_damage_is_no_sign_of_tampering(course):
     innocent = ("metadata_stripped", "a_deleted_check", "windows_lines", "a_copied_check", "ids_twice")
     for name in innocent:
-        assert repair.flags(course.through(damaged(course, [name], seed=1))) == [], name
+        assert flags(course.through(damaged(course, [name], seed=1))) == [], name
 
 
 @pytest.mark.parametrize(
@@ -585,7 +624,7 @@ def test_innocent_damage_is_no_sign_of_tampering(course):
     }.items(),
 )
 def test_tampering_is_told(course, name, words):
-    assert any(words in line for line in repair.flags(course.through(damaged(course, [name], seed=1))))
+    assert any(words in line for line in flags(course.through(damaged(course, [name], seed=1))))
 
 
 def test_a_stored_verdict_that_no_check_can_have_given_is_told(course):
@@ -596,9 +635,9 @@ def test_a_stored_verdict_that_no_check_can_have_given_is_told(course):
         notebook = copy.deepcopy(course.solved)
         shown = new_output("execute_result", {"text/plain": "4", VERDICT: verdict}, execution_count=1)
         find(notebook, "check-attention_scores").outputs = [shown]
-        assert any(words in line for line in repair.flags(course.through(notebook)))
+        assert any(words in line for line in flags(course.through(notebook)))
         shown.data[VERDICT] = {"exercise": "attention_scores", "points": 4}
-        assert repair.flags(course.through(notebook)) == []
+        assert flags(course.through(notebook)) == []
 
 
 def test_what_a_learner_writes_in_the_place_of_gradings_notes_is_not_believed(course):
@@ -606,8 +645,8 @@ def test_what_a_learner_writes_in_the_place_of_gradings_notes_is_not_believed(co
     notebook.metadata["attncourse"] = {"unreadable": "sorry", "repairs": ["all is well"], "flags": 3}
     after = course.through(notebook)
     assert_gradable(course, after)
-    assert repair.repairs(after) == []
-    assert repair.flags(after) == ["the notebook's metadata held what only grading writes: unreadable, repairs, flags"]
+    assert repairs(after) == []
+    assert flags(after) == ["the notebook's metadata held what only grading writes: unreadable, repairs, flags"]
 
 
 # -------------------------------------------------------------------------------------------- files that are notebooks
@@ -638,7 +677,7 @@ def in_format_3(notebook):
 def test_a_file_in_another_form_is_read(course, save, words):
     after = course.through(save(course.solved))
     assert_gradable(course, after)
-    assert any(words in line for line in repair.repairs(after))
+    assert any(words in line for line in repairs(after))
 
 
 def test_a_notebook_saved_in_an_old_windows_encoding_is_read(course):
@@ -647,13 +686,13 @@ def test_a_notebook_saved_in_an_old_windows_encoding_is_read(course):
     text = json.dumps(notebook, ensure_ascii=False)
     after = course.through(text.encode("cp1252", "ignore"))
     assert find(after, WRITTEN).source == "naïve" and [label(c) for c in after.cells if label(c)] == course.names
-    assert any("CP1252" in line for line in repair.repairs(after))
+    assert any("CP1252" in line for line in repairs(after))
 
 
 def test_a_notebook_saved_with_windows_line_ends_is_as_any_other(course):
     after = course.through(json.dumps(course.solved, indent=1).replace("\n", "\r\n").encode())
     assert_gradable(course, after)
-    assert repair.repairs(after) == []
+    assert repairs(after) == []
 
 
 def test_a_notebook_of_an_older_jupyter_is_in_order(course):
@@ -663,7 +702,7 @@ def test_a_notebook_of_an_older_jupyter_is_in_order(course):
         del cell["id"]
     after = course.through(notebook)
     assert_gradable(course, after)
-    assert repair.repairs(after) == []
+    assert repairs(after) == []
 
 
 # ------------------------------------------------------------------------------------------ files that are no notebook
@@ -698,7 +737,8 @@ BROKEN = {
     "a zip": (lambda nb: zipped(written(nb)), "a zip archive"),
     "a web page": (lambda nb: b"<!DOCTYPE html>", "a web page"),
     "format 3 of junk": (lambda nb: b'{"nbformat": 3, "worksheets": [{"cells": [3]}]}', "damaged"),
-    "too large": (lambda nb: b" " * (repair.MAX_BYTES + 1), "20 MB are allowed"),
+    "too large": (lambda nb: b" " * (reading.MAX_BYTES + 1), "20 MB are allowed"),
+    "too many cells": (lambda nb: written({**nb, "cells": nb.cells * 200}), "4,000 cells, and 2,000 are allowed"),
     "no cells": (lambda nb: written({**nb, "cells": []}), "holds none of the cells"),
     "another notebook": (lambda nb: written(new_notebook(cells=[new_code_cell("1 + 1")])), "holds none of the cells"),
 }
@@ -771,7 +811,7 @@ def test_a_notebook_of_another_name_is_used_and_stays(course, name):
     assert notes == [f"the notebook was handed in as `{name}`"]
     after = course.sanitised("renamed")
     assert_gradable(course, after)
-    assert repair.repairs(after) == notes
+    assert repairs(after) == notes
     assert (course.folder("renamed") / name).read_bytes() == written(course.solved)
 
 
@@ -794,7 +834,7 @@ def test_a_second_notebook_beside_the_right_one_is_mentioned(course):
     course.prepare()
     after = course.sanitised("copy")
     assert_gradable(course, after)
-    assert any("Copy1" in line for line in repair.repairs(after))
+    assert any("Copy1" in line for line in repairs(after))
 
 
 INSTEAD = {
@@ -863,7 +903,7 @@ def test_links_pipes_and_masses_are_taken_out_before_nbgrader_copies_them(course
     }
     after = course.sanitised("beside")
     assert_gradable(course, after)
-    assert repair.repairs(after) == notes and len(notes) == 5
+    assert repairs(after) == notes and len(notes) == 5
 
 
 def test_taking_in_a_second_time_changes_nothing(course):
@@ -919,7 +959,7 @@ def test_every_submission_gets_a_row_and_its_notes_survive(course):
         for student in graded:
             grades = gradebook.find_submission_notebook(NOTEBOOK, ASSIGNMENT, student).grades
             assert all(grade.auto_score is not None or grade.needs_manual_grade for grade in grades)
-    assert repair.repairs(graded["fine"]) == []
-    assert "twice" in repair.repairs(graded["twice"])[0] and "999" in repair.flags(graded["twice"])[0]
-    assert repair.repairs(graded["renamed"]) == ["the notebook was handed in as `final.ipynb`"]
-    assert "link" in repair.repairs(graded["none"])[0] and "no notebook" in unreadable(graded["none"])
+    assert repairs(graded["fine"]) == []
+    assert "twice" in repairs(graded["twice"])[0] and "999" in flags(graded["twice"])[0]
+    assert repairs(graded["renamed"]) == ["the notebook was handed in as `final.ipynb`"]
+    assert "link" in repairs(graded["none"])[0] and "no notebook" in unreadable(graded["none"])

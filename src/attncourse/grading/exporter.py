@@ -12,7 +12,8 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets import Float
 
 from attncourse.grading import intake
-from attncourse.grading.repair import MAX_BYTES, Released, Unreadable, read, read_bytes, unanswered
+from attncourse.grading.reading import MAX_BYTES, Unreadable, read, read_bytes
+from attncourse.grading.released import Released, unanswered
 
 
 def unreadable(notebook: NotebookNode) -> str | None:
