@@ -169,6 +169,8 @@ class Grading:
 
     def grade(self, students: Sequence[str], n_workers: int, cluster: str | None) -> Outcome:
         """Execute ahead, as many at a time as there are workers, and grade each as soon as it is executed."""
+        if cluster is not None and self.how == KERNEL:
+            raise CommandError("--cluster: no walls here for a submission that must be executed again: grade on Linux")
         tick = self.stage(f"grade {self.assignment}", len(students))
         waiting = deque(students)
         suspects: deque[str] = deque()  # something cut a run off while they were executed: each waits to be alone

@@ -35,7 +35,8 @@ def verdict(exercise: Exercise, observed: Sequence[Mapping[str, Any]], seeds: Se
 def _pack(observation: Observation) -> dict[str, Any]:
     value, problem = observation.value, observation.problem
     if value is not None and value.nbytes > MAX_BYTES:
-        value, problem = None, Problem("unusable", f"{value.size} numbers, which is too many")
+        problem = Problem("unusable", f"{value.size} numbers, which is too many")
+        value = None
     if value is not None and value.dtype == np.float64:
         narrow = value.astype(np.float32)
         value = narrow if np.array_equal(narrow, value, equal_nan=True) else value  # half as long, and the same

@@ -129,12 +129,15 @@ class Process:
         self.main = threading.get_ident()
         self.objects: list[Here] = []  # the answer under the check, and the modules that it built
         self.calls: list[tuple[list[Tensor], list[Tensor]]] = []  # of each call: what went in and what came out
+        self.left_out: list[str] = []  # files that had no room
 
     def serve(self, hidden: Sequence[str]) -> None:
         """Run cells until the worker has gone. Never raises."""
         sys.stdout, sys.stderr = Printed("stdout", self.say, 1), Printed("stderr", self.say, 2)  # type: ignore[assignment]
         builtins.input = _no_input
+        sys.path.insert(1, "")  # as in a kernel, the files beside the notebook; but the course's package before them
         install(self, hidden)
+        os.register_at_fork(after_in_child=self._leave)
         shell = make_shell()
         for part in (Hook, Publisher, Shell):
             part.say = staticmethod(self.say)  # type: ignore[attr-defined, assignment]
@@ -143,9 +146,10 @@ class Process:
             while True:
                 with contextlib.suppress(KeyboardInterrupt):  # it may come when the cell has ended already
                     kind, fields = self.channel.receive()
-                    if kind == "file":
-                        _write(**fields)
+                    if kind == "file" and not _written(**fields):
+                        self.left_out.append(str(fields["path"]))
                     elif kind == "run":  # else a request that came when its cell had been interrupted
+                        self._say_what_is_left_out()
                         try:
                             shell.run_cell(fields["source"], store_history=True)
                         finally:
@@ -153,6 +157,17 @@ class Process:
 
     def say(self, kind: str, **fields: Any) -> None:
         self.channel.send(kind, **fields)
+
+    def _say_what_is_left_out(self) -> None:
+        if self.left_out:
+            names = f"{', '.join(self.left_out[:5])}{' and more' if len(self.left_out) > 5 else ''}"
+            print(f"{len(self.left_out)} of your files have no room where this is graded: {names}", file=sys.stderr)
+            self.left_out.clear()
+
+    def _leave(self) -> None:
+        """In a process that a cell has forked: the worker hears only what comes from the first."""
+        self.channel.socket.close()
+        sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
 
     def check(self, name: str, answer: Any, seeds: Any = None) -> Judged:
         """In place of the course's own `check`: the worker looks at the answer. The points are decided elsewhere."""
@@ -225,6 +240,9 @@ class Judged:
     def __repr__(self) -> str:
         return f"{self.name}: the answer has been looked at"
 
+    def _ipython_display_(self) -> None:
+        """Nothing: what was found is shown in its place."""
+
 
 def make_shell() -> Shell:
     """The shell that a notebook's cells run in, as in a kernel, but without history on disk. It is made only once."""
@@ -257,16 +275,17 @@ class Hidden(importlib.abc.MetaPathFinder):
         return None
 
 
-def _write(path: str, data: Tensor) -> None:
-    """Put one of the submission's files into the working folder. One that has no room is left out."""
+def _written(path: str, data: Tensor) -> bool:
+    """Put one of the submission's files into the working folder; False, and nothing there, if it has no room."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path, "wb") as file:
             file.write(data.numpy().tobytes())
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        print(f"{path} is not beside the notebook while it is graded: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _no_input(prompt: object = "", /) -> str:
@@ -280,7 +299,7 @@ def _no_hint(name: str, tier: int = 1) -> None:
 @functools.cache
 def _guard(forbidden: tuple[str, ...]) -> Guard:
     """A guard against those of the names that stand for something here: the course's own modules do not."""
-    found = []
+    found: list[str] = []
     for name in forbidden:
         with contextlib.suppress(LookupError, ImportError):
             found += Guard((name,)).targets

@@ -130,6 +130,7 @@ class Channel:
             if watch is not None and (now >= self._watched + INTERVAL or ready):
                 self._watched = now
                 watch()
+                time.sleep(0.001 if ready else 0)  # what has been closed is ready for ever
             ready = select.select(waiting, [], [], min(until - now, INTERVAL))[0]
 
 

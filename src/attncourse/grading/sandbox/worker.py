@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import Problem, Stop, kind_of
 from attncourse.grading.sandbox import walls
 from attncourse.grading.sandbox.limits import Limits
 from attncourse.grading.sandbox.outputs import Outputs, count_of
@@ -119,9 +119,12 @@ class Run:
         whole = left < self.limits.cell_seconds
         name = f"`{cell['grade_id']}`" if cell["grade_id"] else "a cell above"
         with self._endings(f"in {name}"):
-            self.channel.send("run", source=cell["source"])
             try:
+                self.channel.send("run", source=cell["source"])
                 return self._done()
+            except ValueError as error:
+                self.outputs.stop("NotRun", f"not run, because the cell is {error}")
+                return None
             except Aborted:  # an error that no check may catch, such as KeyboardInterrupt
                 return None
             except (TimeoutError, Overtime):
@@ -287,7 +290,7 @@ class There:
         leaves = {}
         for name, parameter in parameters.items():
             if not (isinstance(name, str) and isinstance(parameter, Tensor)):
-                raise Stop(Problem("unusable", "a parameter that is no tensor"))
+                raise Stop(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
             leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
         return There(self._ask, self.forbidden, target, leaves)
 
