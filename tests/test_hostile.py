@@ -327,10 +327,14 @@ def test_the_right_points_and_the_reason(everybody, student):
     everybody.check(student, ALL[student])
 
 
-@pytest.mark.xfail(reason="the guard runs in the student's process", strict=True)
 @pytest.mark.parametrize("student", BEHIND_THE_GUARD)
-def test_is_refused_or_flagged(everybody, student):
-    assert everybody.points(student)[OUTPUT] == 0 or everybody.rows[student].facts.flags
+def test_is_refused_or_a_person_is_told_to_look(everybody, student):
+    assert everybody.points(student)[OUTPUT] == 0 or everybody.rows[student].facts.unusual
+
+
+@pytest.mark.parametrize("student", HONEST)
+def test_an_honest_answer_is_nothing_to_look_at(everybody, student):
+    assert everybody.rows[student].facts.unusual == ()
 
 
 @pytest.mark.parametrize("student", HONEST)

@@ -374,12 +374,13 @@ def test_facts_are_read(tmp_path):
         "ended": "stopped after 30 seconds",
         "repairs": ["r"],
         "flags": ["f"],
+        "unusual": ["u"],
         "sandbox": "bubblewrap",
         "cells": [{"grade_id": None, "seconds": 1.0}, {"grade_id": "check-a", "seconds": 0.5}],
     }
     (tmp_path / "ada.json").write_text(json.dumps(noted))
     cells = (("cell 1", 1.0), ("check-a", 0.5))
-    expected = Facts(1.5, 400.0, "stopped after 30 seconds", ("r",), ("f",), "bubblewrap", cells)
+    expected = Facts(1.5, 400.0, "stopped after 30 seconds", ("r",), ("f",), ("u",), "bubblewrap", cells)
     assert read_facts(tmp_path / "ada.json") == expected
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "Observation",
     "Verdict",
     "assignments",
+    "by_name",
     "check",
     "get",
     "hidden_seeds",
@@ -72,12 +73,17 @@ def hint(name: str, tier: int = 1) -> None:
 
 def get(name: str) -> Exercise:
     """The exercise called `name`. LookupError, with the known names, if there is none."""
-    known = {exercise.name: exercise for assignment in assignments() for exercise in of(assignment)}
+    known = by_name()
     if name not in known:
         close = difflib.get_close_matches(str(name), known, n=1)
         guess = f" Did you mean {close[0]!r}?" if close else ""
         raise LookupError(f"there is no exercise {name!r}.{guess} The exercises are: {', '.join(known)}.")
     return known[name]
+
+
+def by_name() -> dict[str, Exercise]:
+    """Every exercise of the course by its name."""
+    return {exercise.name: exercise for assignment in assignments() for exercise in of(assignment)}
 
 
 def of(assignment: str) -> list[Exercise]:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 _TORCH = str(Path(torch.__file__).parent)
 
@@ -216,7 +217,8 @@ class Guard:
         previous = sys.getprofile()
         sys.setprofile(profile)
         try:
-            yield refused
+            with _Calls(self.targets, refused):
+                yield refused
         finally:  # cProfile sets a profiler that only it can set again
             sys.setprofile(previous if callable(previous) else None)
 
@@ -232,6 +234,22 @@ class Guard:
             method = getattr(type(getattr(argument, "__self__", None)), argument.__name__, None)
             return next((name for name, target in self.targets.items() if target is argument or target is method), None)
         return None
+
+
+class _Calls(TorchFunctionMode):
+    """Refuses forbidden functions of torch's also where compiled code calls them, which no profiler sees."""
+
+    def __init__(self, targets: Mapping[str, Any], refused: list[str]) -> None:
+        super().__init__()
+        self.names = {id(target): name for name, target in targets.items() if not isinstance(target, type | ModuleType)}
+        self.refused = refused
+
+    def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        name = self.names.get(id(function))
+        if name is not None:
+            self.refused.append(name)
+            raise PermissionError(f"{name} may not be used here")
+        return function(*args, **(kwargs or {}))
 
 
 def _resolve(name: str) -> Any:

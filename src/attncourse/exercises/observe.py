@@ -139,8 +139,9 @@ def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, 
         watched = Answer(runner, exercise)
         value, problem = None, None
         try:
-            with runner.undisturbed(seed):
-                value = _plain(aspect.look(watched, Draw(seed, f"{exercise.name}/{aspect.name}")))
+            draw = Draw(seed, f"{exercise.name}/{aspect.name}")
+            with runner.undisturbed(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
+                value = _plain(aspect.look(watched, draw))
         except Stop as stop:
             problem = stop.problem
         except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it

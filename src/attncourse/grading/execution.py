@@ -136,10 +136,10 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, key: str) -> Record | None:
-        """The record, or None where there is none or its file is damaged."""
+    def get(self, key: str, n_cells: int) -> Record | None:
+        """The record of a job of `n_cells`, or None where there is none or its file is damaged."""
         try:
-            return checked(json.loads(self._path(key).read_text(encoding="utf-8")))
+            return checked(json.loads(self._path(key).read_text(encoding="utf-8")), n_cells)
         except (OSError, ValueError, RecursionError):
             return None
 
@@ -166,7 +166,7 @@ def seeds_of(folder: Path, exercises: Sequence[str]) -> dict[str, list[int]]:
     if missing:
         with lock(folder / "seeds.lock"):  # of two processes that draw at once, the second takes what the first drew
             kept = _seeds_in(path)
-            drawn = {name: [secrets.randbits(32) for _ in range(3)] for name in exercises if name not in kept}
+            drawn = {name: [secrets.randbits(128) for _ in range(3)] for name in exercises if name not in kept}
             kept |= drawn
             write_whole(path, json.dumps(kept, indent=1), mode=0o600)
     return {name: kept[name] for name in exercises}

@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from attncourse.grading.execution import Job, Record, write_whole
+
+# Names that an answer has no use for: ways around the watch on forbidden calls, and out of the notebook.
+UNUSUAL = re.compile(
+    r"(^|\.)(setprofile|settrace|_getframe|get_objects|get_referrers|ctypes|__subclasses__|__globals__|__closure__)($|\.)"
+    r"|^torch\.(ops|jit|_)|^(sys\.)?modules$|^sys\.meta_path"
+)
+
+
+def unusual(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names in the learner's own cells that a person should look at, a sentence for each: no accusation.
+
+    The names that the assignment's exercises forbid are among them, so that a call which the watch on the calls has
+    missed is seen here.
+    """
+    from attncourse import exercises  # torch with it
+
+    known = exercises.by_name()
+    forbidden = {name for cell in cells if cell["exercise"] in known for name in known[cell["exercise"]].forbidden}
+    last = {name.rpartition(".")[2] for name in forbidden if name.startswith("torch.")}
+    found: dict[str, None] = {}
+    for cell in cells:
+        for name in _names(cell["source"]) if not cell["exercise"] else ():
+            if UNUSUAL.search(name) or name.rpartition(".")[2] in last:
+                found[f"uses `{name}` in `{cell['grade_id'] or 'a cell of its own'}`"] = None
+    return list(found)
+
+
+def _names(source: str) -> Iterator[str]:
+    """The names in a cell's code, dotted as they are written; none where it does not parse."""
+    try:
+        tree = ast.parse(TransformerManager().transform_cell(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            with contextlib.suppress(RecursionError):
+                name = ast.unparse(node)
+                if re.fullmatch(r"[\w.]+", name):
+                    yield name
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def write_facts(folder: Path, where: Mapping[str, str], notebook: NotebookNode, job: Job, record: Record) -> None:
@@ -25,6 +72,7 @@ def write_facts(folder: Path, where: Mapping[str, str], notebook: NotebookNode, 
         "ended": record["ended"],
         "repairs": list(noted.get("repairs", [])),
         "flags": list(record["flags"]),
+        "unusual": unusual(job["cells"]),
         "sandbox": record["sandbox"],
         "cells": [
             {"grade_id": cell["grade_id"], "seconds": executed["seconds"]}

@@ -187,7 +187,7 @@ class Grading:
                             tick()
                             continue
                         key, job = self._job(student)
-                        if job is None or self._is_kept(key):
+                        if job is None or self._is_kept(key, job):
                             self._replay(student)
                             tick()
                         elif self._tries(key) and not alone:
@@ -239,12 +239,12 @@ class Grading:
             return fingerprint(job, self.how), job
         return "", None
 
-    def _is_kept(self, key: str) -> bool:
+    def _is_kept(self, key: str, job: Job) -> bool:
         if self.how == KERNEL:
             return True  # nbgrader executes it
         if self.force:
             self.cache.forget(key)
-        return self.cache.get(key) is not None
+        return self.cache.get(key, len(job["cells"])) is not None
 
     def _replay(self, student: str) -> None:
         """Let nbgrader grade one student, from what is in the cache. NbGraderException if it cannot."""
@@ -255,7 +255,7 @@ class Grading:
         self.log.path.unlink(missing_ok=True)
         self.log.errors.clear()
         try:
-            self.app.coursedir.student_id = glob.escape(student)
+            self.app.coursedir.student_id, self.converter.student = glob.escape(student), student
             self.converter.force = True
             self.converter.start()
         finally:
@@ -320,7 +320,14 @@ class Replay(Autograde):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self.student = ""
         self._texts: dict[str, tuple[str, Any]] = {}
+
+    def init_notebooks(self) -> None:
+        """One student's. nbgrader takes the brackets in a student's id for a pattern."""
+        folder = self._format_source(self.coursedir.assignment_id, self.student)
+        self.assignments = {folder: sorted(map(str, Path(folder).glob("*.ipynb")))}
+        self.notebooks: list[str] = []
 
     def sanitise(self, path: str) -> NotebookNode:
         """A submitted notebook as it is executed: without outputs, repaired, its checks and locked cells restored."""

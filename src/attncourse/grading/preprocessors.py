@@ -64,7 +64,7 @@ class ExecuteOrReplay(Execute):
         how = how_to_execute(self.unsafe)
         job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
         key, kept = fingerprint(job, how), Cache(folder / "executions")
-        record = kept.get(key) if self.keep else None
+        record = kept.get(key, len(job["cells"])) if self.keep else None
         if record is None:
             if how == KERNEL:
                 record = self._in_a_kernel(nb, resources, km)
@@ -80,8 +80,10 @@ class ExecuteOrReplay(Execute):
 
     def job(self, nb: NotebookNode, assignment: str, folders: Sequence[Path]) -> Job:
         """What a worker needs to execute the sanitised notebook; of files in several folders the last one counts."""
-        names = [name for name in map(exercise_of, nb.cells) if name is not None]
-        seeds = seeds_of(Path("grading") / assignment, names)
+        from attncourse import exercises  # torch with it
+
+        known = exercises.by_name()  # what else looks like a check has no verdict to get
+        seeds = seeds_of(Path("grading") / assignment, [n for n in map(exercise_of, nb.cells) if n in known])
         limits = {
             "cell_seconds": float(self.timeout or self.notebook_timeout),
             "notebook_seconds": self.notebook_timeout,
@@ -145,11 +147,15 @@ class ScoreByVerdict(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
         answers = {grading(cell).get("grade_id"): cell for cell in nb.cells}
         seen = resources.get("attncourse_seen")  # None where the checks judged in a kernel
-        observed, seeds = seen or ({}, {})
+        observed: dict[str, Any] = seen[0] if seen else {}
+        seeds: dict[str, list[int]] = seen[1] if seen else {}
         for cell in nb.cells:
             exercise = exercise_of(cell)
             if exercise is not None:
-                judged = seen and _judge(cell, exercise, observed.get(exercise), seeds.get(exercise, ()))
+                if seen:  # a verdict that the notebook shows is none of ours
+                    for output in cell.outputs:
+                        output.get("data", {}).pop(VERDICT, None)
+                judged = bool(seen) and _judge(cell, exercise, observed.get(exercise), seeds.get(exercise, []))
                 reason = unreadable(nb) or (None if judged else why_none(cell, answers.get(exercise)))
                 _put_score_first(cell, reason)
             elif is_autograded(cell):
@@ -186,7 +192,7 @@ class SaveExtras(NbGraderPreprocessor):
 
 def _judge(cell: NotebookNode, exercise: str, observed: Any, seeds: Sequence[int]) -> bool:
     """Add the verdict on what was observed in a check cell, as its last value; False if nothing was."""
-    from attncourse import exercises  # torch with it: only where there is something to judge
+    from attncourse import exercises
     from attncourse.grading import judging
 
     if observed is None:

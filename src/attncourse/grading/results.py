@@ -48,6 +48,7 @@ class Facts:
     ended: str | None = None
     repairs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    unusual: tuple[str, ...] = ()
     sandbox: str | None = None
     cells: tuple[tuple[str, float], ...] = ()
 
@@ -241,6 +242,7 @@ def read_facts(path: Path) -> Facts | None:
         str(noted["ended"]) if noted.get("ended") else None,
         _strings(noted.get("repairs")),
         _strings(noted.get("flags")),
+        _strings(noted.get("unusual")),
         noted.get("sandbox") if isinstance(noted.get("sandbox"), str) else None,
         tuple(
             (str(cell.get("grade_id") or f"cell {place}"), _number(cell.get("seconds")) or 0.0)
@@ -372,6 +374,7 @@ def flags(results: Results) -> list[Flag]:
     kinds: list[tuple[str, Any]] = [
         ("signs of tampering", lambda row: row.tampering),
         ("reached a limit", lambda row: _limits(row.facts)),
+        ("worth reading", lambda row: row.facts.unusual if row.facts else []),
         ("could not be read", lambda row: [row.unreadable] if row.unreadable else []),
         ("repaired", lambda row: row.repairs),
     ]

@@ -41,12 +41,10 @@ class Ended(Exception):
 def how_to_execute(unsafe: bool = False) -> str:
     """The best that this machine has: "namespaces", "bubblewrap", or "kernel" on macOS and Windows, without walls.
 
-    On a Linux without walls, "none" if the instructor said `unsafe`. CommandError if nothing is left.
+    On a Linux that allows no walls, "none" if the instructor said `unsafe`, otherwise CommandError.
     """
     if sys.platform != "linux":
         return KERNEL
-    if unsafe:
-        return "none"
     from attncourse.grading.sandbox import walls
 
     reason = walls.why_not()
@@ -54,6 +52,8 @@ def how_to_execute(unsafe: bool = False) -> str:
         return "namespaces"
     if walls.bubblewrap_works():
         return "bubblewrap"
+    if unsafe:
+        return "none"
     raise CommandError(
         f"students' code cannot be walled in on this machine: {reason}. Install bubblewrap (apt install bubblewrap), "
         "or grade on another machine. If you trust every submission, --unsafe grades without walls: a submission can "

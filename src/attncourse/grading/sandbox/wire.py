@@ -126,6 +126,8 @@ class Channel:
         while self.socket not in ready:
             now = time.monotonic()
             if now >= until:
+                if self.socket in select.select(waiting, [], [], 0)[0]:  # this process was stopped, and not the other
+                    return
                 raise TimeoutError
             if watch is not None and (now >= self._watched + INTERVAL or ready):
                 self._watched = now

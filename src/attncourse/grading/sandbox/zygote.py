@@ -7,6 +7,7 @@ import functools
 import gc
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -30,6 +31,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # one core a submission: small tensors gain nothing from more
     "CUDA_VISIBLE_DEVICES": "",
     "PYTHONNOUSERSITE": "1",
+    "PIP_RETRIES": "0",  # there is no network to try again
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     **{name: os.environ[name] for name in ("ATTNCOURSE_DATA",) if name in os.environ},
 }
 
@@ -60,8 +63,9 @@ class Started:
         self._wait()
 
     def how_it_ended(self) -> str:
-        """In words."""
-        self.kill()
+        """In words. When its connection is closed it has ended, or is about to; or it has closed it by itself."""
+        if self._handle is not None and not select.select([self._handle], [], [], 1)[0]:
+            return "it closed its connection to the grader"
         code = self._wait()
         if code >= 0:
             return f"it ended itself with exit code {code}"
