@@ -1,6 +1,6 @@
 """How fast a class is graded: stock `nbgrader autograde` beside `attncourse grade`. Goal: ten times, on two cores.
 
-    python benchmarks/grading.py [--submissions 60] [--workers 1 2] [--json]
+    python benchmarks/grading.py [--submissions 100] [--workers 1 2] [--json]
 
 N submissions of assignment 03, the example class's over and over, are graded in one run on one machine: by nbgrader as
 it comes, with no config of ours, and by ours with each number of workers, from an empty cache and with its start. Both
@@ -118,7 +118,7 @@ def _pss(process: psutil.Process) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--submissions", type=int, default=60, help="how many each grader gets")
+    parser.add_argument("--submissions", type=int, default=100, help="how many each grader gets")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="how many at a time, one run for each")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()

@@ -40,7 +40,7 @@ with needs("attncourse grade", "grading"):
     from rich.text import Text
 
     from attncourse.grading import intake, workers
-    from attncourse.grading.course import Log, application, environment, find_course, one_engine
+    from attncourse.grading.course import Log, application, environment, find_course, quick
     from attncourse.grading.execution import Cache, Job, Record, checked, fingerprint, lock, not_run, write_whole
     from attncourse.grading.execution import environment as versions
     from attncourse.grading.exporter import unreadable
@@ -128,7 +128,7 @@ def grade(
             lock(folder / "grade.lock", wait=False),
             contextlib.chdir(course),
             environment(NBGRADER_EXECUTION="autograde"),
-            one_engine(),
+            quick(),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
