@@ -53,7 +53,9 @@ def make_course(root: Path, n: int, stock: bool) -> None:
     for i in range(n):
         folder = root / "submitted" / f"student{i:04}" / ASSIGNMENT
         folder.mkdir(parents=True)
-        nbformat.write(answer(source, release, honest[i % len(honest)].answers or {}), folder / name)
+        notebook = answer(source, release, honest[i % len(honest)].answers or {})
+        notebook.cells.append(nbformat.v4.new_code_cell(f"# {i}"))  # no two alike: a second one would be replayed
+        nbformat.write(notebook, folder / name)
 
 
 def run(root: Path, *command: str) -> float:
