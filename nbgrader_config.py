@@ -22,10 +22,10 @@ c.ClearSolutions.text_stub = "*Your answer here.*"
 
 # A submission that cannot be read becomes a notebook that says so, with 0 points, instead of an error.
 # Before the first one is read, `grading/intake.py` has looked through the submissions' folders.
-c.Autograde.exporter_class = "attncourse.grading.exporter.SubmissionExporter"
+c.Autograde.exporter_class = "attncourse.grading.intake.exporter.SubmissionExporter"
 # nbgrader's own list, after ours: cells that are missing, twice, renamed or without metadata are put right.
 c.Autograde.sanitize_preprocessors = [
-    "attncourse.grading.repair.Repair",
+    "attncourse.grading.intake.repair.Repair",
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.DeduplicateIds",
     "nbgrader.preprocessors.OverwriteKernelspec",

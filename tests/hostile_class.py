@@ -14,7 +14,7 @@ from attncourse import exercises
 from attncourse.grading.course import Log, application, nbgrader, own_settings
 from attncourse.grading.demo import prepare
 from attncourse.grading.grade import grade
-from attncourse.grading.results import read_results
+from attncourse.grading.report.results import read_results
 from attncourse.grading.submissions import answer, solutions
 
 COURSE = Path(__file__).parents[1]

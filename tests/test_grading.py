@@ -26,7 +26,7 @@ from attncourse.grading.execution import fingerprint, job_of, seeds_of
 from attncourse.grading.feedback import HideHiddenTests
 from attncourse.grading.grade import grade
 from attncourse.grading.preprocessors import ExecuteOrReplay, ScoreByVerdict
-from attncourse.grading.results import read_results
+from attncourse.grading.report.results import read_results
 from attncourse.grading.sandbox import walls
 from attncourse.grading.submissions import answer, solutions
 from attncourse.grading.workers import KERNEL, how_to_execute

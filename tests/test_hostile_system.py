@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hostile_class import ASSIGNMENT, FULL, HONEST, LOCAL, OUTPUT, SCORES, STEP, WEIGHTS, Class, Trouble
 
-from attncourse.grading import results
+from attncourse.grading.report import results
 from attncourse.grading.sandbox import walls
 
 pytestmark = [

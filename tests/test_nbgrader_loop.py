@@ -14,10 +14,11 @@ from rich.console import Console
 from attncourse import exercises
 from attncourse._needs import CommandError
 from attncourse.cli import main
-from attncourse.grading import demo, report
+from attncourse.grading import demo
 from attncourse.grading.course import Log, application, nbgrader, own_settings
 from attncourse.grading.example_class import CRASH, UNFINISHED, discrepancies, make_class
-from attncourse.grading.results import read_results
+from attncourse.grading.report import command as report
+from attncourse.grading.report.results import read_results
 from attncourse.grading.submissions import solutions
 
 COURSE = Path(__file__).parents[1]

@@ -21,11 +21,12 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 
 from attncourse._mimetype import VERDICT
-from attncourse.grading import intake, reading, repair
 from attncourse.grading.course import Log, application, nbgrader, own_settings
 from attncourse.grading.demo import prepare
-from attncourse.grading.exporter import unreadable
-from attncourse.grading.released import Released
+from attncourse.grading.intake import folder as intake
+from attncourse.grading.intake import reading, repair
+from attncourse.grading.intake.exporter import unreadable
+from attncourse.grading.intake.released import Released
 from attncourse.grading.submissions import answer, solutions
 
 COURSE = Path(__file__).parents[1]

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from attncourse import exercises
 from attncourse._needs import CommandError
-from attncourse.grading import report
-from attncourse.grading.report_page import page, visible
-from attncourse.grading.results import (
+from attncourse.grading.report import command as report
+from attncourse.grading.report.page import page, visible
+from attncourse.grading.report.results import (
     Column,
     Facts,
     Released,
@@ -27,7 +27,7 @@ from attncourse.grading.results import (
     outliers,
     read_facts,
 )
-from attncourse.grading.similarity import RUN, aligned, normal_form, similar
+from attncourse.grading.report.similarity import RUN, aligned, normal_form, similar
 
 EXERCISES = exercises.of("a03")
 STUB = "    # Your code here.\n    raise NotImplementedError()"

@@ -13,7 +13,7 @@ COMMANDS = {
     "demo": ("attncourse.grading.demo", "grade a class of made-up submissions and show what each one gets"),
     "grade": ("attncourse.grading.grade", "grade a class's submissions, many at a time and behind walls"),
     "doctor": ("attncourse.doctor", "check this machine, and say what would mend it"),
-    "report": ("attncourse.grading.report", "show the grades of a class, student by exercise"),
+    "report": ("attncourse.grading.report.command", "show the grades of a class, student by exercise"),
     "build": ("attncourse.authoring.build", "build the notebooks from src/notebooks"),
 }
 

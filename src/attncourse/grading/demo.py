@@ -25,8 +25,8 @@ with needs("attncourse demo", "grading"):
 
     from attncourse.grading.course import CONFIG, Log, application, find_course, nbgrader, own_settings
     from attncourse.grading.grade import Stage, cores, grade
-    from attncourse.grading.report import show
-    from attncourse.grading.results import Results, read_results
+    from attncourse.grading.report.command import show
+    from attncourse.grading.report.results import Results, read_results
     from attncourse.grading.submissions import answer, solutions
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from attncourse.exercises import Exercise, Misconception
-from attncourse.grading.results import Results, Row
+from attncourse.grading.report.results import Results, Row
 
 FIRST_NAMES = "Aisha Björn Chloé Daniel Efua Farid Grace Hiroshi Inés João Kateryna Liam"
 LAST_NAMES = "Adeyemi/Bauer/Costa/Dubois/Eriksen/Fernández, Jr./García/Hoàng/Ito/Jansen/Kaya/O'Brien"

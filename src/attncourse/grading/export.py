@@ -26,7 +26,7 @@ from nbgrader.plugins import ExportPlugin
 from traitlets import Dict, Enum, Unicode
 
 from attncourse._needs import CommandError
-from attncourse.grading.results import Results, read_results, why
+from attncourse.grading.report.results import Results, read_results, why
 
 ABOUT = ("assignment", "student_id", "last_name", "first_name", "total", "out_of", "what_went_wrong")
 

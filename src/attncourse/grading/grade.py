@@ -39,11 +39,12 @@ with needs("attncourse grade", "grading"):
     )
     from rich.text import Text
 
-    from attncourse.grading import intake, workers
+    from attncourse.grading import workers
     from attncourse.grading.course import Log, application, environment, find_course, quick
     from attncourse.grading.execution import Cache, Job, Record, checked, fingerprint, lock, not_run, write_whole
     from attncourse.grading.execution import environment as versions
-    from attncourse.grading.exporter import unreadable
+    from attncourse.grading.intake.exporter import unreadable
+    from attncourse.grading.intake.folder import prepare
     from attncourse.grading.preprocessors import ExecuteOrReplay
     from attncourse.grading.workers import KERNEL, how_to_execute
 
@@ -156,7 +157,7 @@ class Grading:
     def submissions(self, students: Sequence[str] | None) -> list[str]:
         """Who has submitted, of the students asked for. CommandError for one who has not."""
         coursedir = self.app.coursedir
-        intake.prepare(coursedir, self.assignment)
+        prepare(coursedir, self.assignment)
         folders = glob.glob(coursedir.format_path(coursedir.submitted_directory, "*", self.assignment))
         place = coursedir.format_path(coursedir.submitted_directory, "\0", self.assignment).split("\0")
         found = sorted(folder.removeprefix(place[0]).removesuffix(place[1]) for folder in folders)

@@ -18,8 +18,8 @@ from traitlets import Bool, Float, Integer, default
 from attncourse._mimetype import VERDICT
 from attncourse.grading import workers
 from attncourse.grading.execution import Cache, Job, Record, fingerprint, job_of, replay, seeds_of
-from attncourse.grading.exporter import unreadable
 from attncourse.grading.facts import write_facts
+from attncourse.grading.intake.exporter import unreadable
 from attncourse.grading.verdicts import (
     NOT_RUN,
     TIMEOUT,

@@ -17,7 +17,7 @@ from nbgrader.api import Assignment, Grade, Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
 from attncourse._needs import CommandError
-from attncourse.grading.exporter import unreadable
+from attncourse.grading.intake.exporter import unreadable
 from attncourse.grading.submissions import BEGIN, solutions
 from attncourse.grading.verdicts import PREFIX, exercise_of, grading, verdict_of
 

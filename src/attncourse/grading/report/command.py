@@ -19,8 +19,8 @@ with needs("attncourse report", "grading"):
     from rich.text import Text
 
     from attncourse.grading.course import application, find_course
-    from attncourse.grading.report_page import NO_FACTS, UNSAFE_NOTE, flat, full_share, page
-    from attncourse.grading.results import (
+    from attncourse.grading.report.page import NO_FACTS, UNSAFE_NOTE, flat, full_share, page
+    from attncourse.grading.report.results import (
         OUTLIER_RULE,
         Column,
         Distribution,
@@ -38,7 +38,7 @@ with needs("attncourse report", "grading"):
 
 if TYPE_CHECKING:
     from attncourse.exercises import Exercise
-    from attncourse.grading.similarity import Pair
+    from attncourse.grading.report.similarity import Pair
 
 NAMES = 8  # students named in a line of the terminal; the page names all
 MISTAKES, FLAGS, PAIRS = 15, 30, 10  # lines of the terminal
@@ -69,7 +69,7 @@ def main(args: argparse.Namespace) -> int:
     if args.brief:
         return 0
     exercises = _exercises(args.assignment)
-    from attncourse.grading.similarity import similar
+    from attncourse.grading.report.similarity import similar
 
     pairs = similar(results, exercises)
     show_class(results, exercises, pairs, console)

@@ -16,8 +16,8 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from attncourse._mimetype import VERDICT
-from attncourse.grading.reading import OURS, give_ids
-from attncourse.grading.released import Released, ReleasedCell, defined, label, plain, unanswered
+from attncourse.grading.intake.reading import OURS, give_ids
+from attncourse.grading.intake.released import Released, ReleasedCell, defined, label, plain, unanswered
 
 WRITTEN_BY_GRADING = ("unreadable", "placeholder", "repairs", "flags")
 NOT_EXECUTED = {"skip-execution", "raises-exception"}

@@ -18,7 +18,7 @@ with needs("attncourse report", "grading"):
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup, escape
 
-    from attncourse.grading.results import (
+    from attncourse.grading.report.results import (
         OUTLIER_RULE,
         Distribution,
         Results,
@@ -32,7 +32,7 @@ with needs("attncourse report", "grading"):
 
 if TYPE_CHECKING:
     from attncourse.exercises import Exercise
-    from attncourse.grading.similarity import Pair
+    from attncourse.grading.report.similarity import Pair
 
 UNSAFE_NOTE = (
     "Nothing kept students’ code from writing marks, its own or others’: "
@@ -48,7 +48,7 @@ LONGEST = 2000  # characters of a text from a student
 
 def page(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], folder: Path) -> str:
     """The report as HTML. Links to the students' notebooks are relative to `folder`, where the page will lie."""
-    from attncourse.grading.similarity import aligned
+    from attncourse.grading.report.similarity import aligned
 
     handed_in = [row for row in results.rows if row.submitted]
     unknown = [row for row in handed_in if row.facts is None]

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attncourse.exercises import Exercise
-from attncourse.grading.results import Released, Results, Row
+from attncourse.grading.report.results import Released, Results, Row
 
 RUN = 6  # tokens, or words, in a fingerprint
 ALIKE = 0.6  # of all the fingerprints of two answers to an exercise, this share is in both

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
 
-from attncourse.grading.reading import MAX_CELLS, OURS
+from attncourse.grading.intake.reading import MAX_CELLS, OURS
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from traitlets import Float
 
-from attncourse.grading import intake
-from attncourse.grading.reading import MAX_BYTES, Unreadable, read, read_bytes
-from attncourse.grading.released import Released, unanswered
+from attncourse.grading.intake import folder
+from attncourse.grading.intake.reading import MAX_BYTES, Unreadable, read, read_bytes
+from attncourse.grading.intake.released import Released, unanswered
 
 
 def unreadable(notebook: NotebookNode) -> str | None:
@@ -38,7 +38,7 @@ class SubmissionExporter(NotebookExporter):
         converter = self.parent
         if isinstance(converter, Autograde) and not getattr(converter, "_took_in", False):
             converter._took_in = True
-            intake.prepare(converter.coursedir, converter.coursedir.assignment_id)
+            folder.prepare(converter.coursedir, converter.coursedir.assignment_id)
             converter.init_notebooks()
 
     def from_filename(self, filename: str, resources: Any = None, **kw: Any) -> Any:
@@ -75,7 +75,7 @@ class SubmissionExporter(NotebookExporter):
             course = getattr(self.parent, "coursedir", None) or CourseDirectory(config=self.config)
             release = course.format_path(course.release_directory, ".", where["assignment"])
             resources["attncourse"] = {
-                "notes": [*intake.notes(course, where["assignment"], where["student"]), *notes],
+                "notes": [*folder.notes(course, where["assignment"], where["student"]), *notes],
                 "unreadable": reason,
                 "release": str(Path(release) / f"{where['notebook']}.ipynb"),
             }

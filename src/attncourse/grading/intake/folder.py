@@ -25,9 +25,9 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
-from attncourse.grading.reading import OURS, Unreadable, kind_of, read, read_bytes
-from attncourse.grading.released import Released
-from attncourse.grading.repair import belongs
+from attncourse.grading.intake.reading import OURS, Unreadable, kind_of, read, read_bytes
+from attncourse.grading.intake.released import Released
+from attncourse.grading.intake.repair import belongs
 
 MAX_BYTES_BESIDE = 100_000_000  # of the files beside the notebook, together
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers and mail programs add the second

@@ -74,7 +74,7 @@ def read(data: bytes) -> tuple[NotebookNode, list[str]]:
     except Exception as error:
         raise Unreadable(f"{DAMAGED}: {_first_line(error)}") from None
     ours = notebook.metadata.get(OURS)
-    if isinstance(ours, dict) and isinstance(ours.get("placeholder"), str):  # written by `intake`
+    if isinstance(ours, dict) and isinstance(ours.get("placeholder"), str):  # written by `folder.prepare`
         raise Unreadable(ours["placeholder"])
     return notebook, notes
 
