@@ -535,12 +535,11 @@ def test_what_descends_from_a_process_is_counted_with_its_memory(start):
         signal.pause()
 
     submission = start(work)
-    alone = walls.processes_of(submission.waiter, exact=True)[1]
     submission.said()
     count, resident = walls.processes_of(submission.pid, exact=True)
     assert count == 4 and resident > 80 * 2**20
     assert walls.processes_of(submission.pid)[1] > resident + 3 * 40 * 2**20  # each fork's view of the same pages
-    assert walls.processes_of(submission.waiter)[0] == 6 and alone < resident
+    assert walls.processes_of(submission.waiter)[0] == 6
 
 
 @walled
