@@ -29,7 +29,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from attncourse.exercises.answering import Guard, Here, Stop, in_words
-from attncourse.grading.sandbox.wire import Channel, Closed
+from attncourse.grading.sandbox.wire import Channel, Closed, tensors_in
 
 INPUT = "nobody is there to type an answer to input() while the notebook is graded"
 
@@ -208,8 +208,8 @@ class Process:
     def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:
         runner = self.objects[target]
         result = runner.call(arguments)
-        ends = [*_tensors(arguments), *(runner.parameters().values() if target else ())]
-        self.calls.append((ends, _tensors(result)))
+        ends = [*tensors_in(arguments), *(runner.parameters().values() if target else ())]
+        self.calls.append((ends, tensors_in(result)))
         return result, len(self.calls) - 1
 
     def _back(self, answer: Any, undo: Any, call: int, gradients: list[Tensor | None]) -> list[Tensor | None]:
@@ -304,17 +304,6 @@ def _guard(forbidden: tuple[str, ...]) -> Guard:
         with contextlib.suppress(LookupError, ImportError):
             found += Guard((name,)).targets
     return Guard(tuple(found))
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    """The tensors in a value, in order."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return [tensor for item in value.values() for tensor in _tensors(item)]
-    if isinstance(value, tuple | list):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
 
 
 def _json(bundle: Mapping) -> dict[str, Any]:

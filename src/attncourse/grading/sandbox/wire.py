@@ -136,6 +136,17 @@ class Channel:
             ready = select.select(waiting, [], [], min(until - now, INTERVAL))[0]
 
 
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors in a value, in the order in which both sides count them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in tensors_in(item)]
+    if isinstance(value, tuple | list):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return []
+
+
 def pack(value: Any, arrays: list[bytes], depth: int = 0) -> Any:
     """`value` as JSON data; tensors' bytes are added to `arrays`.
 

@@ -33,7 +33,7 @@ from attncourse.exercises.answering import Problem, Stop, kind_of
 from attncourse.grading.sandbox import walls
 from attncourse.grading.sandbox.limits import Limits
 from attncourse.grading.sandbox.outputs import Outputs, count_of
-from attncourse.grading.sandbox.wire import Broken, Channel, Closed
+from attncourse.grading.sandbox.wire import Broken, Channel, Closed, tensors_in
 
 if TYPE_CHECKING:
     from attncourse.grading.sandbox.zygote import Started, Zygote
@@ -236,7 +236,7 @@ class Run:
             kind, detail, where = (str(reply.get(key, "")) for key in ("kind_", "detail", "where"))
             raise Stop(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
         value = reply.get("value")
-        count = sum(tensor.numel() for tensor in _tensors(value))
+        count = sum(tensor.numel() for tensor in tensors_in(value))
         if count > MAX_NUMBERS:
             raise Stop(Problem("unusable", f"{count} numbers, which is too many"))
         return value
@@ -259,12 +259,12 @@ class There:
         yield
 
     def call(self, arguments: tuple) -> Any:
-        ends = [*_tensors(arguments), *self.leaves.values()]
+        ends = [*tensors_in(arguments), *self.leaves.values()]
         reply = self._ask("call", target=self.target, arguments=arguments)
         if not (isinstance(reply, tuple) and len(reply) == 2):
             raise Broken("a call's reply must be its result and its number")
         result, number = reply
-        outputs = _tensors(result)
+        outputs = tensors_in(result)
         if any(output.requires_grad for output in outputs) and any(end.requires_grad for end in ends):
             attached = _Attach.apply(self._back(number, ends, outputs), len(outputs), *outputs, *ends)
             result = _replaced(result, iter(attached))
@@ -320,17 +320,6 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
         return (None, None, *([None] * ctx.count), *ctx.back(gradients))
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    """The tensors in a value, in order, as the other process counts them."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in _tensors(item)]
-    if isinstance(value, tuple | list):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
 
 
 def _replaced(value: Any, tensors: Iterator[Tensor]) -> Any:
