@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import glob
 import hashlib
 import json
@@ -23,6 +24,7 @@ from attncourse._needs import CommandError, needs
 with needs("attncourse grade", "grading"):
     import nbformat
     from nbformat import NotebookNode
+    from nbgrader.api import Gradebook, MissingEntry
     from nbgrader.apps.baseapp import NbGrader
     from nbgrader.converters import Autograde
     from nbgrader.converters.base import NbGraderException
@@ -41,11 +43,22 @@ with needs("attncourse grade", "grading"):
 
     from attncourse.grading import workers
     from attncourse.grading.course import Log, application, environment, find_course, quick
-    from attncourse.grading.execution import Cache, Job, Record, checked, fingerprint, lock, not_run, write_whole
+    from attncourse.grading.execution import (
+        Cache,
+        Job,
+        Record,
+        checked,
+        fingerprint,
+        lock,
+        not_run,
+        seeds_of,
+        write_whole,
+    )
     from attncourse.grading.execution import environment as versions
     from attncourse.grading.intake.exporter import unreadable
     from attncourse.grading.intake.folder import prepare
     from attncourse.grading.preprocessors import ExecuteOrReplay
+    from attncourse.grading.verdicts import PREFIX
     from attncourse.grading.workers import KERNEL, how_to_execute
 
 
@@ -152,7 +165,11 @@ class Grading:
         self.converter = Replay(coursedir=app.coursedir, parent=app)
         source = app.coursedir.format_path(app.coursedir.source_directory, ".", assignment)
         self.given = Path(source)
-        self._common = _digest_of([self.given, Path("nbgrader_config.py")])
+        release = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
+        self._common = _digest_of([self.given, release, Path("nbgrader_config.py"), Path(__file__).parent])
+        with Gradebook(app.coursedir.db_url, app.coursedir.course_id) as gradebook:
+            self._gradebook, self._submitted, checks = _known(gradebook, assignment)
+        seeds_of(self.folder, checks)  # they are part of the state, from the first submission on
 
     def submissions(self, students: Sequence[str] | None) -> list[str]:
         """Who has submitted, of the students asked for. CommandError for one who has not."""
@@ -268,7 +285,8 @@ class Grading:
         """A hash of all that decides a student's grade: what was submitted, the course's side of it, the package."""
         coursedir = self.app.coursedir
         folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
-        content = [_digest_of([folder]), self._common, versions(), self.how, str(self.app.config.ExecuteOrReplay)]
+        course = [self._common, self._gradebook, _digest_of([self.folder / "seeds.json"])]
+        content = [_digest_of([folder]), course, versions(), self.how, str(self.app.config.ExecuteOrReplay)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def _mark_of(self, student: str) -> str | None:
@@ -276,7 +294,8 @@ class Grading:
         coursedir = self.app.coursedir
         graded = Path(coursedir.format_path(coursedir.autograded_directory, student, self.assignment))
         mark = self._mark(student)
-        return mark.read_text(errors="replace") if mark.exists() and any(graded.glob("*.ipynb")) else None
+        there = mark.exists() and any(graded.glob("*.ipynb")) and student in self._submitted
+        return mark.read_text(errors="replace") if there else None
 
     def _mark(self, student: str) -> Path:
         return self.folder / "graded" / student
@@ -303,9 +322,9 @@ class Grading:
             yield
         except (CommandError, KeyboardInterrupt):
             raise
-        except OSError as error:
-            raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
             words = f"{type(error).__name__}: {error}"
             if any(full in said for said in [words, *self.log.errors] for full in FULL):
                 raise CommandError("the disk is full: make room and call it again; it goes on from here") from error
@@ -369,6 +388,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _known(gradebook: Gradebook, assignment: str) -> tuple[str, set[str], list[str]]:
+    """Of an assignment in the gradebook: its due date and cells, as text; who has a submission in it; its exercises."""
+    try:
+        found = gradebook.find_assignment(assignment)
+    except MissingEntry:
+        return "", set(), []  # nbgrader says so itself
+    cells = [(cell.name, cell.source, cell.checksum) for notebook in found.notebooks for cell in notebook.source_cells]
+    points = [(cell.name, cell.max_score) for notebook in found.notebooks for cell in notebook.grade_cells]
+    submitted = {submission.student_id for submission in found.submissions}
+    checks = [name.removeprefix(PREFIX) for name, _ in points if name.startswith(PREFIX)]
+    return str((found.duedate, sorted(map(str, cells)), sorted(points))), submitted, checks
+
+
 def _digest_of(paths: Sequence[Path]) -> str:
     """A hash over the files at and below these paths. Links count as what they say."""
     total = hashlib.sha256()
@@ -376,7 +408,7 @@ def _digest_of(paths: Sequence[Path]) -> str:
         for path in sorted([top, *top.rglob("*")]) if top.is_dir() else [top]:
             if path.is_symlink():
                 content = os.fsencode(os.readlink(path))
-            elif path.is_file():
+            elif path.is_file() and path.suffix != ".pyc":
                 content = path.read_bytes()
             else:
                 continue

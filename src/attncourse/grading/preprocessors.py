@@ -85,7 +85,7 @@ class ExecuteOrReplay(Execute):
         known = exercises.by_name()  # what else looks like a check has no verdict to get
         seeds = seeds_of(Path("grading") / assignment, [n for n in map(exercise_of, nb.cells) if n in known])
         limits = {
-            "cell_seconds": float(self.timeout or self.notebook_timeout),
+            "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
             "notebook_seconds": self.notebook_timeout,
             "memory_mb": self.memory_mb,
             "processes": self.processes,

@@ -30,7 +30,7 @@ class Lost(Exception):
 
 
 class NotStarted(Lost):
-    """The worker was lost before it had a job: no submission is to blame."""
+    """Nothing of the submission has run, because of the machine: the submission is not to blame."""
 
 
 class Ended(Exception):
@@ -95,7 +95,10 @@ class Worker:
             self._jobs.sendall(json.dumps(job).encode() + b"\n")
         except OSError as error:
             raise Lost(f"the worker is gone: {error}") from None
-        return self._line(limits["notebook_seconds"] + PATIENCE)
+        record = self._line(limits["notebook_seconds"] + PATIENCE)
+        if "cannot" in record:
+            raise NotStarted(str(record["cannot"]))
+        return record
 
     def kill(self) -> None:
         """End the worker, and every process of its submissions."""

@@ -43,7 +43,11 @@ class Hook(DisplayHook):
         pass
 
     def write_format_data(self, format_dict: dict, md_dict: dict | None = None) -> None:
-        self.say("result", data=_json(format_dict), metadata=_json(md_dict or {}), count=self.prompt_count)
+        fields = {"metadata": _json(md_dict or {}), "count": self.prompt_count}
+        try:
+            self.say("result", data=_json(format_dict), **fields)
+        except ValueError as error:
+            self.say("result", data={"text/plain": f"(not shown: {error})"}, **fields)
 
     def finish_displayhook(self) -> None:
         pass
@@ -58,7 +62,10 @@ class Publisher(DisplayPublisher):
                 update: bool = False, **other: Any) -> None:  # fmt: skip
         name = (transient or {}).get("display_id")
         fields = {"data": _json(data), "metadata": _json(metadata or {}), "name": name and str(name)}
-        self.say("update" if update else "display", **fields)
+        try:
+            self.say("update" if update else "display", **fields)
+        except ValueError as error:
+            self.say("display", data={"text/plain": f"(not shown: {error})"}, metadata={}, name=None)
 
     def clear_output(self, wait: bool = False) -> None:
         self.say("clear", wait=bool(wait))
@@ -132,7 +139,7 @@ class Process:
         self.left_out: list[str] = []  # files that had no room
 
     def serve(self, hidden: Sequence[str]) -> None:
-        """Run cells until the worker has gone. Never raises."""
+        """Run cells until the worker has gone."""
         sys.stdout, sys.stderr = Printed("stdout", self.say, 1), Printed("stderr", self.say, 2)  # type: ignore[assignment]
         builtins.input = _no_input
         sys.path.insert(1, "")  # as in a kernel, the files beside the notebook; but the course's package before them

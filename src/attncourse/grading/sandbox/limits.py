@@ -24,5 +24,3 @@ class Limits:
             raise TypeError(f"no limits of these names: {', '.join(sorted(unknown))}")
         return cls(**given)  # type: ignore[arg-type]
 
-
-# No aspect may take these three for an error of the answer's.

@@ -30,6 +30,7 @@ class Outputs:
         """Start a cell."""
         self._outputs: list[dict[str, Any]] = []
         self._printed = 0
+        self._failed = False
         self._clear = False
         self.silent = False  # of an interrupted cell, what comes from the interrupt is not shown
 
@@ -53,7 +54,11 @@ class Outputs:
                 if not isinstance(lines, list) or not all(isinstance(text, str) for text in (name, value, *lines)):
                     raise TypeError("not an error")
                 lines = [line[:20_000] for line in lines[:200]]
-                self._add({"output_type": "error", "ename": name[:200], "evalue": value[:20_000], "traceback": lines})
+                error = {"output_type": "error", "ename": name[:200], "evalue": value[:20_000], "traceback": lines}
+                if not self._add(error) and not self.silent and not self._failed:
+                    # To nbgrader, an instructor's own test without an error has passed.
+                    self.stop(name[:200], value[:2000])
+                self._failed = True
             case "clear":
                 self._clear = True
                 if content["wait"] is not True:

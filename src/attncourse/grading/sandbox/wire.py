@@ -57,6 +57,7 @@ class Channel:
         self._lock = threading.RLock()
         self._buffer = bytearray()
         self._watched = 0.0
+        self._late = -math.inf
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send a message. Raises Closed, or Broken if the other side does not read it.
@@ -126,7 +127,9 @@ class Channel:
         while self.socket not in ready:
             now = time.monotonic()
             if now >= until:
-                if self.socket in select.select(waiting, [], [], 0)[0]:  # this process was stopped, and not the other
+                # This process may have been stopped, and not the other: what has come meanwhile counts, but only once.
+                if self._late != until and self.socket in select.select(waiting, [], [], 0)[0]:
+                    self._late = until
                     return
                 raise TimeoutError
             if watch is not None and (now >= self._watched + INTERVAL or ready):

@@ -105,8 +105,12 @@ class Run:
     def _prepare(self) -> None:
         """Wait until the process is there, and put the submission's files beside the notebook."""
         self.until = time.monotonic() + 60
-        with self._endings("while it was started"):
+        try:
             self._receive("ready")
+        except (TimeoutError, Over, Closed, Broken) as error:  # nothing of the submission has run: it is not to blame
+            raise RuntimeError(f"a process for a submission was lost before it was ready: {error!r}") from None
+        self.began = time.monotonic()
+        with self._endings("while its files were written"):
             for path, content in self.job["files"].items():
                 data = np.frombuffer(base64.b64decode(content), np.uint8)
                 self.channel.send("file", path=path, data=torch.from_numpy(data.copy()))
@@ -347,7 +351,8 @@ def main(assignment: str, kind: str) -> None:
 
     exercises.of(assignment)
     # Tensors that a learner's process sent are added and multiplied here: a shape chosen to fill the memory must not.
-    resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
+    most = _data_bytes() + (2 << 30)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the head's to handle
     threading.Thread(target=_end_with_head, args=(zygote,), daemon=True).start()
     with contextlib.closing(zygote):
@@ -355,9 +360,18 @@ def main(assignment: str, kind: str) -> None:
         for line in jobs:
             job = json.loads(line)
             limits = Limits.of(job["limits"])
-            with contextlib.closing(zygote.start(limits)) as process:
-                record = Run(job, process, limits).record()
+            try:
+                with contextlib.closing(zygote.start(limits)) as process:
+                    record = Run(job, process, limits).record()
+            except (RuntimeError, OSError) as error:  # the machine's fault
+                record = {"cannot": f"{type(error).__name__}: {error}"}
             print(json.dumps({**record, "sandbox": kind}), file=records, flush=True)
+
+
+def _data_bytes() -> int:
+    """The private memory that this process has asked for so far."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("VmData:")[2].split()[0])
 
 
 def _end_with_head(zygote: Zygote) -> None:

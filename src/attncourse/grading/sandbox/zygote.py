@@ -69,12 +69,13 @@ class Started:
         code = self._wait()
         if code >= 0:
             return f"it ended itself with exit code {code}"
-        return {
+        known: dict[int, str] = {
             signal.SIGSEGV: "segmentation fault",
             signal.SIGKILL: "killed, as the system does when memory runs out",
             signal.SIGXCPU: "its processor time was used up",
             signal.SIGXFSZ: "it wrote too large a file",
-        }.get(signal.Signals(-code), signal.Signals(-code).name)
+        }
+        return known.get(-code) or signal.strsignal(-code) or f"signal {-code}"
 
     def close(self) -> None:
         self.kill()
@@ -157,7 +158,7 @@ class Zygote:
 
         def wait() -> int:
             code = process.wait()
-            return 128 - code if code > 128 else code
+            return 128 - code if 128 < code < 160 else code
 
         return int(json.loads(said)["child-pid"]), wait
 
@@ -178,7 +179,7 @@ class Zygote:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _receive(self) -> dict[str, Any]:
-        answer = json.loads(self._control.recv(1000) or b'{"error": "it has ended"}')
+        answer = json.loads(self._control.recv(10_000) or b'{"error": "it has ended"}')
         if "error" in answer:
             raise RuntimeError(f"no process for a submission can be started: {answer['error']}")
         return answer
