@@ -207,6 +207,22 @@ def test_a_wrong_type_is_named(softmax, result, words):
     assert verdict.points == 0 and words in str(verdict)
 
 
+@pytest.mark.parametrize("answer", [lambda x: 4, lambda x: 4.0, lambda x: torch.tensor(4.0)])
+def test_a_plain_number_counts_where_the_exercise_asks_for_one(answer):
+    exercise = Exercise(
+        "four", lambda x: 4, returns=("cost",), difficulty=1, minutes=1, hints=("one", "two"), numbers=True
+    )
+
+    @exercise.aspect("cost", points=1)
+    def _(answer, draw):
+        """four"""
+        return answer(3)
+
+    assert one(exercise, answer).points == 1
+    for unfit in (lambda x: True, lambda x: "4", lambda x: None):
+        assert "expected a number" in one(exercise, unfit).aspects[0].message
+
+
 def test_a_wrong_shape_is_told_beside_the_right_one(softmax):
     verdict = one(softmax, lambda scores: by_hand(scores).mT)
     assert verdict.points == 0

@@ -83,5 +83,50 @@ def test_the_widget_brings_a_still_picture_and_words_without_a_memory_address():
     assert "0x" not in data["text/plain"] and metadata["image/png"]["alt"] == data["text/plain"]
 
 
+def lines(height, colour="blue"):
+    figure, ax = viz.figure(2, 1)
+    ax.plot([0, height], color=colour)
+    return figure, f"a {colour} line that rises to {height}"
+
+
+def test_an_explorer_has_a_picture_with_words_for_every_setting():
+    *handles, pages = viz.explore(lines, height=[1, 2, 3], colour=["blue", "red"]).children
+    assert [len(handle.options) for handle in handles] == [3, 2]
+    assert [[frame.value.split('alt="')[1].split('"')[0] for frame in row.children] for row in pages.children] == [
+        [f"a {colour} line that rises to {height}" for colour in ("blue", "red")] for height in (1, 2, 3)
+    ]
+
+
+def test_an_explorer_starts_in_the_middle_or_where_it_is_told_and_stands_still_there():
+    assert viz.explore(lines, height=[1, 2, 3])._repr_mimebundle_()[0]["text/plain"] == "a blue line that rises to 2"
+    told = viz.explore(lines, start={"height": 3, "colour": "blue"}, height=[1, 2, 3], colour=["blue", "red"])
+    data, metadata = told._repr_mimebundle_()
+    assert data["text/plain"] == metadata["image/png"]["alt"] == "a blue line that rises to 3"
+    assert [child.index for child in told.children[:2]] == [2, 0] and told.children[2].selected_index == 2
+
+
+def test_an_explorers_controls_move_its_pages_without_a_kernel():
+    links = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attncourse.viz.widgets.widgets.jslink", lambda source, target: links.append((source, target)))
+        slider, buttons, pages = viz.explore(lines, height=[1, 2, 3], colour=["blue", "red"]).children
+    assert links == [((buttons, "index"), (row, "selected_index")) for row in pages.children] + [
+        ((slider, "index"), (pages, "selected_index"))
+    ]
+
+
+def test_an_explorer_refuses_what_it_cannot_draw():
+    with pytest.raises(TypeError, match="controls: got 0, expected one or two"):
+        viz.explore(lines)
+    with pytest.raises(ValueError, match="height: got no values"):
+        viz.explore(lines, height=[])
+    with pytest.raises(ValueError, match="start: got height = 5"):
+        viz.explore(lines, start={"height": 5}, height=[1])
+    with pytest.raises(ValueError, match="controls: got 200 settings, expected at most 120"):
+        viz.explore(lines, height=list(range(200)))
+    with pytest.raises(ValueError, match="draw: got no words"):
+        viz.explore(lambda height: (viz.figure()[0], ""), height=[1])
+
+
 def test_tokens_are_escaped_in_the_widget():
     assert "<script>" not in viz.step_through(WEIGHTS, ["<script>", "b"], TARGET).children[1].children[0].value

@@ -83,12 +83,15 @@ class Answer:
         if len(returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(returns)):
             wanted = f"{len(returns)} tensors ({', '.join(returns)})"
             raise Stop(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
+        if self.exercise.numbers:
+            tensors = tuple(_as_tensor(tensor) for tensor in tensors)
         for name, tensor in zip(returns, tensors, strict=True):
             if not isinstance(tensor, Tensor):
                 reminder = ": is a `return` missing?" if tensor is None else ""
-                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected a tensor{reminder}"))
+                kind = "number" if self.exercise.numbers else "tensor"
+                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected a {kind}{reminder}"))
             self.shapes.append(_described(name, tensor))
-        return result if len(returns) == 1 else tuple(result)
+        return tensors[0] if len(returns) == 1 else tuple(tensors)
 
     def build(self, draw: Draw, *sizes: int) -> Answer:
         """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else."""
@@ -178,6 +181,12 @@ def _plain(value: Tensor) -> np.ndarray:
     if value.dtype == torch.bool:
         return value.numpy().copy()
     return value.to(torch.float64 if value.is_floating_point() else torch.int64).numpy().copy()
+
+
+def _as_tensor(value: Any) -> Any:
+    """A plain number as a tensor; anything else as it is."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None) if plain else value
 
 
 def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:

@@ -9,7 +9,7 @@ with needs("attncourse.viz", "lab"):
 from attncourse.viz.diagrams import encoder_decoder
 from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_masks, draw_weights
 from attncourse.viz.style import figure, show
-from attncourse.viz.widgets import step_through
+from attncourse.viz.widgets import explore, step_through
 
 __all__ = [
     "accuracy_by_length",
@@ -18,6 +18,7 @@ __all__ = [
     "draw_masks",
     "draw_weights",
     "encoder_decoder",
+    "explore",
     "figure",
     "show",
     "step_through",

@@ -151,6 +151,7 @@ def curves(
     x_name: str = "training step",
     y_name: str = "loss (nats a token)",
     log_y: bool = False,
+    log_x: bool = False,
     title: str = "",
     alt: str = "",
 ) -> None:
@@ -164,6 +165,8 @@ def curves(
         ax.plot(at, ys, label=name, markevery=max(1, len(ys) // 8), **line_style(i))
     if log_y:
         ax.set_yscale("log")
+    if log_x:
+        ax.set_xscale("log")
     ax.set_xlabel(x_name)
     ax.set_ylabel(y_name)
     ax.grid(axis="y", color=PALE, linewidth=0.8)

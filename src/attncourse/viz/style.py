@@ -11,8 +11,12 @@ from matplotlib.figure import Figure
 # Okabe and Ito's colours, told apart by every common kind of colour vision.
 INK, GREY, PALE = "#1b1b1b", "#6b6b6b", "#d9d9d9"
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#aa4499"
-SERIES = (BLUE, ORANGE, GREEN, PURPLE)
-MARKERS = (("o", 11, "-"), ("s", 5.5, "--"), ("^", 8, "-"), ("D", 6, "-."))
+SKY, AMBER = "#56b4e9", "#e69f00"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, INK, GREY)
+MARKERS = (
+    ("o", 11, "-"), ("s", 5.5, "--"), ("^", 8, "-"), ("D", 6, "-."),
+    ("v", 7, ":"), ("P", 7, "--"), ("X", 7, "-"), ("*", 9, "-."),
+)  # fmt: skip
 # White to dark blue, lightness falling evenly: reads the same in grey.
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#cfe1f2", "#7fb4d9", "#2f7ab5", "#08306b"])
 DPI = 144
