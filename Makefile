@@ -35,6 +35,7 @@ notebooks: setup
 
 bench: setup
 	.venv/bin/python benchmarks/check.py
+	.venv/bin/python benchmarks/lectures.py
 	.venv/bin/python benchmarks/ladder.py
 	.venv/bin/python benchmarks/attention.py
 	.venv/bin/python benchmarks/model.py

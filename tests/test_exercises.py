@@ -589,10 +589,11 @@ def test_a_slip_in_a_forbidden_name_does_not_disarm_the_guard(softmax):
 # --------------------------------------------------------------------------------------- judging is pure and steady
 
 
-def test_the_same_seed_gives_the_same_verdict():
-    exercise = exercises.get("attention_distribution")
-    answer = known("attention_distribution", "masks after the softmax")
-    assert one(exercise, answer, seed=7) == one(exercise, answer, seed=7)
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_judged_five_times_on_the_same_seed_an_answer_gets_the_same_verdict(exercise):
+    for code in exercise.misconceptions + exercise.alternatives:
+        first, *others = verdicts(exercise, code.answer, seeds=[7] * 5)
+        assert others == [first] * 4, code.name
 
 
 def test_judging_leaves_the_observations_as_they_were(softmax):
