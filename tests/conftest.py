@@ -6,6 +6,8 @@ Two workers with two threads each would fight over two cores.
 import pytest
 import torch
 
+pytest.register_assert_rewrite("hostile_class", "small_class")  # an assertion there says what it compared, too
+
 torch.set_num_threads(1)
 
 

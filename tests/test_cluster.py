@@ -175,6 +175,20 @@ def test_a_worker_that_lacks_a_module_is_told_what_to_install(machines):
         executor.submit(function).result()
 
 
+def test_work_that_takes_its_worker_with_it_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setitem(DASK, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
+    machines = Machines(tmp_path)
+    try:
+        machines.start_worker()
+        with (
+            cluster.executor(machines.address) as (executor, _),
+            pytest.raises(workers.Lost, match="that executed it died"),
+        ):
+            executor.submit(os._exit, 1).result()
+    finally:
+        machines.close()
+
+
 def test_work_for_which_no_worker_is_left_ends_with_an_error(machines, monkeypatch):
     monkeypatch.setattr(cluster, "EMPTY_SECONDS", 0)
     with cluster.executor(machines.address) as (executor, _):

@@ -293,8 +293,7 @@ TROUBLE = {
         "attention_distribution": "import sys\nsys.displayhook(-5)\nreturn scores",
         "attention_output": "import sys\nsys.displayhook(2)\nreturn 2",
     },
-    "redefines-check": {"attention_scores": "global check\ncheck = lambda *given, **named: 4\n{model}"},
-    "silences-check": {"attention_scores": "global check\ncheck = lambda *given, **named: None\n{model}"},
+    "uses-the-name-check": {"attention_scores": "global check\ncheck = 4\n{model}"},
     "too-much-extra": {
         "local_attention": "global check\n"
         "class Fake:\n"
@@ -373,12 +372,8 @@ def test_numbers_printed_by_an_answer_are_no_points(course):
     assert got == {**FULL, **dict.fromkeys(TROUBLE["prints-numbers"], 0)}
 
 
-@pytest.mark.parametrize("who", ["redefines-check", "silences-check"])
-def test_a_check_that_gives_no_verdict_earns_nothing(course, who):
-    row = course[1][who]
-    assert points(row) == {**dict.fromkeys(FULL, 0), "attention_scores": 4}  # a right answer, that did it when called
-    others = [verdict for name, verdict in row.verdicts.items() if name != "attention_scores"]
-    assert others and all("no verdict" in verdict["problem"] for verdict in others)
+def test_a_variable_called_check_costs_no_points(course):
+    assert points(course[1]["uses-the-name-check"]) == FULL
 
 
 def test_extra_credit_is_added_to_the_score_and_not_to_what_can_be_had(course):

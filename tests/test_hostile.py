@@ -186,11 +186,12 @@ LIES = {
     ),
 }
 PATCHES = {
-    "a check replaced in the notebook judges nothing": silences("check = lambda *a, **k: 4"),
-    "a check replaced by one that shows a verdict judges nothing": silences(
+    "a check replaced in the notebook is put back": cheats("check = lambda *a, **k: 4", says="differ"),
+    "a check replaced by one that shows a verdict is put back": cheats(
         "class Fake:\n    def _repr_mimebundle_(self, **_):\n        return {'text/plain': '4', '" + VERDICT + "': "
         "{'exercise': 'attention_scores', 'points': 4, 'out_of': 4, 'aspects': [], 'problem': None}}\n"
-        "check = lambda *a, **k: Fake()"
+        "check = lambda *a, **k: Fake()",
+        says="differ",
     ),
     "a verdict shown is none": cheats(
         "from IPython.display import display",
@@ -203,12 +204,10 @@ PATCHES = {
         "sys.modules['attncourse.exercises'].hidden_seeds = lambda name: (0, 1, 2)",
         says="differ",
     ),
-    "a check wrapped to look at another function is looked at all the same": Trouble(
-        {SCORES: WRONG_SCORES},
-        ("true_check = check\ndef check(name, answer, seeds=None):\n"
-         "    return true_check(name, lambda a, b: a @ b.mT if name == 'attention_scores' else answer(a, b))",),
-        gets={STEP: 0.0, LOCAL: 0.0},
-        says={STEP: "class itself", LOCAL: "raised"},
+    "a check wrapped to look at another function is put back": cheats(
+        "true_check = check\ndef check(name, answer, seeds=None):\n"
+        "    return true_check(name, lambda a, b: a @ b.mT if name == 'attention_scores' else answer(a, b))",
+        says="differ",
     ),
     "a replaced showtraceback hides no error from the points": cheats(
         "shell = type(get_ipython())\nshell.showtraceback = shell._showtraceback = lambda *a, **k: None\n"

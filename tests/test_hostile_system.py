@@ -157,7 +157,8 @@ MEMORY = {
     "memory that is shared counts too": dies(
         OUTPUT,
         "import mmap\nwith mmap.mmap(-1, 3 << 30) as memory:\n"
-        "    for place in range(0, 3 << 30, 4096): memory[place] = 1",
+        "    for place in range(0, 3 << 30, 4096): memory[place] = 1\n"
+        "    while True: pass",
         "the Python process took more than 1000 MB of memory and was ended",
     ),
     "a result too large to be looked at is told so": Trouble(

@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 
 from attncourse.grading.sandbox import walls
+from attncourse.grading.sandbox.limits import Limits as SubmissionLimits
 from attncourse.grading.sandbox.walls import HOME, Limits
+from attncourse.grading.sandbox.zygote import Zygote
 
 COURSE = Path(__file__).parents[1]
 LIMITS = Limits()
@@ -771,3 +773,22 @@ except OSError:
     command = walls.bubblewrap([sys.executable, "-c", code], tmp_path / "view")
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["no memory hello", "no sockets", "no settings"], done.stderr
+
+
+@wrapped
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("exit 3", "it ended itself with exit code 3"),
+        ("exit 200", "it ended itself with exit code 200"),  # no signal has the number 72
+        ("kill -SEGV $$", "segmentation fault"),
+    ],
+)
+def test_behind_bubblewrap_an_end_is_told_as_what_it_was(monkeypatch, end, words):
+    wrap = walls.bubblewrap
+    # The first process behind the walls takes no signal from within: a shell in the shell.
+    command = ["/bin/sh", "-c", f"(sh -c '{end}')"]
+    monkeypatch.setattr(walls, "bubblewrap", lambda _, *rest, **more: wrap(command, *rest, **more))
+    zygote = Zygote("a03", "bubblewrap")
+    with contextlib.closing(zygote), contextlib.closing(zygote.start(SubmissionLimits())) as started:
+        assert started.how_it_ended() == words

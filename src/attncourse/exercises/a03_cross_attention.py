@@ -727,7 +727,12 @@ def _(answer, draw):
     return _beside(logits, *(step.twin.output(right) for right in (attentional, _go_on(step, inputs)[1])))
 
 
-WAYS = ("from the logits to the cell", "from the state to the cell and the state before", "to `encoder_states`")
+WAYS = (
+    "from the logits to the cell",
+    "from the state to the cell and the state before",
+    "to `encoder_states`",
+    "from the logits through the weights to the scores",
+)
 
 
 def _cut(got, expected):
@@ -742,8 +747,12 @@ def _(answer, draw):
     old_state, encoder_states = inputs[1].requires_grad_(), inputs[3].requires_grad_()
     logits, state, attentional, _ = step(*inputs)
     cell = step.parameter("cell.weight_ih")
-    ways = [(logits, [cell]), (state, [cell, old_state]), (torch.cat([logits, attentional], dim=-1), [encoder_states])]
-    return torch.stack([gradients(output, ends, draw).any() for output, ends in ways])
+    predicted = torch.cat([logits, attentional], dim=-1)                            # (batch, vocabulary + d_hidden)
+    ways = [(logits, [cell]), (state, [cell, old_state]), (predicted, [encoder_states])]
+    found = [gradients(output, ends, draw).any() for output, ends in ways]
+    # Through the average alone, the gradients at a sentence's states are multiples of one vector; the scores add more.
+    sizes = torch.linalg.svdvals(gradients(predicted, [encoder_states], draw).reshape(encoder_states.shape))
+    return torch.stack([*found, (sizes[:, 1] > 1e-4 * sizes[:, 0]).all()])
 
 
 @AttentionDecoderStep.misconception("[s; a] for [a; s]", fails=("attentional vector",))
@@ -925,7 +934,7 @@ def _(self, token, state, attentional, encoder_states, mask):
     return self.output(attentional), state, attentional, weights
 
 
-@AttentionDecoderStep.misconception("mean pooling", fails=("padding", "attentional vector"))
+@AttentionDecoderStep.misconception("mean pooling", fails=("padding", "attentional vector", "gradient"))
 def _(self, token, state, attentional, encoder_states, mask):
     """The weights were computed and then not used: every state counted the same, the padding too. The attended vector
     is the average *by these weights*."""
@@ -1039,6 +1048,17 @@ def _(self, token, state, attentional, encoder_states, mask):
     attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
     logits = self.output(attentional)
     return logits.detach(), state.detach(), attentional.detach(), weights.detach()
+
+
+@AttentionDecoderStep.variant("cut off from the gradient", fails=("gradient",))
+def _(self, token, state, attentional, encoder_states, mask):
+    """Between the weights and the average: where to look is then never learned."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights.detach()[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
 
 
 @AttentionDecoderStep.alternative("einsum")

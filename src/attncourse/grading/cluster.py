@@ -15,6 +15,7 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from attncourse._needs import CommandError, needs
+from attncourse.grading.workers import Lost
 
 CONNECT_SECONDS = 10
 EMPTY_SECONDS = 60  # to wait for a worker when the last one has gone
@@ -48,8 +49,15 @@ def executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
             client.close(timeout=2)
 
 
+class Deserted(CommandError):
+    """Every worker is gone, and something that was being executed may be why."""
+
+
 class OnCluster(Executor):
-    """Futures whose result is the function's, or a CommandError with what to mend and on which machine."""
+    """Futures whose result is the function's, or a CommandError with what to mend and on which machine.
+
+    Lost for what has taken several workers with it.
+    """
 
     def __init__(self, client: Any, address: str) -> None:
         self.client, self.address = client, address
@@ -100,7 +108,7 @@ class OnCluster(Executor):
             elif time.monotonic() - seen > EMPTY_SECONDS:
                 for ours in list(self._pending):
                     if self._pending.pop(ours, None) is not None:
-                        ours.set_exception(CommandError(f"no worker is left at {self.address}: start some; {AGAIN}"))
+                        ours.set_exception(Deserted(f"no worker is left at {self.address}: start some; {AGAIN}"))
 
 
 def _result(theirs: Future) -> Any:
@@ -109,7 +117,7 @@ def _result(theirs: Future) -> Any:
     try:
         text = theirs.result()
     except KilledWorker as error:
-        raise RuntimeError(f"the workers that executed it died, the last one {error.last_worker.address}") from None
+        raise Lost(f"the cluster's workers that executed it died, the last one {error.last_worker.address}") from None
     except ModuleNotFoundError as error:
         raise CommandError(f"a worker has no {error.name}: install the course's package on every machine") from None
     try:

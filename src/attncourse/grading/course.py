@@ -15,8 +15,10 @@ from unittest import mock
 import jsonschema
 from nbgrader import api as nbgrader_api
 from nbgrader import nbgraderformat
+from nbgrader.api import Assignment, Gradebook, MissingEntry
 from nbgrader.apps import NbGraderApp
 from nbgrader.apps.baseapp import NbGrader
+from nbgrader.coursedir import CourseDirectory
 from tornado.log import LogFormatter
 
 from attncourse._needs import CommandError
@@ -26,10 +28,30 @@ CONFIG = "nbgrader_config.py"
 
 def find_course(start: Path) -> Path:
     """The nearest folder, from `start` up, that holds an nbgrader_config.py. CommandError if there is none."""
+    if not start.is_dir():
+        raise CommandError(f"there is no folder {start}")
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / CONFIG).is_file():
             return folder
     raise CommandError(f"there is no course in {start} or above it ({CONFIG} is missing): cd into the course's folder")
+
+
+@contextlib.contextmanager
+def assignment_of(coursedir: CourseDirectory, name: str) -> Iterator[tuple[Gradebook, Assignment]]:
+    """The course's gradebook, open, and an assignment in it. CommandError if there is none."""
+    path = coursedir.db_url.removeprefix("sqlite:///")
+    source = Path(coursedir.format_path(coursedir.source_directory, ".", name))
+    first = f"run `nbgrader generate_assignment {name} --force` first"  # forced, because the release is there already
+    if coursedir.db_url.startswith("sqlite") and not Path(path).is_file():
+        raise CommandError(f"there is no gradebook at {path}: {first}")
+    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        try:
+            found = gradebook.find_assignment(name)
+        except MissingEntry:
+            known = ", ".join(sorted(a.name for a in gradebook.assignments)) or "none"
+            what = f"there is no assignment {name!r} in the gradebook (there: {known})"
+            raise CommandError(f"{what}: {first}" if source.is_dir() else what) from None
+        yield gradebook, found
 
 
 class Log(logging.Handler):

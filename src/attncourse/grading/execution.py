@@ -12,7 +12,7 @@ import os
 import platform
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,17 @@ OUTPUTS = {"stream", "display_data", "execute_result", "error"}
 
 
 def job_of(
-    notebook: NotebookNode, folders: Sequence[Path], seeds: Mapping[str, Sequence[int]], limits: Mapping[str, float]
+    notebook: NotebookNode,
+    folders: Sequence[Path],
+    seeds: Mapping[str, Sequence[int]],
+    limits: Mapping[str, float],
+    ignore: Sequence[str] = (),
+    but: Collection[Path] = (),
 ) -> Job:
     """What a worker needs to execute a notebook, as JSON data. Of files in several folders the last one counts.
 
-    What the learner wrote in words is left out: editing it must not execute anything again.
+    Without the names that nbgrader ignores, and without the files `but`. What the learner wrote in words is left out:
+    editing it must not execute anything again.
     """
     cells = [
         {
@@ -65,8 +71,12 @@ def job_of(
         }
         for cell in _code(notebook)
     ]
-    files = {path: text for folder in folders for path, text in _files(folder)}
-    return {"cells": cells, "files": files, "seeds": dict(seeds), "limits": dict(limits)}
+    paths = {name: path for folder in folders for name, path in _files(folder, ignore) if path not in but}
+    large = {name: path.stat().st_size for name, path in paths.items() if path.stat().st_size > MAX_FILE_MB << 20}
+    files = {
+        name: base64.b64encode(path.read_bytes()).decode() for name, path in paths.items() if name not in large
+    }
+    return {"cells": cells, "files": files, "left_out": large, "seeds": dict(seeds), "limits": dict(limits)}
 
 
 def fingerprint(job: Job, how: str) -> str:
@@ -220,15 +230,16 @@ def _lock(file: Any, wait: bool) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Path and content, in base64, of the files beside a notebook. Links are not followed."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_file() or path.name in BOOKKEEPING or path.suffix == ".ipynb":
-            continue
-        if any(parent.is_symlink() for parent in path.relative_to(folder).parents if parent != Path(".")):
-            continue
-        if path.stat().st_size <= MAX_FILE_MB << 20:
-            yield path.relative_to(folder).as_posix(), base64.b64encode(path.read_bytes()).decode()
+def _files(folder: Path, ignore: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """The files beside a notebook, with their names below the folder: those that nbgrader copies. No link is followed.
+
+    Both ways to a job, ahead of nbgrader and from it, must find the same, or it is executed twice.
+    """
+    from nbgrader.utils import find_all_files  # a Jupyter server with it, which a cluster's machines have no use for
+
+    for path in map(Path, sorted(find_all_files(str(folder), [*ignore, "*.ipynb"]))):
+        if path.is_file() and not path.is_symlink() and path.name not in BOOKKEEPING and path.suffix != ".ipynb":
+            yield path.relative_to(folder).as_posix(), path
 
 
 def _code(notebook: NotebookNode) -> list[NotebookNode]:

@@ -9,6 +9,7 @@ import glob
 import hashlib
 import json
 import os
+import shlex
 import sys
 import time
 import warnings
@@ -24,7 +25,7 @@ from attncourse._needs import CommandError, needs
 with needs("attncourse grade", "grading"):
     import nbformat
     from nbformat import NotebookNode
-    from nbgrader.api import Gradebook, MissingEntry
+    from nbgrader.api import Assignment
     from nbgrader.apps.baseapp import NbGrader
     from nbgrader.converters import Autograde
     from nbgrader.converters.base import NbGraderException
@@ -42,7 +43,8 @@ with needs("attncourse grade", "grading"):
     from rich.text import Text
 
     from attncourse.grading import workers
-    from attncourse.grading.course import Log, application, environment, find_course, quick
+    from attncourse.grading.cluster import Deserted
+    from attncourse.grading.course import Log, application, assignment_of, environment, find_course, quick
     from attncourse.grading.execution import (
         Cache,
         Job,
@@ -63,6 +65,7 @@ with needs("attncourse grade", "grading"):
 
 
 FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
+READ_ONLY = "attempt to write a readonly database"
 
 
 @dataclass
@@ -72,8 +75,18 @@ class Outcome:
     graded: list[str] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)  # of them, those that were not replayed from the cache
     unchanged: list[str] = field(default_factory=list)  # graded before, and nothing has changed since
+    set_aside: dict[str, str] = field(default_factory=dict)  # 0 points, because it could not be executed, and why
     failed: dict[str, str] = field(default_factory=dict)  # and why
     how: str = ""
+
+
+@dataclass
+class Submission:
+    """A student's notebooks on their way: what is to be executed of each, by key, and what is not executed yet."""
+
+    student: str
+    jobs: dict[str, Job]
+    missing: list[str] = field(default_factory=list)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Grade; 1 if a submission could not be. CommandError where nothing can be."""
+    """Grade; 1 if a submission could not be executed or graded. CommandError where nothing can be."""
     if args.workers is not None and args.workers < 1:
         raise CommandError(f"--workers: got {args.workers}, expected at least 1")
     course = find_course(args.course)
@@ -105,8 +118,8 @@ def main(args: argparse.Namespace) -> int:
             stage=stage,
         )
     for line in summary(outcome, args.assignment, time.monotonic() - began):
-        console.print(line, markup=False)
-    return 1 if outcome.failed else 0
+        console.print(line, markup=False, soft_wrap=True)  # some of it is to be copied
+    return 1 if outcome.failed or outcome.set_aside else 0
 
 
 Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
@@ -133,23 +146,21 @@ def grade(
     """
     folder = course / "grading" / assignment
     log = Log(folder / "grade.log")
-    folder.mkdir(parents=True, exist_ok=True)
     app = application(course, "autograde", f"--assignment={assignment}", log=log)
     if unsafe:
         app.config.ExecuteOrReplay.unsafe = True
     try:
-        with (
-            lock(folder / "grade.lock", wait=False),
-            contextlib.chdir(course),
-            environment(NBGRADER_EXECUTION="autograde"),
-            quick(),
-            warnings.catch_warnings(),
-        ):
+        with warnings.catch_warnings(), contextlib.chdir(course), environment(NBGRADER_EXECUTION="autograde"), quick():
             warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
-            run = Grading(app, assignment, force, log, stage)
-            return run.grade(run.submissions(students), n_workers, cluster)
+            with assignment_of(app.coursedir, assignment):
+                folder.mkdir(parents=True, exist_ok=True)
+            with lock(folder / "grade.lock", wait=False):
+                run = Grading(app, assignment, force, log, stage)
+                return run.grade(run.submissions(students), n_workers, cluster)
     except BlockingIOError:
         raise CommandError(f"{assignment} is being graded already by another `attncourse grade`: wait for it") from None
+    except PermissionError as error:
+        raise CommandError(f"{error}: grading writes into the course's folder") from None
 
 
 class Grading:
@@ -167,8 +178,10 @@ class Grading:
         self.given = Path(source)
         release = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
         self._common = _digest_of([self.given, release, Path("nbgrader_config.py"), Path(__file__).parent])
-        with Gradebook(app.coursedir.db_url, app.coursedir.course_id) as gradebook:
-            self._gradebook, self._submitted, checks = _known(gradebook, assignment)
+        with assignment_of(app.coursedir, assignment) as (_, found):
+            self._gradebook, self._submitted, checks = _known(found)
+            self._notebooks = {notebook.name for notebook in found.notebooks}
+        self._fresh: set[str] = set()  # keys of what was executed in this run
         seeds_of(self.folder, checks)  # they are part of the state, from the first submission on
 
     def submissions(self, students: Sequence[str] | None) -> list[str]:
@@ -191,95 +204,174 @@ class Grading:
             raise CommandError("--cluster: no walls here for a submission that must be executed again: grade on Linux")
         tick = self.stage(f"grade {self.assignment}", len(students))
         waiting = deque(students)
-        suspects: deque[str] = deque()  # something cut a run off while they were executed: each waits to be alone
-        running: dict[Future, tuple[str, str, int]] = {}  # -> student, key, number of cells
+        suspects: deque[Submission] = deque()  # something was cut off while they were executed: each waits to be alone
+        running: dict[Future, str] = {}  # -> key
+        asking: dict[str, list[Submission]] = {}  # of these keys: who waits for it
         run = workers.run if cluster is None else workers.run_elsewhere
         with self._counted(running), _executor(n_workers, cluster) as (executor, width):
+
+            def execute(submission: Submission, keys: Sequence[str]) -> None:
+                for key in keys:
+                    if key not in asking:
+                        running[self._submit(executor, run, key, submission.jobs[key])] = key
+                    asking.setdefault(key, []).append(submission)
+
+            def finish(submission: Submission) -> None:
+                self._replay(submission)
+                tick()
+
             while waiting or running or suspects:
-                while (waiting and len(running) < 2 * width()) or (suspects and not running):
-                    alone = not waiting
-                    student = (suspects if alone else waiting).popleft()
+                while waiting and len(running) < 2 * width():
+                    student = waiting.popleft()
                     with self._problems(student, tick):
-                        if not alone and not self.force and self._mark_of(student) == self._state(student):
+                        if not self.force and self._mark_of(student) == self._state(student):
                             self.outcome.unchanged.append(student)
                             tick()
                             continue
-                        key, job = self._job(student)
-                        if job is None or self._is_kept(key, job):
-                            self._replay(student)
-                            tick()
-                        elif self._tries(key) and not alone:
-                            suspects.append(student)
+                        submission = self._read(student)
+                        if any(map(self._tries, submission.missing)):
+                            suspects.append(submission)
+                        elif submission.missing:
+                            execute(submission, submission.missing)
                         else:
-                            running[self._submit(executor, run, key, job)] = (student, key, len(job["cells"]))
+                            finish(submission)
+                alone = bool(suspects) and not running
+                if alone:
+                    submission = suspects.popleft()
+                    with self._problems(submission.student, tick):
+                        submission.missing = self._missing(submission)  # another's may have been the same
+                        if submission.missing:
+                            execute(submission, submission.missing[:1])
+                        else:
+                            finish(submission)
                 for done in wait(running, return_when=FIRST_COMPLETED).done if running else ():
-                    student, key, n_cells = running[done]
-                    with self._problems(student, tick):
-                        try:
-                            self.cache.put(key, checked(done.result(), n_cells))
-                        finally:
-                            self._count(key, 0)
-                            del running[done]
-                        self.outcome.executed.append(student)
-                        self._replay(student)
-                        tick()
+                    key = running.pop(done)
+                    for submission in asking.pop(key):
+                        if submission.student in self.outcome.failed:
+                            continue
+                        with self._problems(submission.student, tick):
+                            if self._is_kept(key, submission.jobs[key]) or self._keep(key, submission, done, alone):
+                                submission.missing.remove(key)
+                            if not submission.missing:
+                                finish(submission)
+                            elif not any(key in asking for key in submission.missing):
+                                suspects.append(submission)
         return self.outcome
 
     def _submit(self, executor: Executor, run: Callable[[str, str, Job], Record], key: str, job: Job) -> Future:
+        self._fresh.add(key)
         tries = self._tries(key)
         if tries > workers.TRIES:  # the first time it had company
             done: Future[Record] = Future()
             reason = f"set aside after {tries} tries, in each of which grading was cut off"
-            done.set_result({**not_run(job, reason), "sandbox": self.how})
+            done.set_result(self._record_aside(job, reason))
             return done
         self._count(key, tries + 1)
         return executor.submit(run, self.assignment, self.how, {**job, "environment": versions()})
 
+    def _keep(self, key: str, submission: Submission, done: Future, alone: bool) -> bool:
+        """Keep what came out, or set it aside; False where it must be tried again, alone. Raises what was raised."""
+        job = submission.jobs[key]
+        try:
+            record = checked(done.result(), len(job["cells"]))
+        except Deserted:
+            raise  # the try counts
+        except workers.Lost as error:
+            if not alone:
+                return False
+            record = self._record_aside(job, f"set aside after {self._tries(key)} tries: {error}")
+        except BaseException:
+            self._count(key, 0)
+            raise
+        if record.get("set_aside"):
+            write_whole(self.folder / "set-aside" / key, str(record["ended"]))
+        else:
+            self.cache.put(key, record)
+            if submission.student not in self.outcome.executed:
+                self.outcome.executed.append(submission.student)
+        self._count(key, 0)
+        return True
+
+    def _record_aside(self, job: Job, reason: str) -> Record:
+        return {**not_run(job, reason), "sandbox": self.how, "set_aside": True}
+
+    def _why_aside(self, key: str) -> str | None:
+        """Why a job was set aside; None if it was not."""
+        path = self.folder / "set-aside" / key
+        return path.read_text(errors="replace") if path.exists() else None
+
     @contextlib.contextmanager
-    def _counted(self, running: dict[Future, tuple[str, str, int]]) -> Iterator[None]:
+    def _counted(self, running: dict[Future, str]) -> Iterator[None]:
         """Only a run that is cut off leaves a try behind: one that ends by itself, if by Ctrl-C, takes it back."""
         try:
             yield
+        except Deserted:
+            running.clear()  # one of them may have ended all workers
+            raise
         finally:
             with contextlib.suppress(OSError):
-                for _, key, _ in running.values():
+                for key in running.values():
                     self._count(key, self._tries(key) - 1)
 
-    def _job(self, student: str) -> tuple[str, Job | None]:
-        """The key and the job of a submission; no job for one that cannot be read."""
-        coursedir = self.app.coursedir
+    def _read(self, student: str) -> Submission:
+        """A student's notebooks, without those that cannot be read, which are graded without being executed."""
+        self._log_to(student).unlink(missing_ok=True)
+        coursedir, jobs = self.app.coursedir, {}
         folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
+        but = {self.given / name for name in self.converter.exclude_overwriting.get(self.assignment, [])}
         for notebook in sorted(folder.glob("*.ipynb")):
-            sanitised = self.converter.sanitise(str(notebook))
-            if unreadable(sanitised):
-                continue
-            job = self.step.job(sanitised, self.assignment, [folder, self.given])
-            return fingerprint(job, self.how), job
-        return "", None
+            if notebook.stem in self._notebooks:  # nbgrader skips what else there is
+                sanitised = self.converter.sanitise(str(notebook))
+                if not unreadable(sanitised):
+                    job = self.step.job(sanitised, self.assignment, [folder, self.given], but)
+                    jobs[fingerprint(job, self.how)] = job
+        submission = Submission(student, jobs)
+        submission.missing = self._missing(submission)
+        return submission
 
-    def _is_kept(self, key: str, job: Job) -> bool:
-        if self.how == KERNEL:
-            return True  # nbgrader executes it
-        if self.force:
-            self.cache.forget(key)
-        return self.cache.get(key, len(job["cells"])) is not None
-
-    def _replay(self, student: str) -> None:
-        """Let nbgrader grade one student, from what is in the cache. NbGraderException if it cannot."""
-        state = self._state(student)
-        self._mark(student).unlink(missing_ok=True)
+    def _log_to(self, student: str) -> Path:
         self.log.path = self.folder / "logs" / f"{student}.log"
         self.log.path.parent.mkdir(exist_ok=True)
-        self.log.path.unlink(missing_ok=True)
         self.log.errors.clear()
+        return self.log.path
+
+    def _missing(self, submission: Submission) -> list[str]:
+        return [key for key, job in submission.jobs.items() if not self._is_kept(key, job)]
+
+    def _is_kept(self, key: str, job: Job) -> bool:
+        """Whether nothing is to be executed: it is, or was set aside. Once in a run that is forced, it is forgotten."""
+        aside = self.folder / "set-aside" / key
+        if self.force and key not in self._fresh:
+            self.cache.forget(key)
+            aside.unlink(missing_ok=True)
+        if self.how == KERNEL:
+            self._fresh.add(key)
+            return True  # nbgrader executes it
+        if self.cache.get(key, len(job["cells"])) is None:
+            return aside.exists()
+        aside.unlink(missing_ok=True)  # nbgrader has executed it since
+        return True
+
+    def _replay(self, submission: Submission) -> None:
+        """Let nbgrader grade one student, from what is in the cache. NbGraderException if it cannot."""
+        student = submission.student
+        state = self._state(student)
+        self._mark(student).unlink(missing_ok=True)
+        (self.folder / "facts" / f"{student}.json").unlink(missing_ok=True)
+        aside = {key: why for key in submission.jobs if (why := self._why_aside(key))}
+        self.converter.set_aside = {key: self._record_aside(submission.jobs[key], why) for key, why in aside.items()}
+        self._log_to(student)
         try:
             self.app.coursedir.student_id, self.converter.student = glob.escape(student), student
             self.converter.force = True
             self.converter.start()
         finally:
             self.app.coursedir.student_id = "*"
-        write_whole(self._mark(student), state)
-        self.outcome.graded.append(student)
+        if aside:
+            self.outcome.set_aside[student] = next(iter(aside.values()))
+        else:
+            write_whole(self._mark(student), state)
+            self.outcome.graded.append(student)
 
     def _state(self, student: str) -> str:
         """A hash of all that decides a student's grade: what was submitted, the course's side of it, the package."""
@@ -328,6 +420,8 @@ class Grading:
             words = f"{type(error).__name__}: {error}"
             if any(full in said for said in [words, *self.log.errors] for full in FULL):
                 raise CommandError("the disk is full: make room and call it again; it goes on from here") from error
+            if any(READ_ONLY in said for said in [words, *self.log.errors]):
+                raise CommandError(f"{READ_ONLY}: {self.app.coursedir.db_url}: grading writes into it") from error
             if isinstance(error, NbGraderException) and self.log.errors:  # it says no more than that there was one
                 told = next((said for said in self.log.errors if "Traceback" in said), self.log.errors[0])
                 words = f"{told.strip().splitlines()[-1]} (see {self.log.path})"
@@ -341,6 +435,7 @@ class Replay(Autograde):
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self.student = ""
+        self.set_aside: dict[str, Record] = {}  # by key: what ExecuteOrReplay shall not execute
         self._texts: dict[str, tuple[str, Any]] = {}
 
     def init_notebooks(self) -> None:
@@ -348,6 +443,10 @@ class Replay(Autograde):
         folder = self._format_source(self.coursedir.assignment_id, self.student)
         self.assignments = {folder: sorted(map(str, Path(folder).glob("*.ipynb")))}
         self.notebooks: list[str] = []
+
+    def init_single_notebook_resources(self, notebook_filename: str) -> dict[str, Any]:
+        resources = super().init_single_notebook_resources(notebook_filename)
+        return {**resources, "attncourse_set_aside": self.set_aside}
 
     def sanitise(self, path: str) -> NotebookNode:
         """A submitted notebook as it is executed: without outputs, repaired, its checks and locked cells restored."""
@@ -374,13 +473,18 @@ class Replay(Autograde):
 def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
     """What to tell the instructor."""
     n = len(outcome.graded)
-    lines = [f"{n} graded in {seconds:.0f} s ({60 * n / max(seconds, 1e-9):.0f} a minute)" if n else "nothing to do"]
+    none = "none graded" if outcome.failed or outcome.set_aside else "nothing to do"
+    lines = [f"{n} graded in {seconds:.0f} s ({60 * n / max(seconds, 1e-9):.0f} a minute)" if n else none]
     if outcome.unchanged:
         lines[0] += f", {len(outcome.unchanged)} unchanged since they were graded (--force grades them anew)"
     if outcome.how in ("none", KERNEL):
         lines.append("without walls: what the submissions did to these grades, only they know")
     lines += [f"not graded: {student}: {why}" for student, why in outcome.failed.items()]
-    return [*lines, f"attncourse report {assignment} shows the class; nbgrader formgrader, each submission"]
+    lines += [f"0 points: {student}: {why}" for student, why in outcome.set_aside.items()]
+    if outcome.set_aside:
+        again = " ".join(f"--student {shlex.quote(student)}" for student in outcome.set_aside)
+        lines.append(f"look at what it does, and try it again with: attncourse grade {assignment} --force {again}")
+    return [*lines, f"attncourse report {assignment} shows the class; the formgrader, in jupyter lab, each submission"]
 
 
 def cores() -> int:
@@ -388,12 +492,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _known(gradebook: Gradebook, assignment: str) -> tuple[str, set[str], list[str]]:
+def _known(found: Assignment) -> tuple[str, set[str], list[str]]:
     """Of an assignment in the gradebook: its due date and cells, as text; who has a submission in it; its exercises."""
-    try:
-        found = gradebook.find_assignment(assignment)
-    except MissingEntry:
-        return "", set(), []  # nbgrader says so itself
     cells = [(cell.name, cell.source, cell.checksum) for notebook in found.notebooks for cell in notebook.source_cells]
     points = [(cell.name, cell.max_score) for notebook in found.notebooks for cell in notebook.grade_cells]
     submitted = {submission.student_id for submission in found.submissions}

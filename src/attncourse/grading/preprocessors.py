@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, default
 
 from attncourse._mimetype import VERDICT
 from attncourse.grading import workers
 from attncourse.grading.execution import Cache, Job, Record, fingerprint, job_of, replay, seeds_of
-from attncourse.grading.facts import write_facts
+from attncourse.grading.facts import nothing, write_facts
 from attncourse.grading.intake.exporter import unreadable
 from attncourse.grading.verdicts import (
     NOT_RUN,
@@ -57,20 +58,23 @@ class ExecuteOrReplay(Execute):
         return {"ename": TIMEOUT, "evalue": words, "traceback": [words]}
 
     def preprocess(self, nb: NotebookNode, resources: Any = None, km: Any = None) -> Step:
-        if unreadable(nb):
-            return nb, resources
         where = resources["nbgrader"]
         folder = Path("grading") / where["assignment"]  # nbgrader works in the course's folder
+        if unreadable(nb):
+            write_facts(folder / "facts", where, nb, *nothing())
+            return nb, resources
         how = how_to_execute(self.unsafe)
         job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
         key, kept = fingerprint(job, how), Cache(folder / "executions")
-        record = kept.get(key, len(job["cells"])) if self.keep else None
+        record = resources.get("attncourse_set_aside", {}).get(key)
+        if record is None and self.keep:
+            record = kept.get(key, len(job["cells"]))
         if record is None:
             if how == KERNEL:
                 record = self._in_a_kernel(nb, resources, km)
             else:
                 record = workers.run(where["assignment"], how, job)
-            if self.keep:
+            if self.keep and not record.get("set_aside"):
                 kept.put(key, record)
         replay(nb, record)
         observed = {c["exercise"]: e["observations"] for c, e in zip(job["cells"], record["cells"], strict=True)}
@@ -78,8 +82,13 @@ class ExecuteOrReplay(Execute):
         write_facts(folder / "facts", where, nb, job, record)
         return nb, resources
 
-    def job(self, nb: NotebookNode, assignment: str, folders: Sequence[Path]) -> Job:
-        """What a worker needs to execute the sanitised notebook; of files in several folders the last one counts."""
+    def job(
+        self, nb: NotebookNode, assignment: str, folders: Sequence[Path], but: Collection[Path] = ()
+    ) -> Job:
+        """What a worker needs to execute the sanitised notebook; of files in several folders the last one counts.
+
+        Without the files `but`, and without those that nbgrader ignores.
+        """
         from attncourse import exercises  # torch with it
 
         known = exercises.by_name()  # what else looks like a check has no verdict to get
@@ -91,7 +100,7 @@ class ExecuteOrReplay(Execute):
             "processes": self.processes,
             "home_mb": self.home_mb,
         }
-        return job_of(nb, folders, seeds, limits)
+        return job_of(nb, folders, seeds, limits, CourseDirectory(config=self.config).ignore, but)
 
     def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Record:
         """The record of an execution by a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""

@@ -7,11 +7,14 @@ import functools
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 from attncourse._needs import CommandError
 from attncourse.grading.execution import Job, Record, environment, not_run
@@ -65,9 +68,11 @@ class Worker:
     """A worker process for one assignment. For one thread at a time; `kill` may be called from any."""
 
     def __init__(self, assignment: str, how: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="attncourse-"))  # for its temporary files, however it ends
+        self._folder.chmod(0o711)  # behind walls, root is nobody
         self._jobs, theirs = socket.socketpair()  # a pipe could not be ended from another thread
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "attncourse.grading.sandbox.worker", assignment, how],
+            [sys.executable, "-m", "attncourse.grading.sandbox.worker", assignment, how, str(self._folder)],
             stdin=theirs.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -108,6 +113,7 @@ class Worker:
             self._process.wait(CLEAN_SECONDS)
         self._process.kill()
         self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _line(self, seconds: float) -> Record:
         assert self._process.stdout and self._process.stderr
@@ -180,7 +186,7 @@ def run(assignment: str, how: str, job: Job) -> Record:
     if isinstance(lost, NotStarted):
         raise CommandError(f"no worker could be started: {lost}")
     reason = f"set aside after {TRIES} tries, in which the grading process was lost: {lost}"
-    return {**not_run(job, reason), "sandbox": how}
+    return {**not_run(job, reason), "sandbox": how, "set_aside": True}  # to be shown, and not kept
 
 
 def run_elsewhere(assignment: str, how: str, job: Job) -> Record:

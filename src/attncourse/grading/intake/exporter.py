@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,22 @@ def unreadable(notebook: NotebookNode) -> str | None:
     return reason if isinstance(reason, str) else None
 
 
+def _take_in_first(look_for_notebooks: Callable[[Autograde], None]) -> Callable[[Autograde], None]:
+    @functools.wraps(look_for_notebooks)
+    def init_notebooks(converter: Autograde) -> None:
+        if issubclass(converter.exporter_class, SubmissionExporter):
+            folder.prepare(converter.coursedir, converter.coursedir.assignment_id)
+        look_for_notebooks(converter)
+
+    return init_notebooks
+
+
+# nbgrader gives up where a submission's folder holds no notebook, before it calls anything that a config may name. But
+# it imports what the config names, this module, when it makes its Autograde: for the command and for the formgrader's
+# button. So the folders are taken in here.
+Autograde.init_notebooks = _take_in_first(Autograde.init_notebooks)
+
+
 class SubmissionExporter(NotebookExporter):
     """Reads a submitted notebook. One that cannot be read comes out as the assignment's graded cells, unanswered.
 
@@ -30,16 +48,6 @@ class SubmissionExporter(NotebookExporter):
     """
 
     max_megabytes = Float(MAX_BYTES / 1e6, help="A submitted notebook larger than this is not opened.").tag(config=True)
-
-    def __init__(self, *args: Any, **traits: Any) -> None:
-        super().__init__(*args, **traits)
-        # Autograde makes its exporter when it has looked for notebooks and before it converts the first: the one place
-        # where a submission without a notebook can still get one, from the command and from the formgrader's button.
-        converter = self.parent
-        if isinstance(converter, Autograde) and not getattr(converter, "_took_in", False):
-            converter._took_in = True
-            folder.prepare(converter.coursedir, converter.coursedir.assignment_id)
-            converter.init_notebooks()
 
     def from_filename(self, filename: str, resources: Any = None, **kw: Any) -> Any:
         path, resources = Path(filename), dict(resources or {})

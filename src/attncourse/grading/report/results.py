@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Grade, Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
-from attncourse._needs import CommandError
+from attncourse.grading.course import assignment_of
 from attncourse.grading.intake.exporter import unreadable
 from attncourse.grading.submissions import BEGIN, solutions
 from attncourse.grading.verdicts import PREFIX, exercise_of, grading, verdict_of
@@ -61,6 +61,7 @@ class Row:
     name: str
     points: dict[str, float | None] = field(default_factory=dict)
     total: float = 0.0
+    penalty: float = 0.0  # for handing in late: already taken off the total
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
     unreadable: str | None = None
     submitted: bool = True
@@ -103,15 +104,7 @@ class Results:
 
 def read_results(coursedir: CourseDirectory, assignment: str) -> Results:
     """The results of an assignment of a course. CommandError if the gradebook does not know it."""
-    path = coursedir.db_url.removeprefix("sqlite:///")
-    if coursedir.db_url.startswith("sqlite") and not Path(path).is_file():
-        raise CommandError(f"there is no gradebook at {path}: run `nbgrader generate_assignment {assignment}` first")
-    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
-        try:
-            found = gradebook.find_assignment(assignment)
-        except MissingEntry:
-            known = ", ".join(sorted(a.name for a in gradebook.assignments)) or "none"
-            raise CommandError(f"there is no assignment {assignment!r} in the gradebook (there: {known})") from None
+    with assignment_of(coursedir, assignment) as (gradebook, found):
         columns = _columns(found)
         released, words = _released(coursedir, found)
         rows = [_row(gradebook, coursedir, assignment, columns, student) for student in gradebook.students]
@@ -162,7 +155,8 @@ def _row(
     except MissingEntry:
         row.submitted = False
         return row
-    row.total = max(0.0, float(submission.score) - float(submission.late_submission_penalty or 0))
+    row.penalty = float(submission.late_submission_penalty or 0)
+    row.total = max(0.0, float(submission.score) - row.penalty)
     row.facts = read_facts(grading_folder(coursedir, assignment) / "facts" / f"{student.id}.json")
     if row.facts:
         row.repairs += row.facts.repairs
@@ -396,10 +390,11 @@ def why(row: Row, results: Results) -> str:
     for exercise, verdict in row.verdicts.items():
         if verdict["points"] < verdict["out_of"] or verdict["problem"]:
             reasons.setdefault(_reason(verdict), []).append(exercise)
-    return "; ".join(
+    said = [
         reason if len(exercises) == len(row.verdicts) > 1 else f"{', '.join(exercises)}: {reason}"
         for reason, exercises in reasons.items()
-    )
+    ]
+    return "; ".join([*said, *([f"handed in late: {row.penalty:g} points off"] if row.penalty else [])])
 
 
 def _reason(verdict: dict) -> str:

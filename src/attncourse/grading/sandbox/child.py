@@ -157,6 +157,8 @@ class Process:
                         self.left_out.append(str(fields["path"]))
                     elif kind == "run":  # else a request that came when its cell had been interrupted
                         self._say_what_is_left_out()
+                        if fields["checks"]:
+                            shell.user_ns["check"] = self.check  # a learner may have used the name for something else
                         try:
                             shell.run_cell(fields["source"], store_history=True)
                         finally:

@@ -207,9 +207,10 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
         if walls == "namespaces":
             here, outside = system.fork_child(_bounds(limits), keep=descriptors, environment=ENVIRONMENT)
         else:
+            home = tempfile.mkdtemp(prefix="attncourse-")
             here = outside = os.fork()
         if here == 0:
-            _become_child(descriptors, hidden, walls)
+            _become_child(descriptors, hidden, None if walls == "namespaces" else home)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(json.dumps({"pid": outside}).encode())
@@ -217,20 +218,22 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
         if walls == "none":
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(here, signal.SIGKILL)  # what it has left behind
+            shutil.rmtree(home, ignore_errors=True)
         control.send(json.dumps({"code": code}).encode())
 
 
-def _become_child(descriptors: Sequence[int], hidden: Sequence[str], walls: str) -> NoReturn:
+def _become_child(descriptors: Sequence[int], hidden: Sequence[str], home: str | None) -> NoReturn:
+    """`home` is its working folder where no walls have given it one."""
     try:
         connection, *streams = descriptors
         null = os.open(os.devnull, os.O_RDONLY)
         for number, descriptor in enumerate([null, *streams]):
             os.dup2(descriptor, number)
             os.close(descriptor)
-        if walls == "none":
+        if home is not None:
             os.setsid()
-            os.environ.update(ENVIRONMENT, IPYTHONDIR=tempfile.mkdtemp(prefix="attncourse-"))
-            os.chdir(os.environ["IPYTHONDIR"])
+            os.environ.update(ENVIRONMENT, IPYTHONDIR=home)
+            os.chdir(home)
         child.Process(socket.socket(fileno=connection)).serve(hidden)
     finally:
         os._exit(0)
