@@ -1,6 +1,7 @@
 """A class of troublemakers beside honest students, graded once, and what is right for each of them."""
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -144,7 +145,10 @@ class Class:
             assert words in told[name]
         assert trouble.ended in str(row.facts.ended)
         assert bool(row.facts.ended) == bool(trouble.dies or trouble.ended), row.facts.ended
-        assert trouble.flag in "; ".join(row.facts.flags) and bool(row.facts.flags) == bool(trouble.flag)
+        flags = [flag for flag in row.facts.flags if ": stopped" not in flag]
+        assert trouble.flag in "; ".join(flags) and bool(flags) == bool(trouble.flag), row.facts.flags
+        timed_out = re.search("stopped after [0-9]+ seconds|stopped: all cells together", self.shown(student))
+        assert (len(flags) < len(row.facts.flags)) == bool(timed_out), row.facts.flags
         assert trouble.shows in self.shown(student)
         assert self.bytes_kept(student)
 

@@ -204,6 +204,10 @@ PATCHES = {
         "sys.modules['attncourse.exercises'].hidden_seeds = lambda name: (0, 1, 2)",
         says="differ",
     ),
+    "a check replaced at the last moment judges nothing": silences(
+        "get_ipython().events.register(\n"
+        "    'pre_run_cell', lambda info: get_ipython().user_ns.update(check=lambda *a, **k: 4))"
+    ),
     "a check wrapped to look at another function is put back": cheats(
         "true_check = check\ndef check(name, answer, seeds=None):\n"
         "    return true_check(name, lambda a, b: a @ b.mT if name == 'attention_scores' else answer(a, b))",
@@ -309,7 +313,7 @@ ALL = STRANGE | LEAKS | LIES | PATCHES | PEEKS
 @pytest.fixture(scope="module")
 def everybody(tmp_path_factory):
     """The graded class, and what the honest students had got before the others were there."""
-    room = Class(tmp_path_factory.mktemp("hostile") / "course", "\nc.ExecuteOrReplay.timeout = 8\n")
+    room = Class(tmp_path_factory.mktemp("hostile") / "course", "\nc.ExecuteOrReplay.timeout = 20\n")
     room.hand_in_honestly()
     room.grade(students=HONEST)
     room.alone = {student: (room.points(student), room.rows[student].verdicts) for student in HONEST}

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's way with it
 ]
 
-CELL_SECONDS, NOTEBOOK_SECONDS, PROCESSES = 6, 14, 24
+CELL_SECONDS, NOTEBOOK_SECONDS, PROCESSES = 8, 18, 24
 LIMITS = f"""
 c.ExecuteOrReplay.timeout = {CELL_SECONDS}
 c.ExecuteOrReplay.notebook_timeout = {NOTEBOOK_SECONDS}
@@ -66,6 +66,8 @@ def check(name, answer, seeds=None):
         if b"enough" in text:
             return
         frame("reply", value={"tuple": [{"opaque": "\\ud800"}, 0]} if b"call" in text else None)
+impostor = check
+get_ipython().events.register("pre_run_cell", lambda info: get_ipython().user_ns.update(check=impostor))
 def local_attention(*inputs):
     pass
 """
@@ -128,8 +130,8 @@ TIME = {
     "many cells, each just under the limit, end when all their time is used up": Trouble(
         first=tuple(f"import time\ntime.sleep(3)  # {i}" for i in range(6)),
         dies="first",
-        ended="all cells together took more than 14 seconds",
-        says=dict.fromkeys(FULL, "not run, because all cells together took more than 14 seconds"),
+        ended=f"all cells together took more than {NOTEBOOK_SECONDS} seconds",
+        says=dict.fromkeys(FULL, f"not run, because all cells together took more than {NOTEBOOK_SECONDS} seconds"),
     ),
 }
 ENDS = {
@@ -157,7 +159,7 @@ MEMORY = {
     "memory that is shared counts too": dies(
         OUTPUT,
         "import mmap\nwith mmap.mmap(-1, 3 << 30) as memory:\n"
-        "    for place in range(0, 3 << 30, 4096): memory[place] = 1\n"
+        "    for place in range(0, 3 << 30, 1 << 26): memory[place:place + (1 << 26)] = bytes(1 << 26)\n"
         "    while True: pass",
         "the Python process took more than 1000 MB of memory and was ended",
     ),
@@ -448,7 +450,10 @@ def reads(root):
         "for name in hidden:\n"
         "    try:\n        __import__(f'attncourse.{name}')\n        read.append(name)\n"
         "    except ImportError:\n        pass\n"
-        "read += [path for path in glob.glob('/**/attncourse/attention.py', recursive=True)]\n"
+        "for place, folders, names in os.walk('/'):\n"
+        "    if place.endswith('attncourse') and 'attention.py' in names: read.append(place)\n"
+        "    if place.endswith('site-packages'): folders[:] = [name for name in folders if 'attn' in name]\n"
+        "    folders[:] = [name for name in folders if name not in ('proc', 'sys')]\n"
         "print(read or 'nothing could be read')"
     )
 
