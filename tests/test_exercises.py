@@ -209,15 +209,7 @@ def test_a_wrong_type_is_named(softmax, result, words):
 
 @pytest.mark.parametrize("answer", [lambda x: 4, lambda x: 4.0, lambda x: torch.tensor(4.0)])
 def test_a_plain_number_counts_where_the_exercise_asks_for_one(answer):
-    exercise = Exercise(
-        "four", lambda x: 4, returns=("cost",), difficulty=1, minutes=1, hints=("one", "two"), numbers=True
-    )
-
-    @exercise.aspect("cost", points=1)
-    def _(answer, draw):
-        """four"""
-        return answer(3)
-
+    exercise = numbers_exercise(3)
     assert one(exercise, answer).points == 1
     for unfit in (lambda x: True, lambda x: "4", lambda x: None):
         assert "expected a number" in one(exercise, unfit).aspects[0].message
@@ -245,6 +237,34 @@ def test_writing_into_the_input_is_refused_and_the_argument_named(softmax):
 
     verdict = one(softmax, answer)
     assert verdict.points == 0 and "it writes into `scores`" in str(verdict)
+
+
+def numbers_exercise(*inputs):
+    """One whose answer is called with `inputs` and returns a number."""
+    exercise = Exercise(
+        "count", lambda x: 4, returns=("cost",), difficulty=1, minutes=1, hints=("one", "two"), numbers=True
+    )
+
+    @exercise.aspect("cost", points=1)
+    def _(answer, draw):
+        """four"""
+        return answer(*inputs)
+
+    return exercise
+
+
+def test_lengthening_the_callers_lists_is_refused():
+    def lengthens(sequences):
+        sequences[0].append(0)
+        return 4
+
+    verdict = one(numbers_exercise([[1], [2, 3]]), lengthens)
+    assert verdict.points == 0 and "writes into `sequences`" in text(verdict)
+    assert one(numbers_exercise([[1], [2, 3]]), lambda sequences: 4).points == 1
+
+
+def test_an_input_of_nan_is_not_taken_for_a_changed_one():
+    assert one(numbers_exercise(torch.tensor([torch.nan, 1.0])), lambda x: 4).points == 1
 
 
 def test_equal_looking_numbers_are_told_with_as_many_digits_as_they_differ_in():

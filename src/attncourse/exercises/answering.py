@@ -75,6 +75,30 @@ class Runner(Protocol):
         """Seeds the answer's random numbers, and gives the learner's own state back afterwards."""
 
 
+def _copied(value: Any) -> Any:
+    """A copy, down to the tensors, for comparison."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _unchanged(value: Any, copy: Any) -> bool:
+    if isinstance(value, Tensor):
+        return isinstance(copy, Tensor) and value.shape == copy.shape and _equal(value, copy)
+    if isinstance(value, dict):
+        return value.keys() == copy.keys() and all(_unchanged(item, copy[key]) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return len(value) == len(copy) and all(map(_unchanged, value, copy))
+    return value is copy or bool(value == copy)
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """NaN equals NaN."""
+    return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
+
+
 class Here:
     """A runner in this process."""
 
@@ -84,10 +108,10 @@ class Here:
     def call(self, arguments: tuple) -> Any:
         if not callable(self.function):
             raise Stop(Problem("wrong type", f"got {kind_of(self.function)} where the function itself is wanted"))
-        before = [a.clone() if isinstance(a, Tensor) else None for a in arguments]
+        before = [_copied(argument) for argument in arguments]
         result = self._run(arguments)
         for position, (argument, copy) in enumerate(zip(arguments, before, strict=True), start=1):
-            if copy is not None and not (argument.shape == copy.shape and torch.equal(argument, copy)):
+            if not _unchanged(argument, copy):
                 name = _argument_name(self.function, position)
                 raise Stop(Problem("changed its input", f"it writes into {name}: work on a copy, or on new tensors"))
         return result
