@@ -17,10 +17,9 @@ import socket
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
@@ -29,6 +28,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from attncourse.exercises.answering import Guard, Here, Stop, in_words
+from attncourse.grading.sandbox.gradients import Calls, attached
 from attncourse.grading.sandbox.wire import Channel, Closed, tensors_in
 
 INPUT = "nobody is there to type an answer to input() while the notebook is graded"
@@ -135,7 +135,8 @@ class Process:
         self.channel = Channel(connection)
         self.main = threading.get_ident()
         self.objects: list[Here] = []  # the answer under the check, and the modules that it built
-        self.calls: list[tuple[list[Tensor], list[Tensor]]] = []  # of each call: what went in and what came out
+        self.calls = Calls()
+        self.channel.borrow = lambda number: Borrowed(self, number)
         self.left_out: list[str] = []  # files that had no room
 
     def serve(self, hidden: Sequence[str]) -> None:
@@ -190,7 +191,7 @@ class Process:
                 while self._answer_to_request(answer, undo):
                     pass
         finally:
-            self.objects, self.calls = [], []
+            self.objects, self.calls = [], Calls()
         return Judged(str(name))
 
     def _answer_to_request(self, answer: Any, undo: contextlib.ExitStack) -> bool:
@@ -211,26 +212,16 @@ class Process:
 
     def _begin(self, answer: Any, undo: contextlib.ExitStack, seed: int, forbidden: list[str]) -> None:
         undo.close()
-        self.objects, self.calls = [Here(answer, _guard(tuple(forbidden)))], []
+        self.objects, self.calls = [Here(answer, _guard(tuple(forbidden)))], Calls()
         undo.enter_context(self.objects[0].undisturbed(seed))
 
     def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:
         runner = self.objects[target]
         result = runner.call(arguments)
-        ends = [*tensors_in(arguments), *(runner.parameters().values() if target else ())]
-        self.calls.append((ends, tensors_in(result)))
-        return result, len(self.calls) - 1
+        return self.calls.add([*tensors_in(arguments), *(runner.parameters().values() if target else ())], result)
 
     def _back(self, answer: Any, undo: Any, call: int, gradients: list[Tensor | None]) -> list[Tensor | None]:
-        """The gradients at what went into a call, from those at what came out of it."""
-        ends, outputs = self.calls[call]
-        # torch would take the gradients at the outputs as they are, but imports sympy for it.
-        ways = [(o * g).sum() for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
-        wanted = [end for end in ends if end.requires_grad]
-        found: Iterator[Tensor | None] = iter(())
-        if ways and wanted:
-            found = iter(torch.autograd.grad(torch.stack(ways).sum(), wanted, retain_graph=True, allow_unused=True))
-        return [next(found, None) if end.requires_grad else None for end in ends]
+        return self.calls.back(call, gradients)
 
     def _build(self, answer: Any, undo: Any, sizes: tuple) -> tuple[int, dict[str, Tensor]]:
         self.objects.append(self.objects[0].build(sizes))
@@ -238,6 +229,27 @@ class Process:
 
     def _fill(self, answer: Any, undo: Any, target: int, values: dict[str, Tensor]) -> None:
         self.objects[target].fill(values)
+
+
+class Borrowed:
+    """Stands for a function that the check hands to the answer: the worker has it, and is asked for what it returns."""
+
+    def __init__(self, process: Process, number: int) -> None:
+        self._process, self._number = process, number
+
+    def __call__(self, *arguments: Any) -> Any:
+        result, number = self._ask("call", number=self._number, arguments=arguments)
+        return attached(result, number, tensors_in(arguments), functools.partial(self._ask, "back"))
+
+    def _ask(self, request: str, **content: Any) -> Any:
+        process = self._process
+        if not process.objects or threading.get_ident() != process.main:
+            raise RuntimeError("this function is only there while the check that handed it over calls the answer")
+        process.say("lent", request=request, **content)
+        kind, fields = process.channel.receive()
+        if kind != "returned":
+            raise ValueError(str(fields.get("detail")))
+        return fields["value"]
 
 
 class Judged:

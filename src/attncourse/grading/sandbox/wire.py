@@ -56,6 +56,8 @@ class Channel:
         self.socket.settimeout(patience)
         self._lock = threading.RLock()
         self._buffer = bytearray()
+        self.lent: list[Any] | None = None  # functions of this side that the other may ask for
+        self.borrow: Callable[[int], Any] | None = None  # makes what stands here for a function of the other side
         self._watched = 0.0
         self._late = -math.inf
 
@@ -65,7 +67,8 @@ class Channel:
         TypeError or ValueError, with nothing sent, for what cannot be sent.
         """
         arrays: list[bytes] = []
-        text = json.dumps([kind, {name: pack(value, arrays) for name, value in fields.items()}]).encode()
+        packed = {name: pack(value, arrays, self.lent) for name, value in fields.items()}
+        text = json.dumps([kind, packed]).encode()
         body = b"".join(arrays)
         if len(text) > MAX_TEXT or len(body) > MAX_ARRAYS:
             raise ValueError(f"too large: {(len(text) + len(body)) / 2**20:.0f} MB")
@@ -103,7 +106,7 @@ class Channel:
             if not isinstance(kind, str) or not isinstance(fields, dict):
                 raise ValueError("not a kind and its fields")
             arrays = io.BytesIO(body)
-            return kind, {name: unpack(value, arrays) for name, value in fields.items()}
+            return kind, {name: unpack(value, arrays, self.borrow) for name, value in fields.items()}
         except Exception as error:  # torch's own among them
             raise Broken(f"not a message: {error}") from None
 
@@ -150,8 +153,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-def pack(value: Any, arrays: list[bytes], depth: int = 0) -> Any:
-    """`value` as JSON data; tensors' bytes are added to `arrays`.
+def pack(value: Any, arrays: list[bytes], lent: list[Any] | None = None, depth: int = 0) -> Any:
+    """`value` as JSON data; tensors' bytes are added to `arrays`, functions to `lent`, if there is such a list.
 
     What is no plain data, or lies too deep, goes as a description of its type.
     """
@@ -164,14 +167,20 @@ def pack(value: Any, arrays: list[bytes], depth: int = 0) -> Any:
     if isinstance(value, list | tuple | dict) and depth <= MAX_DEPTH:
         deeper = depth + 1
         if isinstance(value, list):
-            return [pack(item, arrays, deeper) for item in value]
+            return [pack(item, arrays, lent, deeper) for item in value]
         if isinstance(value, tuple):
-            return {"tuple": [pack(item, arrays, deeper) for item in value]}
-        return {"dict": [[pack(key, arrays, deeper), pack(item, arrays, deeper)] for key, item in value.items()]}
+            return {"tuple": [pack(item, arrays, lent, deeper) for item in value]}
+        items = value.items()
+        return {"dict": [[pack(key, arrays, lent, deeper), pack(item, arrays, lent, deeper)] for key, item in items]}
+    if lent is not None and callable(value):
+        lent.append(value)
+        return {"function": len(lent) - 1}
     return {"opaque": kind_of(value)[:200]}
 
 
-def unpack(value: Any, arrays: io.BytesIO, depth: int = 0) -> Any:
+def unpack(
+    value: Any, arrays: io.BytesIO, borrow: Callable[[int], Any] | None = None, depth: int = 0
+) -> Any:
     """The reverse of `pack`, which reads the arrays' bytes in order. An Exception of some kind for anything else."""
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()  # half a character cannot be written to a file
@@ -181,18 +190,26 @@ def unpack(value: Any, arrays: io.BytesIO, depth: int = 0) -> Any:
         raise ValueError("too many values in values")
     deeper = depth + 1
     if isinstance(value, list):
-        return [unpack(item, arrays, deeper) for item in value]
+        return [unpack(item, arrays, borrow, deeper) for item in value]
     ((tag, content),) = value.items()
     match tag:
         case "tuple":
-            return tuple(unpack(item, arrays, deeper) for item in content)
+            return tuple(unpack(item, arrays, borrow, deeper) for item in content)
         case "dict":
-            return {unpack(key, arrays, deeper): unpack(item, arrays, deeper) for key, item in content}
+            flat = [unpack(item, arrays, borrow, deeper) for pair in content for item in _pair(pair)]
+            return dict(zip(flat[::2], flat[1::2], strict=True))
         case "tensor":
             return _unpack_tensor(content, arrays)
         case "opaque":
             return Opaque(unpack(str(content)[:200], arrays))
+        case "function" if borrow is not None and type(content) is int:
+            return borrow(content)
     raise ValueError(f"an unknown tag, {tag!r}"[:80])
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    key, item = value
+    return key, item
 
 
 def _pack_tensor(tensor: Tensor, arrays: list[bytes]) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import json
 import os
 import resource
@@ -31,8 +32,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncourse.exercises.answering import Problem, Stop, kind_of
+from attncourse.exercises.answering import Problem, Stop, in_words, kind_of
 from attncourse.grading.sandbox import walls
+from attncourse.grading.sandbox.gradients import Calls, attached
 from attncourse.grading.sandbox.limits import Limits
 from attncourse.grading.sandbox.outputs import Outputs, count_of
 from attncourse.grading.sandbox.wire import Broken, Channel, Closed, tensors_in
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
 GRACE = 2.0  # seconds that an interrupted cell has to come to its end
 PATIENCE = 10.0  # seconds that the process has to read what is sent to it
+MAX_LENT = 1 << 17  # numbers that a function handed to an answer is called with
 MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
 
 
@@ -70,6 +73,7 @@ class Run:
         self.current: Mapping[str, Any] = {}
         self.observations: list | None = None
         self.looked = False  # at the present cell's answer; it is done once
+        self.lent_calls = Calls()  # of functions that were handed to the answer
         self.began = time.monotonic()
         self.until = 0.0  # when the present cell must have ended
 
@@ -198,8 +202,10 @@ class Run:
                 raise Aborted
             if kind == "check":
                 self._check(str(content.get("name")))
-            elif self.outputs.silent and kind in ("reply", "problem"):
+            elif self.outputs.silent and kind in ("reply", "problem", "lent"):
                 continue  # it was on its way when the cell was interrupted
+            elif kind == "lent" and "reply" in wanted:
+                self._lend(content)
             else:
                 try:
                     taken = self.outputs.take(kind, content)
@@ -228,8 +234,27 @@ class Run:
             self.looked = True
             exercise = exercises.get(name)
             runner = There(self._ask, exercise.forbidden)
+            self.channel.lent, self.lent_calls = [], Calls()
             self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
+            self.channel.lent = None
         self.channel.send("enough")
+
+    def _lend(self, content: Mapping[str, Any]) -> None:
+        """Call a function that was handed to the answer, or go back through such a call, for the learner's process."""
+        try:
+            value = self._lent(**content)
+        except Exception as error:  # the answer called it with something that it does not take
+            self.channel.send("raised", detail=in_words(error)[:2000])
+        else:
+            self.channel.send("returned", value=value)
+
+    def _lent(self, request: str, number: int = 0, arguments: Any = (), call: int = 0, gradients: Any = ()) -> Any:
+        if sum(tensor.numel() for tensor in tensors_in([arguments, gradients])) > MAX_LENT:
+            raise ValueError("more numbers than it takes")
+        if request == "back":
+            return self.lent_calls.back(call, gradients)
+        assert self.channel.lent is not None
+        return self.lent_calls.add(tensors_in(arguments), self.channel.lent[number](*arguments))
 
     def _ask(self, request: str, **content: Any) -> Any:
         """The process's reply to a request. Raises Stop with the problem that it reports."""
@@ -251,7 +276,8 @@ class Run:
 class There:
     """A runner (see `attncourse.exercises.answering.Runner`) of an answer in the learner's process.
 
-    Gradients find their way: at the end of a call hangs a node that asks the other process for its part of the chain.
+    Gradients find their way through its calls, and a function among the arguments stays here: the learner's process
+    asks for what it returns.
     """
 
     def __init__(
@@ -270,23 +296,7 @@ class There:
         if not (isinstance(reply, tuple) and len(reply) == 2):
             raise Broken("a call's reply must be its result and its number")
         result, number = reply
-        outputs = tensors_in(result)
-        if any(output.requires_grad for output in outputs) and any(end.requires_grad for end in ends):
-            attached = _Attach.apply(self._back(number, ends, outputs), len(outputs), *outputs, *ends)
-            result = _replaced(result, iter(attached))
-        return result
-
-    def _back(self, number: int, ends: list[Tensor], outputs: list[Tensor]) -> Callable:
-        def back(gradients: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-            found = self._ask("back", call=number, gradients=[g if g is None else g.detach() for g in gradients])
-            if not isinstance(found, list) or len(found) != len(ends):
-                raise Stop(Problem("unusable", "the gradients that came back are not one for each input"))
-            for gradient, end in zip(found, ends, strict=True):
-                if gradient is not None and not (isinstance(gradient, Tensor) and gradient.shape == end.shape):
-                    raise Stop(Problem("unusable", "a gradient that came back has not the shape of its input"))
-            return [g if g is None else g.detach().to(e.dtype) for g, e in zip(found, ends, strict=True)]
-
-        return back
+        return attached(result, number, ends, functools.partial(self._ask, "back"))
 
     def build(self, sizes: tuple) -> There:
         reply = self._ask("build", sizes=tuple(sizes))
@@ -308,35 +318,6 @@ class There:
             for name, leaf in self.leaves.items():
                 leaf.copy_(values[name])
         self._ask("fill", target=self.target, values=dict(values))
-
-
-class _Attach(torch.autograd.Function):
-    """Hands `outputs` on; on the way back it asks the other process for the gradients at the `ends`."""
-
-    @staticmethod
-    def forward(ctx: Any, back: Callable, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.back, ctx.count = back, count
-        ctx.set_materialize_grads(False)
-        handed = tuple(tensor.detach().clone() for tensor in tensors[:count])
-        ctx.mark_non_differentiable(
-            *(h for h, t in zip(handed, tensors[:count], strict=True) if not t.requires_grad)
-        )
-        return handed
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
-        return (None, None, *([None] * ctx.count), *ctx.back(gradients))
-
-
-def _replaced(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """The value with its tensors replaced, in order."""
-    if isinstance(value, Tensor):
-        return next(tensors)
-    if isinstance(value, dict):
-        return {key: _replaced(item, tensors) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)(_replaced(item, tensors) for item in value)
-    return value
 
 
 def main(assignment: str, kind: str, folder: str) -> None:
