@@ -28,7 +28,7 @@ test: setup
 	.venv/bin/mypy
 
 lab: setup
-	.venv/bin/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/lectures/03_cross_attention.ipynb $(LAB)
+	.venv/bin/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/lectures/00_getting_ready.ipynb $(LAB)
 
 notebooks: setup
 	.venv/bin/attncourse build

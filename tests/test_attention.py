@@ -12,6 +12,7 @@ from attncourse.attention import (
     causal_mask,
     dot_score,
     lengths_to_mask,
+    masked_mean,
     masked_softmax,
     scaled_dot_score,
 )
@@ -135,6 +136,43 @@ def test_inputs_need_not_be_contiguous(tensors):
 
 def test_a_length_mask_is_true_up_to_each_length():
     assert lengths_to_mask([3, 0, 1], 3).tolist() == [[True] * 3, [False] * 3, [True, False, False]]
+
+
+def test_a_masked_mean_is_each_sequences_own_mean_whatever_its_batch(tensors):
+    values, lengths = tensors[1], [N_KEY, 2]
+    mean = masked_mean(values, lengths_to_mask(lengths, N_KEY))
+    for row, length, got in zip(values, lengths, mean, strict=True):
+        torch.testing.assert_close(got, row[:length].mean(dim=0))
+
+
+def test_a_masked_mean_is_attention_with_equal_weights(tensors, mask):
+    query, key, value = torch.zeros(BATCH, 1, D), *tensors[1:]
+    torch.testing.assert_close(masked_mean(value, mask[:, 0]), attend(query, key, value, mask)[0][:, 0])
+
+
+@pytest.mark.parametrize("anything", [7.0, torch.inf, torch.nan])
+def test_what_stands_in_the_padding_does_not_change_a_mean_nor_its_gradient(tensors, anything):
+    mask = lengths_to_mask([2, 0], N_KEY)
+    values = tensors[1].masked_fill(~mask[..., None], anything).requires_grad_()
+    mean = masked_mean(values, mask)
+    torch.testing.assert_close(mean, torch.stack([tensors[1][0, :2].mean(dim=0), torch.zeros(D)]))
+    (gradient,) = torch.autograd.grad(mean.sum(), values)
+    torch.testing.assert_close(gradient, (mask[..., None] / 2).expand_as(values))
+
+
+def test_one_mask_may_serve_a_whole_batch_and_more_axes(tensors):
+    values = torch.stack([tensors[1], -tensors[1]])                                # (2, batch, n, d)
+    mask = lengths_to_mask([3], N_KEY)                                             # (1, n)
+    torch.testing.assert_close(masked_mean(values, mask), values[..., :3, :].mean(dim=-2))
+
+
+def test_a_mean_refuses_a_mask_that_does_not_fit(tensors):
+    with pytest.raises(TypeError, match=r"mask: got torch\.float32, expected torch\.bool"):
+        masked_mean(tensors[1], torch.ones(BATCH, N_KEY))
+    with pytest.raises(ValueError, match=r"mask: got shape \(2, 3\), expected \(2, 5\), one for each vector"):
+        masked_mean(tensors[1], torch.ones(BATCH, N_QUERY, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"values: got shape \(5,\)"):
+        masked_mean(torch.ones(5), torch.ones(5, dtype=torch.bool))
 
 
 def test_a_causal_mask_lets_a_position_see_itself_and_its_past():

@@ -5,7 +5,19 @@ import datetime
 import pytest
 import torch
 
-from attncourse.data import BOS, EOS, PAD, EncodedPair, Pair, Tokenizer, batches, collate, encode_pairs, number_words
+from attncourse.data import (
+    BOS,
+    EOS,
+    PAD,
+    EncodedPair,
+    Pair,
+    Tokenizer,
+    batches,
+    collate,
+    encode_pairs,
+    number_words,
+    pad_batch,
+)
 from attncourse.data.number_words import say
 
 
@@ -113,3 +125,24 @@ def test_an_empty_batch_or_source_is_refused():
 
 def test_lengths_are_whole_numbers():
     assert collate([EncodedPair([5], [8])]).lengths.dtype == torch.int64
+
+
+def test_padding_comes_behind_the_tokens_and_the_mask_knows_it_from_the_lengths():
+    tokens, mask = pad_batch([[4, 9, 5], [9], []], pad=9)
+    assert tokens.tolist() == [[4, 9, 5], [9, 9, 9], [9, 9, 9]]
+    assert mask.tolist() == [[True] * 3, [True, False, False], [False] * 3]
+    assert tokens.dtype == torch.int64 and mask.dtype == torch.bool
+
+
+def test_rows_of_a_batch_may_be_tensors_and_are_not_written_to():
+    rows = [torch.tensor([4, 5]), torch.tensor([6])]
+    tokens, mask = pad_batch(rows)
+    assert tokens.tolist() == [[4, 5], [6, PAD]] and mask.tolist() == [[True, True], [True, False]]
+    assert rows[1].tolist() == [6]
+
+
+def test_a_batch_of_nothing_or_of_decimal_numbers_is_refused():
+    with pytest.raises(ValueError, match="sequences: got none"):
+        pad_batch([])
+    with pytest.raises(TypeError, match=r"sequences\[1\]: got torch\.float32 of shape \(1,\), expected whole numbers"):
+        pad_batch([[1], [2.5]])

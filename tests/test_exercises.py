@@ -2,6 +2,7 @@
 
 import copy
 import cProfile
+import io
 import json
 import warnings
 
@@ -14,6 +15,7 @@ from attncourse import check, exercises, hint
 from attncourse._mimetype import VERDICT
 from attncourse.exercises import judge, observe
 from attncourse.exercises.core import Exercise
+from attncourse.grading.sandbox.wire import pack, unpack
 
 ALL = [exercise for assignment in exercises.assignments() for exercise in exercises.of(assignment)]
 SEEDS = range(8)
@@ -85,6 +87,8 @@ def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, 
 
 # True as well: of a code that holds two misconceptions, the other; and exponentials by hand do give 0/0 for padding.
 HALF_TRUE = {"tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"}
+# Where two numbers have changed places, each is wrong as another code would have it.
+HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
 
 
 @pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants", "alternatives"))
@@ -261,6 +265,14 @@ def test_lengthening_the_callers_lists_is_refused():
     verdict = one(numbers_exercise([[1], [2, 3]]), lengthens)
     assert verdict.points == 0 and "writes into `sequences`" in text(verdict)
     assert one(numbers_exercise([[1], [2, 3]]), lambda sequences: 4).points == 1
+
+
+@pytest.mark.parametrize("four", [4, 4.0, np.int64(4), np.float64(4), np.ceil(3.5), np.float32(4), torch.tensor(4)])
+def test_a_number_counts_whatever_its_type_here_and_after_the_way_to_the_grader(four):
+    assert one(numbers_exercise(0), lambda x: four).points == 1
+    arrays = []
+    sent = pack(four, arrays)
+    assert unpack(sent, io.BytesIO(b"".join(arrays))) == 4
 
 
 def test_an_input_of_nan_is_not_taken_for_a_changed_one():

@@ -22,6 +22,7 @@ from attncourse.positions import (
     rope_angles,
     rope_angles_2d,
     rotate,
+    shift_matrix,
     sinusoidal,
     sinusoidal_2d,
 )
@@ -75,13 +76,15 @@ def test_sinusoids_take_positions_of_any_shape():
     assert torch.equal(sinusoidal(positions, D), table[positions])
 
 
-def test_a_shift_by_k_is_one_matrix_for_all_sinusoids():
-    k, table = 5, FixedPositions("sinusoidal", 40, D).double()(40)
-    shift = torch.zeros(D, D, dtype=torch.float64)
-    for i, angle in enumerate(rope_angles(torch.tensor(k), D).tolist()):
-        c, s = math.cos(angle), math.sin(angle)
-        shift[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
-    close(table[:-k] @ shift, table[k:])                                           # row vectors: PE(p) M_k
+@pytest.mark.parametrize("k", [5, 0, -3, 1])
+def test_a_shift_by_k_is_one_matrix_for_all_sinusoids(k):
+    positions = torch.arange(3, 40)
+    close(sinusoidal(positions, D) @ shift_matrix(k, D), sinusoidal(positions + k, D), 1e-6)
+
+
+def test_two_shifts_are_one_and_a_shift_back_undoes_it():
+    close(shift_matrix(2, D) @ shift_matrix(5, D), shift_matrix(7, D), 1e-6)
+    close(shift_matrix(4, D, base=50.0).mT, shift_matrix(-4, D, base=50.0), 1e-6)
 
 
 def test_the_sinusoidal_table_is_the_function():
@@ -405,6 +408,8 @@ BAD = {
     "a position below zero": (lambda: binary(torch.tensor([-1]), 3), ValueError, r"expected 0\.\.7"),
     "binary digits of a fraction": (lambda: binary(torch.tensor([0.5]), 3), TypeError, "whole numbers"),
     "an odd width": (lambda: sinusoidal(torch.arange(3), 5), ValueError, "d_model: got 5, expected an even"),
+    "a shift of an odd width": (lambda: shift_matrix(1, 5), ValueError, "d_model: got 5, expected an even"),
+    "a shift by half a position": (lambda: shift_matrix(0.5, 4), ValueError, r"k: got 0\.5, expected a whole number"),
     "an odd table": (lambda: FixedPositions("sinusoidal", 4, 5), ValueError, "d_model: got 5"),
     "an odd head": (lambda: rope_angles(torch.arange(3), 5), ValueError, "d_head: got 5, expected an even"),
     "an odd rope": (lambda: RoPE(5, 4), ValueError, "d_head: got 5"),

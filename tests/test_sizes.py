@@ -15,6 +15,7 @@ from attncourse.layers import ACTIVATIONS
 from attncourse.sizes import (
     GPT_3_REPAIRS,
     GPT_3_TABLE,
+    LAYER_KINDS,
     MODELS,
     PRESETS,
     Flops,
@@ -24,6 +25,7 @@ from attncourse.sizes import (
     count_flops,
     count_parameters,
     count_training_flops,
+    layer_cost,
     preset,
 )
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Positions, TransformerConfig
@@ -385,3 +387,103 @@ def test_an_empty_batch_is_refused():
 def test_a_target_is_refused_where_there_is_one_sequence(model):
     with pytest.raises(ValueError, match=f"n_target: got 4 for {model.__name__}, expected none"):
         count_flops(SMALL, model, 1, 4, 4)
+
+
+# What one layer costs
+
+
+def self_attention_layer(x, width):
+    query, key, value = (x @ torch.randn(x.shape[1], x.shape[1]) for _ in range(3))
+    return (query @ key.mT).softmax(-1) @ value
+
+
+def restricted_layer(x, width):
+    n, d = x.shape
+    query, key, value = (x @ torch.randn(d, d) for _ in range(3))
+    rows = torch.arange(n)[:, None] + torch.arange(-width, width + 1)
+    near = rows.clamp(0, n - 1)                                   # (n, 2 width + 1)
+    scores = (query[:, None] @ key[near].mT)[:, 0]
+    weights = scores.masked_fill(rows != near, -torch.inf).softmax(-1)
+    return (weights[:, None] @ value[near])[:, 0]
+
+
+def recurrent_layer(x, width):
+    w, u = (torch.randn(x.shape[1], x.shape[1]) for _ in range(2))
+    states = [torch.zeros(1, x.shape[1])]
+    for t in range(len(x)):
+        states.append(torch.tanh(x[t : t + 1] @ w + states[-1] @ u))
+    return torch.cat(states[1:])
+
+
+def convolution_layer(x, width):
+    matrices = torch.randn(2 * width + 1, x.shape[1], x.shape[1])
+    padded = torch.nn.functional.pad(x, (0, 0, width, width))
+    return sum(padded[i : i + len(x)] @ matrix for i, matrix in enumerate(matrices))
+
+
+BUILT = (self_attention_layer, restricted_layer, recurrent_layer, convolution_layer)
+LAYERS = dict(zip(LAYER_KINDS, BUILT, strict=True))
+WINDOWED = ("restricted", "convolution")
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize(("n", "d"), [(12, 5), (7, 16), (1, 3)])
+def test_a_layers_multiply_adds_are_those_that_torch_counts(kind, n, d):
+    width = 2 if n > 4 else 1
+    with FlopCounterMode(display=False) as counter:
+        LAYERS[kind](torch.randn(n, d), width)
+    cost = layer_cost(kind, n, d, width if kind in WINDOWED else None)
+    if n > 2 * width or kind not in WINDOWED:
+        assert counter.get_total_flops() == 2 * cost.multiply_adds
+    else:  # the layers above pad their windows even where the whole sequence is shorter
+        assert counter.get_total_flops() > 2 * cost.multiply_adds
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_signal_needs_as_many_cells_or_layers_as_the_path_is_long(kind):
+    torch.manual_seed(0)
+    n, d, width = 9, 4, 3
+    cost = layer_cost(kind, n, d, width if kind in WINDOWED else None)
+    cells = kind == "recurrent"                                   # there the way leads through cells of one layer
+    for layers in (1,) if cells else range(1, cost.path_length + 1):
+        x = torch.randn(n, d, requires_grad=True)
+        y = x
+        for _ in range(layers):
+            y = LAYERS[kind](y / y.std().detach(), width)  # scaled, or the softmax saturates
+        (first,) = torch.autograd.grad(y[-1].sum(), x)
+        reached = int(first.abs().sum(-1).gt(0).nonzero()[0])
+        assert reached == (0 if cells else max(0, n - 1 - layers * width) if kind in WINDOWED else 0)
+    assert cost.path_length == {"self-attention": 1, "recurrent": 9}.get(kind, 3)
+
+
+def test_only_a_recurrence_takes_its_steps_one_after_the_other():
+    steps = {kind: layer_cost(kind, 9, 4, 3 if kind in WINDOWED else None).sequential_steps for kind in LAYER_KINDS}
+    assert steps == {"self-attention": 1, "restricted": 1, "recurrent": 9, "convolution": 1}
+
+
+def test_the_projections_are_most_of_self_attention_until_n_is_one_and_a_half_times_d():
+    for n, more in ((95, True), (96, False), (97, False)):
+        projections = 3 * n * 64**2
+        pairs = layer_cost("self-attention", n, 64).multiply_adds - projections
+        assert (projections > pairs) is more
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_one_position_has_the_shortest_path(kind):
+    assert layer_cost(kind, 1, 4, 3 if kind in WINDOWED else None)[1:] == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("attention", 3, 4), "kind: got 'attention', expected one of 'self-attention'"),
+        (("recurrent", 0, 4), "n: got 0, expected at least 1"),
+        (("recurrent", 3, 2.5), "d: got 2.5, expected a whole number"),
+        (("recurrent", 3, 4, 1), "width: got 1 for 'recurrent', expected none"),
+        (("restricted", 3, 4), "width: got None for 'restricted', expected how many"),
+        (("convolution", 3, 4, 0), "width: got 0, expected at least 1"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        layer_cost(*arguments)

@@ -28,6 +28,12 @@ FIGURES = {
     "accuracy": lambda: viz.accuracy_by_length({"a": {(1, 4): 0.5, (5, 9): 0.25}, "b": {(1, 4): 1.0}}),
     "curves": lambda: viz.curves({"loss": [3.0, 2.0, 1.0]}),
     "diagram": viz.encoder_decoder,
+    "a network unrolled": lambda: viz.unrolled(["<bos>", "Return", "the"]),
+    "gates": viz.gates,
+    "measured lines": lambda: viz.measured({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
+    "axes of a batch": viz.batch_axes,
+    "a rectangle with padding": lambda: viz.rectangle({"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]),
+    "clouds": lambda: viz.clouds({"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal=True),
 }
 
 
@@ -50,6 +56,37 @@ def test_the_alt_text_of_an_alignment_says_where_each_target_token_looks(shown):
 def test_the_alt_text_of_masks_says_how_much_is_allowed(shown):
     FIGURES["masks"]()
     assert "causal: 4 queries by 4 keys, 62% of the pairs allowed" in shown[0][0]["text/plain"]
+
+
+def test_the_alt_text_of_a_rectangle_tells_padding_from_what_is_there(shown):
+    FIGURES["a rectangle with padding"]()
+    assert "lamp: 5, then 1 of padding (0), mean 2.50; kettle: 4, 3, mean 3.50" in shown[0][0]["text/plain"]
+
+
+def test_the_alt_text_of_clouds_counts_what_is_impossible(shown):
+    FIGURES["clouds"]()
+    assert "33% of them between 0 and 0.3, which is impossible" in shown[0][0]["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        ("(3, 1)", "(4,)", "(3, 4), with a and b stretched"),
+        ("(3, 4)", "(1, 4)", "(3, 4), with b stretched"),
+        ("(3,)", "(3,)", "(3,), with nothing stretched: [9, 18, 27]"),
+        ("(3,)", "(3, 1)", "(3, 3), with a and b stretched: [[9, 19, 29], [8, 18, 28], [7, 17, 27]]"),
+        ("(3, 4)", "(3,)", "does not fit: 4 against 3 in the last axis"),
+        ("(3, 1)", "(2, 4)", "does not fit: 3 against 2 in the last axis but one"),
+    ],
+)
+def test_broadcasting_is_drawn_as_torch_does_it(a, b, said):
+    assert said in viz.broadcasting(a, b)[1]
+
+
+def test_shares_survive_a_shift_only_when_the_largest_score_is_taken_away():
+    for shift, spoilt in ((0, False), (-106, True), (90, True)):
+        words = viz.exponents(torch.tensor([0.0, 2.0, 5.0]), shift)[1]
+        assert ("wrong" in words) == spoilt and "less the largest, -5, -3, 0, softmax gives 0.01, 0.05, 0.95." in words
 
 
 def test_a_mask_that_is_not_one_is_refused():
@@ -130,3 +167,13 @@ def test_an_explorer_refuses_what_it_cannot_draw():
 
 def test_tokens_are_escaped_in_the_widget():
     assert "<script>" not in viz.step_through(WEIGHTS, ["<script>", "b"], TARGET).children[1].children[0].value
+
+
+def test_the_alt_text_of_measured_lines_holds_every_number(shown):
+    FIGURES["measured lines"]()
+    assert shown[0][0]["text/plain"] == "perplexity against order. a: 100 at 1, 30 at 2; b: 50 at 1."
+
+
+def test_a_walk_says_how_many_cells_and_how_many_steps():
+    _, words = viz.walk(12, 3)
+    assert "goes through 4 cells" in words and "after 12 steps" in words and "after 1 step" in words

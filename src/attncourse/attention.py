@@ -147,6 +147,30 @@ def lengths_to_mask(
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(-1)         # (batch, n)
 
 
+def masked_mean(
+    values: Float[Tensor, "*batch n d"], mask: Bool[Tensor, "*#batch n"]
+) -> Float[Tensor, "*batch d"]:
+    """The mean of the positions where `mask` is True; what stands in the others, NaN too, changes nothing.
+
+    Where the mask allows no position the mean is zeros, and so is its gradient: never NaN. With True everywhere this is
+    attention with equal weights. Raises TypeError for a mask that is not boolean, ValueError for one that does not fit.
+
+    >>> stars = torch.tensor([[[5.0], [0.0]], [[4.0], [2.0]]])
+    >>> masked_mean(stars, lengths_to_mask([1, 2], 2))
+    tensor([[5.],
+            [3.]])
+    """
+    check_vectors(values=values)
+    check_boolean("mask", mask, "a position counts")
+    try:
+        mask = mask.expand(values.shape[:-1])
+    except RuntimeError:
+        got, expected = tuple(mask.shape), tuple(values.shape[:-1])
+        raise ValueError(f"mask: got shape {got}, expected {expected}, one for each vector of values") from None
+    total = values.masked_fill(~mask.unsqueeze(-1), 0.0).sum(dim=-2)              # (*batch, d)
+    return total / mask.sum(dim=-1, keepdim=True).clamp(min=1)                    # (*batch, d)
+
+
 def causal_mask(
     n: int, n_key: int | None = None, device: torch.device | str | None = None
 ) -> Bool[Tensor, "{n} n_key"]:

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
+from attncourse._checks import check_boolean, check_shape
+from attncourse.data.batches import pad_batch
 from attncourse.data.tokenizer import PAD
 
 
@@ -20,6 +23,56 @@ def token_loss(
         expected = f"{tuple(logits.shape[:-1])}, as the logits have"
         raise ValueError(f"target: got shape {tuple(target.shape)}, expected {expected}")
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad)
+
+
+def perplexity(
+    log_probabilities: Float[Tensor, "*batch n"], mask: Bool[Tensor, "*batch n"] | None = None
+) -> Float[Tensor, ""]:
+    """How many equally likely tokens would be as hard to guess: e to the mean of −log p, over all tokens at once.
+
+    `log_probabilities` are natural logarithms, one for each token that did come. `mask` is True where there is a token;
+    without one, all count. Two perplexities compare only where both count the same tokens of the same text. (Taking
+    logarithms to base 2, and 2 to their mean, gives the same number.) Computed in float64.
+    Raises TypeError for a mask that is not boolean, ValueError for one of another shape, or no token at all.
+
+    >>> round(perplexity(torch.tensor([0.25, 0.25]).log()).item(), 4)
+    4.0
+    """
+    check_shape("log_probabilities", log_probabilities, "*batch n")
+    if mask is not None:
+        check_boolean("mask", mask, "there is a token")
+        if mask.shape != log_probabilities.shape:
+            got, expected = tuple(mask.shape), tuple(log_probabilities.shape)
+            raise ValueError(f"mask: got shape {got}, expected {expected}, as log_probabilities")
+        log_probabilities = log_probabilities[mask]                                   # (n_tokens,)
+    if not log_probabilities.numel():
+        raise ValueError("log_probabilities: got no token, expected at least one")
+    return torch.exp(-log_probabilities.double().mean())
+
+
+@torch.no_grad()
+def text_log_probabilities(
+    model: nn.Module, texts: Sequence[Sequence[int]], batch_size: int = 64
+) -> list[Float[Tensor, " n"]]:
+    """How likely a language model, `model(tokens) -> logits`, finds each token of each text but the first, in nats.
+
+    `texts` are token ids, <bos> in front. The model is put in evaluation mode and left there. Raises ValueError for a
+    text of fewer than two tokens.
+    """
+    if any(len(text) < 2 for text in texts):
+        raise ValueError("texts: got one without a token to predict, expected <bos> and at least one token more")
+    model.eval()
+    device = next(model.parameters()).device
+    scores: list[Tensor] = [torch.empty(0)] * len(texts)
+    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))                # little padding in a batch
+    for start in range(0, len(texts), batch_size):
+        chosen = by_length[start : start + batch_size]
+        tokens = pad_batch([texts[i] for i in chosen])[0].to(device)                  # (batch, n)
+        log_p = model(tokens[:, :-1]).log_softmax(dim=-1)                             # (batch, n - 1, vocabulary)
+        log_p = log_p.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()               # (batch, n - 1)
+        for i, row in zip(chosen, log_p, strict=True):
+            scores[i] = row[: len(texts[i]) - 1].clone()
+    return scores
 
 
 def exact_match(answers: Sequence[str], truths: Sequence[str]) -> list[bool]:

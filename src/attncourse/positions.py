@@ -64,6 +64,24 @@ def _sinusoidal(positions: Tensor, d_model: int, base: float = 10000.0) -> Tenso
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)              # (*n, d_model)
 
 
+def shift_matrix(k: int, d_model: int, base: float = 10000.0) -> Float[Tensor, "{d_model} {d_model}"]:
+    """The matrix that moves every sinusoidal position vector, a row, on by k positions: PE(p + k) = PE(p) M_k.
+
+    Pair i of the columns is turned by k / base^(2i / d_model), whatever p is; a negative k moves back. (Written for
+    columns, M_k PE(p), it is the transpose.) Raises ValueError for an odd `d_model`, or a k that is no whole number.
+    Vaswani et al. 2017, section 3.5, say that there is one.
+
+    >>> shift_matrix(0, 4).tolist() == torch.eye(4).tolist()
+    True
+    """
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise ValueError(f"k: got {k!r}, expected a whole number of positions")
+    angles = _angles(torch.tensor(k), d_model, base, name="d_model")                  # (d_model/2,)
+    cos, sin = angles.cos(), angles.sin()
+    turns = torch.stack([torch.stack([cos, -sin], dim=-1), torch.stack([sin, cos], dim=-1)], dim=-2)
+    return torch.block_diag(*turns).to(torch.get_default_dtype())                     # turns (d_model/2, 2, 2)
+
+
 TABLES = {"integer": integer, "binary": binary, "sinusoidal": _sinusoidal}
 
 

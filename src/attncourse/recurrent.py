@@ -1,6 +1,6 @@
-"""Recurrence: a decoder that looks at one of three kinds of memory, and a recurrence that runs in parallel."""
+"""Recurrence: a language model, a decoder that looks at one of three kinds of memory, one that runs in parallel."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -229,6 +229,78 @@ class Seq2Seq(nn.Module):
             steps.append((logits, weights))
         logits, weights = (torch.stack(each, dim=1) for each in zip(*steps, strict=True))
         return (logits, weights) if with_weights else logits
+
+
+class RecurrentState:
+    """Where the reading of a text stands: what the network carries along, nothing before the first token."""
+
+    def __init__(self) -> None:
+        self.carried: tuple[Float[Tensor, "1 batch d_hidden"], ...] | None = None          # h; an LSTM's: h and c
+
+    def select(self, rows: Int[Tensor, " n"]) -> Self:
+        """Keep these rows of the batch, in this order; a row may be kept more than once. Returns the state, changed."""
+        check_whole("rows", rows, "n")
+        if self.carried is not None:
+            self.carried = tuple(each.index_select(1, rows) for each in self.carried)
+        return self
+
+
+class RecurrentLanguageModel(nn.Module):
+    """Reads a text token by token and says, after each, what comes next.
+
+        x_t = E y_t,   h_t = cell(x_t, h_{t−1}),   logits_t = E h_t + b
+
+    All that it knows of the past is h: d_hidden numbers, however long the past, and as many again in an LSTM. One
+    table E reads the tokens and scores them (Press and Wolf 2017). `cell` is "gru", "rnn" or "lstm".
+    Raises ValueError for an unknown cell. Mikolov et al. 2010.
+
+    >>> model = RecurrentLanguageModel(10, d_hidden=8)
+    >>> model(torch.tensor([[1, 4, 5], [1, 6, 2]])).shape
+    torch.Size([2, 3, 10])
+    """
+
+    longest: int | None = None  # it reads on as long as there is something to read
+
+    def __init__(self, vocabulary: int, d_hidden: int, cell: Cell = "gru"):
+        super().__init__()
+        check_one_of("cell", cell, CELLS)
+        self.embedding = nn.Embedding(vocabulary, d_hidden)
+        nn.init.normal_(self.embedding.weight, std=d_hidden**-0.5)       # logits of about the size of a state's numbers
+        build = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
+        self.network = build(d_hidden, d_hidden, batch_first=True)
+        self.output = nn.Linear(d_hidden, vocabulary)
+        self.output.weight = self.embedding.weight
+
+    def forward(
+        self, tokens: Int[Tensor, "batch n"], state: RecurrentState | None = None
+    ) -> Float[Tensor, "batch n vocabulary"]:
+        """Logits of each next token. Padding behind a text changes nothing before it.
+
+        With a `state`, `tokens` are the next ones after all that it has read, and it changes.
+        Raises ValueError for tokens outside the vocabulary.
+        """
+        check_tokens("tokens", tokens, self.embedding.num_embeddings)
+        carried = None if state is None or state.carried is None else state.carried
+        if carried is not None and not isinstance(self.network, nn.LSTM):
+            carried = carried[0]  # type: ignore[assignment]
+        states, carried = self.network(self.embedding(tokens), carried)                    # (batch, n, d_hidden)
+        if state is not None:
+            state.carried = carried if isinstance(carried, tuple) else (carried,)
+        return self.output(states)                                                         # (batch, n, vocabulary)
+
+    def start(self) -> RecurrentState:
+        """Nothing is read yet."""
+        return RecurrentState()
+
+    def read(self, tokens: Int[Tensor, "batch n"], state: RecurrentState) -> Float[Tensor, "batch vocabulary"]:
+        """Read n tokens more; logits of what follows the last of them. The state changes."""
+        return self(tokens, state)[:, -1]                                                  # (batch, vocabulary)
+
+    def step(
+        self, token: Int[Tensor, " batch"], state: RecurrentState, with_weights: bool = False
+    ) -> tuple[Float[Tensor, "batch vocabulary"], RecurrentState, None]:
+        """Read one token more: (logits of the next, the state, which has changed, and nowhere to have looked)."""
+        return self.read(token.unsqueeze(1), state), state, None
 
 
 def linear_recurrence(

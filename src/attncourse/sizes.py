@@ -1,11 +1,13 @@
 """The published sizes, and what a size costs: parameters, FLOPs and cache, counted from the config alone.
 
-The counts are those of the models in `attncourse.transformer`, to the last one. Nothing is built to make them.
+`layer_cost` counts one layer of each kind, to compare them. All other counts are those of the models in
+`attncourse.transformer`, to the last one. Nothing is built to make them.
 """
 
-from typing import NamedTuple
+import math
+from typing import Literal, NamedTuple
 
-from attncourse._checks import check_at_least
+from attncourse._checks import check_at_least, check_one_of
 from attncourse.layers import GATES
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, TransformerConfig
 
@@ -185,6 +187,61 @@ def cache_bytes(config: TransformerConfig, batch: int, n: int, bytes_per_number:
     _check_lengths(config, batch, n=n, n_source=n_source or None)
     numbers = 2 * config.layers_decoder * batch * config.kv_heads * (n + n_source) * config.width_head
     return numbers * bytes_per_number
+
+
+# What one layer costs, of four kinds
+
+LayerKind = Literal["self-attention", "restricted", "recurrent", "convolution"]
+LAYER_KINDS: tuple[LayerKind, ...] = ("self-attention", "restricted", "recurrent", "convolution")
+
+
+class LayerCost(NamedTuple):
+    """What a layer over one sequence asks for.
+
+    `multiply_adds` are those of its matrix products (torch's FlopCounterMode counts two for each). `sequential_steps`
+    must be taken one after the other. `path_length` is how many cells or layers a signal passes through, on the
+    shortest way between the two positions that are furthest apart.
+    """
+
+    multiply_adds: int
+    sequential_steps: int
+    path_length: int
+
+
+def layer_cost(kind: LayerKind, n: int, d: int, width: int | None = None) -> LayerCost:
+    """What a layer over n positions costs, its inputs, outputs and everything between them d wide.
+
+    * "self-attention": queries, keys and values are projected, every position meets every other. One head, without the
+      output projection that several need.
+    * "restricted": a position meets itself and `width` on each side, or all where that is more.
+    * "recurrent": tanh(x W + h U), one position after another. A GRU has three such pairs of matrices, an LSTM four.
+    * "convolution": one matrix for each place of a window, again itself and `width` on each side.
+
+    At the edges a window is counted as full, as the padded products of an implementation are.
+
+    Raises ValueError for another kind, for sizes below 1, and for a width where there is no window, or none where there
+    is one. Vaswani et al. 2017, table 1, gives the orders of growth, and leaves the projections out.
+
+    >>> layer_cost("self-attention", n=30, d=512)
+    LayerCost(multiply_adds=24514560, sequential_steps=1, path_length=1)
+    >>> layer_cost("recurrent", n=30, d=512)
+    LayerCost(multiply_adds=15728640, sequential_steps=30, path_length=30)
+    """
+    check_one_of("kind", kind, LAYER_KINDS)
+    check_at_least(1, n=n, d=d)
+    windowed = kind in ("restricted", "convolution")
+    if windowed != (width is not None):
+        expected = "how many positions on each side it meets" if windowed else "none: it has no window"
+        raise ValueError(f"width: got {width} for {kind!r}, expected {expected}")
+    met, path = n, 1
+    if width is not None:
+        check_at_least(1, width=width)
+        met, path = min(2 * width + 1, n), max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return LayerCost(2 * n * d**2, n, n)
+    if kind == "convolution":
+        return LayerCost(n * met * d**2, 1, path)
+    return LayerCost(3 * n * d**2 + 2 * n * met * d, 1, path)
 
 
 def _layers(config: TransformerConfig, model: ModelClass) -> tuple[int, int, int]:

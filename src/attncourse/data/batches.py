@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attncourse._checks import check_at_least
 from attncourse.data.number_words import Pair
 from attncourse.data.tokenizer import BOS, EOS, PAD, Tokenizer
 
@@ -31,6 +32,34 @@ def encode_pairs(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) ->
     return [EncodedPair(source.encode(pair.source), target.encode(pair.target)) for pair in pairs]
 
 
+def pad_batch(
+    sequences: Sequence[Sequence[int] | Tensor], pad: int = PAD
+) -> tuple[Int[Tensor, "batch n"], Bool[Tensor, "batch n"]]:
+    """Sequences of several lengths as one rectangle, filled up with `pad` at the end, and where the real tokens are.
+
+    The mask comes from the lengths, not from the ids: a real token may have the id of the padding.
+    Raises ValueError where there is no sequence, TypeError for a sequence that is no row of whole numbers.
+
+    >>> tokens, mask = pad_batch([[7, 8, 9], [5]], pad=0)
+    >>> tokens
+    tensor([[7, 8, 9],
+            [5, 0, 0]])
+    >>> mask
+    tensor([[ True,  True,  True],
+            [ True, False, False]])
+    """
+    if not len(sequences):
+        raise ValueError("sequences: got none, expected at least one")
+    rows = [s if isinstance(s, Tensor) else torch.tensor(s, dtype=None if s else torch.int64) for s in sequences]
+    for i, row in enumerate(rows):
+        if row.ndim != 1 or row.is_floating_point() or row.dtype == torch.bool:
+            got = f"{row.dtype} of shape {tuple(row.shape)}"
+            raise TypeError(f"sequences[{i}]: got {got}, expected whole numbers of shape (n,)")
+    tokens = pad_sequence(rows, batch_first=True, padding_value=pad)              # (batch, n)
+    lengths = torch.tensor([len(row) for row in rows], device=tokens.device)      # (batch,)
+    return tokens, torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+
+
 def collate(pairs: Sequence[EncodedPair]) -> Batch:
     """Pad a few pairs to one length: <bos> t1 … tn goes in, t1 … tn <eos> must come out.
 
@@ -42,14 +71,11 @@ def collate(pairs: Sequence[EncodedPair]) -> Batch:
         got = "an empty source" if pairs else "none"
         raise ValueError(f"pairs: got {got}, expected one or more, with at least one token in each source")
 
-    def pad(sequences: list[list[int]]) -> Tensor:
-        return pad_sequence([torch.tensor(s) for s in sequences], batch_first=True, padding_value=PAD)
-
     return Batch(
-        source=pad([pair.source for pair in pairs]),                              # (batch, n_source)
+        source=pad_batch([pair.source for pair in pairs])[0],                     # (batch, n_source)
         lengths=torch.tensor([len(pair.source) for pair in pairs]),               # (batch,)
-        target_in=pad([[BOS, *pair.target] for pair in pairs]),                   # (batch, n_target)
-        target_out=pad([[*pair.target, EOS] for pair in pairs]),                  # (batch, n_target)
+        target_in=pad_batch([[BOS, *pair.target] for pair in pairs])[0],          # (batch, n_target)
+        target_out=pad_batch([[*pair.target, EOS] for pair in pairs])[0],         # (batch, n_target)
     )
 
 
@@ -64,3 +90,36 @@ def batches(pairs: Sequence[EncodedPair], batch_size: int, seed: int) -> Iterato
         groups = [nearby[i : i + batch_size] for i in range(0, len(nearby), batch_size)]
         for i in torch.randperm(len(groups), generator=generator):
             yield collate(groups[i])
+
+
+class TextBatch(NamedTuple):
+    """`tokens_out` is `tokens_in` one step later: what a language model must say when it has read so far."""
+
+    tokens_in: Int[Tensor, "batch n"]
+    tokens_out: Int[Tensor, "batch n"]
+
+
+def encode_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """Token ids of each text between <bos> and <eos>, as a language model reads it."""
+    return [[BOS, *tokenizer.encode(text), EOS] for text in texts]
+
+
+def text_batches(texts: Sequence[Sequence[int]], batch_tokens: int, longest: int, seed: int) -> Iterator[TextBatch]:
+    """One epoch of what `encode_texts` returns, in an order drawn from `seed`.
+
+    A text of more than `longest` tokens is cut into pieces, and each but the first is read as if nothing had gone
+    before. Pieces of like length share a batch, as many as `batch_tokens` hold with their padding, but at least one.
+    """
+    check_at_least(1, batch_tokens=batch_tokens, longest=longest)
+    # A piece ends with the token that the next begins with: each is predicted once.
+    pieces = [text[i : i + longest + 1] for text in texts for i in range(0, len(text) - 1, longest)]
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = [pieces[i] for i in torch.randperm(len(pieces), generator=generator)]
+    groups: list[list[Sequence[int]]] = []
+    for piece in sorted(shuffled, key=len):                                       # in drawn order among equals
+        if not groups or (len(groups[-1]) + 1) * (len(piece) - 1) > batch_tokens:
+            groups.append([])
+        groups[-1].append(piece)
+    for i in torch.randperm(len(groups), generator=generator):
+        tokens, _ = pad_batch(groups[i])                                          # (batch, n + 1)
+        yield TextBatch(tokens_in=tokens[:, :-1], tokens_out=tokens[:, 1:])

@@ -48,8 +48,8 @@ class Exercise:
     """A named exercise. Aspects, misconceptions and alternatives are added by decorators, in the order they are shown.
 
     `reference` is a function, or a module class whose `forward` the learner writes; `returns` names the tensors that
-    come back; with `numbers` a plain number may come back in a tensor's place. `extra` exercises earn extra credit:
-    their points count on top of the assignment's.
+    come back; with `numbers` a plain number may come back in a tensor's place, with `truths` a plain True or False.
+    `extra` exercises earn extra credit: their points count on top of the assignment's.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Exercise:
     forbidden: tuple[str, ...] = ()
     extra: bool = False
     numbers: bool = False
+    truths: bool = False
     aspects: list[Aspect] = field(default_factory=list)
     misconceptions: list[Misconception] = field(default_factory=list)
     variants: list[Misconception] = field(default_factory=list)  # other codes of the same misconceptions

@@ -85,11 +85,13 @@ class Answer:
             raise Stop(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
         if self.exercise.numbers:
             tensors = tuple(_as_tensor(tensor) for tensor in tensors)
+        if self.exercise.truths:
+            tensors = tuple(torch.tensor(bool(t)) if isinstance(t, bool | np.bool_) else t for t in tensors)
         for name, tensor in zip(returns, tensors, strict=True):
             if not isinstance(tensor, Tensor):
                 reminder = ": is a `return` missing?" if tensor is None else ""
-                kind = "number" if self.exercise.numbers else "tensor"
-                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected a {kind}{reminder}"))
+                kind = "True or False" if self.exercise.truths else "a number" if self.exercise.numbers else "a tensor"
+                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected {kind}{reminder}"))
             self.shapes.append(_described(name, tensor))
         return tensors[0] if len(returns) == 1 else tuple(tensors)
 
@@ -184,9 +186,11 @@ def _plain(value: Tensor) -> np.ndarray:
 
 
 def _as_tensor(value: Any) -> Any:
-    """A plain number as a tensor; anything else as it is."""
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None) if plain else value
+    """A plain number, numpy's too, as a tensor; anything else as it is."""
+    if isinstance(value, float | np.floating):
+        return torch.tensor(float(value), dtype=torch.float64)
+    plain = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return torch.tensor(int(value)) if plain else value
 
 
 def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:

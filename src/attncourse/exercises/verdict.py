@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -144,10 +145,10 @@ class Verdict:
         full = self.points == self.out_of
         edge = "#009E73" if full else "#D55E00"
         if summary := self.summary():
-            rows = f"<tr><td colspan='3' style='text-align:left'>{_code(summary)}</td></tr>"
+            rows = f"<tr><td colspan='3' style='text-align:left'>{as_html(summary)}</td></tr>"
         else:
             rows = "".join(_row(aspect) for aspect in self.aspects)
-        advice = "".join(f"<p style='margin:0.6em 0 0; max-width:46em'>{_code(p)}</p>" for p in self.advice())
+        advice = "".join(f"<p style='margin:0.6em 0 0; max-width:46em'>{as_html(p)}</p>" for p in self.advice())
         footer = f"<p style='margin:0.6em 0 0; opacity:0.75'><code>{escape(self.footer())}</code></p>"
         return (
             f"<div style='border-left:4px solid {edge}; padding:0.3em 0 0.4em 0.9em; margin:0.3em 0'>"
@@ -165,13 +166,16 @@ def _row(aspect: AspectVerdict) -> str:
         f"<tr style='background:none'><td style='{cell}; color:{colour}; font-weight:bold' title='{word}'>{mark}</td>"
         f"<td style='{cell}; white-space:nowrap'>{escape(aspect.name)}</td>"
         f"<td style='{cell}; white-space:nowrap; opacity:0.75'>{aspect.points:g} / {aspect.out_of:g}</td>"
-        f"<td style='{cell}'>{_code(aspect.message)}</td></tr>"
+        f"<td style='{cell}'>{as_html(aspect.message)}</td></tr>"
     )
 
 
-def _code(text: str) -> str:
-    """Escaped text with `backticks` set as code."""
+def as_html(text: str) -> str:
+    """Escaped text with `backticks` set as code and *asterisks* as emphasis."""
     parts = escape(text).split("`")
     if len(parts) % 2 == 0:  # an odd backtick: leave the text as it is
         return escape(text)
-    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+    emphasis = r"(?<![\w*])\*(\w|\w[^*]*\w)\*(?![\w*])"  # not the star of (*batch, n), nor of a product
+    return "".join(
+        f"<code>{part}</code>" if i % 2 else re.sub(emphasis, r"<em>\1</em>", part) for i, part in enumerate(parts)
+    )

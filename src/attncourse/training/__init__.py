@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from attncourse.data import EncodedPair, batches
+from attncourse.data import EncodedPair, batches, text_batches
 from attncourse.metrics import token_loss
 
 
@@ -47,20 +47,49 @@ def fit(
     """
     if not pairs:
         raise ValueError("pairs: got none, expected at least one")
+    epochs = (batch for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
+    losses = (token_loss(model(b.source, b.lengths, b.target_in), b.target_out) for b in epochs)
+    return descend(model, losses, steps, lr, name, progress)
+
+
+def fit_texts(
+    model: nn.Module,
+    texts: Sequence[Sequence[int]],
+    steps: int,
+    batch_tokens: int = 512,
+    longest: int = 64,
+    lr: float = 1e-2,
+    seed: int = 0,
+    name: str = "",
+    progress: bool = True,
+) -> History:
+    """Train a language model, `model(tokens) -> logits`, on what `encode_texts` returns; the rest is as in `fit`.
+
+    Each batch holds about `batch_tokens` tokens; longer texts than `longest` are cut. Raises ValueError for no texts.
+    """
+    if not texts:
+        raise ValueError("texts: got none, expected at least one")
+    epochs = (b for epoch in count() for b in text_batches(texts, batch_tokens, longest, seed=seed + epoch))
+    losses = (token_loss(model(b.tokens_in), b.tokens_out) for b in epochs)
+    return descend(model, losses, steps, lr, name, progress)
+
+
+def descend(
+    model: nn.Module, losses: Iterator[Tensor], steps: int, lr: float, name: str = "", progress: bool = True
+) -> History:
+    """Take `steps` steps down the losses, which are computed one by one as they are asked for; see `fit`."""
     if steps < 1:
         raise ValueError(f"steps: got {steps}, expected at least 1")
     history = History()
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
     rising = 0.2 if steps > 6 else 0.3  # of 5 steps, torch would divide by the 0 that a rise of 0.2 leaves
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps, pct_start=rising)
-    epochs = (batch for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
     show = _status_line(progress)
     name = f"{name}: " if name else ""
     started = shown = time.perf_counter()
     model.train()
     try:
-        for _, batch in zip(range(steps), epochs, strict=False):
-            loss = token_loss(model(batch.source, batch.lengths, batch.target_in), batch.target_out)
+        for loss in islice(losses, steps):
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -8,18 +8,67 @@ with needs("attncourse.viz", "lab"):
 
 from attncourse.viz.diagrams import encoder_decoder
 from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_masks, draw_weights
+from attncourse.viz.lookup import (
+    clock,
+    function_curves,
+    grouped_bars,
+    lookup_frame,
+    lookup_table,
+    score_landscape,
+    two_lookups,
+)
+from attncourse.viz.positions import (
+    attention_past_the_end,
+    bands,
+    counting,
+    distance_table,
+    past_the_end,
+    property_table,
+    turning,
+)
+from attncourse.viz.recurrence import gates, measured, unrolled, walk
+from attncourse.viz.self_attention import one_question, path_lengths, reach, self_attention_shapes, weight_tables
+from attncourse.viz.shapes import batch_axes, broadcasting, clouds, exponents, rectangle
 from attncourse.viz.style import figure, show
 from attncourse.viz.widgets import explore, step_through
 
 __all__ = [
     "accuracy_by_length",
     "alignment_heatmap",
+    "attention_past_the_end",
+    "bands",
+    "batch_axes",
+    "broadcasting",
+    "clock",
+    "clouds",
+    "counting",
     "curves",
+    "distance_table",
     "draw_masks",
     "draw_weights",
     "encoder_decoder",
     "explore",
+    "exponents",
     "figure",
+    "function_curves",
+    "gates",
+    "grouped_bars",
+    "lookup_frame",
+    "lookup_table",
+    "measured",
+    "one_question",
+    "past_the_end",
+    "path_lengths",
+    "property_table",
+    "reach",
+    "rectangle",
+    "score_landscape",
+    "self_attention_shapes",
     "show",
     "step_through",
+    "turning",
+    "two_lookups",
+    "unrolled",
+    "walk",
+    "weight_tables",
 ]

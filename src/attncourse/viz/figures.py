@@ -167,6 +167,9 @@ def curves(
         ax.set_yscale("log")
     if log_x:
         ax.set_xscale("log")
+        if xs is not None and len(xs) <= 8:  # few enough to name them all, where powers of ten would be too few
+            ax.set_xticks(xs, [f"{x:g}" for x in xs])
+            ax.minorticks_off()
     ax.set_xlabel(x_name)
     ax.set_ylabel(y_name)
     ax.grid(axis="y", color=PALE, linewidth=0.8)

@@ -7,6 +7,7 @@ from IPython.display import display
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from PIL import Image
 
 # Okabe and Ito's colours, told apart by every common kind of colour vision.
 INK, GREY, PALE = "#1b1b1b", "#6b6b6b", "#d9d9d9"
@@ -54,11 +55,13 @@ def line_style(i: int) -> dict:
     }
 
 
-def png(drawn: Figure) -> bytes:
-    """The figure as PNG, the same bytes for the same picture."""
-    buffer = BytesIO()
-    drawn.savefig(buffer, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
+def png(drawn: Figure, colours: int = 256) -> bytes:
+    """The figure as PNG, the same bytes for the same picture. In few colours it takes a third of the space."""
+    drawn.savefig(full := BytesIO(), format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    # Maximum coverage: Pillow's usual way, the median cut, turns a small orange square in a blue picture brown.
+    few = Image.open(full).convert("RGB").quantize(colours, Image.Quantize.MAXCOVERAGE)
+    few.save(small := BytesIO(), format="png", optimize=True)
+    return small.getvalue()
 
 
 def show(drawn: Figure, alt: str) -> None:

@@ -3,12 +3,10 @@
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from io import BytesIO
 from typing import Any
 
 import ipywidgets as widgets
 from matplotlib.figure import Figure
-from PIL import Image
 
 from attncourse.viz.figures import alignment_figure, as_matrix, describe
 from attncourse.viz.style import BLUE, GREY, PALE, figure_metadata, png
@@ -101,13 +99,11 @@ def _control(name: str, values: list, index: int) -> widgets.Widget:
 
 
 def _picture(figure: Figure, words: str) -> str:
-    """A figure as HTML, in 64 colours, which nobody sees and which takes a third of the space: frames are many."""
+    """A figure as HTML. In 64 colours, which nobody sees: frames are many."""
     if not words.strip():
         raise ValueError("draw: got no words, expected a sentence that says what the figure shows")
     width = round(figure.get_size_inches()[0] * 96)
-    small = BytesIO()
-    Image.open(BytesIO(png(figure))).convert("RGB").quantize(64).save(small, format="png", optimize=True)
-    image = base64.b64encode(small.getvalue()).decode()
+    image = base64.b64encode(png(figure, colours=64)).decode()
     return f'<img src="data:image/png;base64,{image}" width="{width}" style="max-width:100%" alt="{escape(words)}">'
 
 

@@ -162,6 +162,10 @@ def pack(value: Any, arrays: list[bytes], lent: list[Any] | None = None, depth: 
         return value if type(value) in (bool, str, type(None)) else str(value)
     if type(value) in (int, float):
         return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer | np.floating):  # what np.ceil or np.exp give: a number like any other
+        return int(value) if isinstance(value, np.integer) else float(value)
     if isinstance(value, Tensor):
         return _pack_tensor(value, arrays)
     if isinstance(value, list | tuple | dict) and depth <= MAX_DEPTH:

@@ -1,0 +1,96 @@
+"""A language model that counts: how likely is a token after those just before it?"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import log
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attncourse._checks import check_at_least
+
+
+class NGram:
+    """Interpolated Kneser–Ney: a token is predicted from the `order` − 1 before it, and from fewer where those are new.
+
+        p(w | h) = (max(c(h w) − D, 0) + D · N(h) · p(w | h without its first token)) / c(h)
+
+    c(h w) says how often w followed the context h, c(h) is its sum over w, N(h) how many different tokens followed h.
+    D is taken away from each count and given to the shorter context; below one token, to all tokens alike. (Where h is
+    new, p(w | h) is the shorter context's.) In a shorter context than the longest, c counts the different tokens
+    *before* h w in place of its occurrences: "Francisco" may be frequent, but it follows one word. What begins a text
+    has nothing before it and keeps its occurrences.
+
+    `texts` are token ids, each text with <bos> in front, which is context alone and never predicted, and <eos> behind.
+    Raises ValueError for an order below 1, no token to count, or one outside the vocabulary.
+    Kneser and Ney 1995; Chen and Goodman 1999, section 2.7 (this form), and 2.8 for D, one for each length.
+
+    >>> model = NGram([[1, 5, 6, 5, 7, 2], [1, 5, 6, 2]], order=2, vocabulary=8)
+    >>> model.probability(6, [1, 5]) > model.probability(7, [1, 5])
+    True
+    """
+
+    def __init__(self, texts: Iterable[Sequence[int]], order: int, vocabulary: int):
+        check_at_least(1, order=order, vocabulary=vocabulary)
+        self.order, self.vocabulary = order, vocabulary
+        counts: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(order + 1)]
+        for text in map(tuple, texts):
+            counts[order].update(zip(*(text[i if order > 1 else 1 :] for i in range(order)), strict=False))
+            for n in range(2, min(order, len(text) + 1)):
+                counts[n][text[:n]] += 1
+        for n in range(order - 1, 0, -1):
+            counts[n].update(longer[1:] for longer in counts[n + 1])
+        seen = [gram[0] for gram in counts[1]]
+        if not seen:
+            raise ValueError("texts: got no token to count, expected at least one text of <bos> and a token")
+        if not 0 <= min(seen) <= max(seen) < vocabulary:
+            raise ValueError(f"texts: got tokens {min(seen)}..{max(seen)}, expected each within 0..{vocabulary - 1}")
+        self._counts = counts
+        self._discount = [0.0, *map(_discount, counts[1:])]
+        self._total: list[Counter[tuple[int, ...]]] = [Counter() for _ in counts]             # c(h)
+        self._kinds: list[Counter[tuple[int, ...]]] = [Counter() for _ in counts]             # N(h)
+        for n, grams in enumerate(counts):
+            for gram, count in grams.items():
+                self._total[n][gram[:-1]] += count
+                self._kinds[n][gram[:-1]] += 1
+
+    def __len__(self) -> int:
+        """How many counts it keeps: what stands for parameters."""
+        return sum(map(len, self._counts))
+
+    def probability(self, token: int, context: Sequence[int]) -> float:
+        """p(token | context), of which the last `order` − 1 tokens count."""
+        p = 1 / self.vocabulary
+        context = tuple(context)
+        for n in range(1, min(self.order, len(context) + 1) + 1):
+            h = context[len(context) - n + 1 :]
+            total = self._total[n][h]
+            if not total:                                         # new, and so is whatever is longer
+                break
+            d = self._discount[n]
+            p = (max(self._counts[n][(*h, token)] - d, 0) + d * self._kinds[n][h] * p) / total
+        return p
+
+    def known(self, context: Sequence[int]) -> int:
+        """How many of the last tokens of the context were seen in training, in this order, with something behind."""
+        context = tuple(context)
+        longest = min(self.order - 1, len(context))
+        return max(n for n in range(longest + 1) if self._total[n + 1][context[len(context) - n :]])
+
+    def distribution(self, context: Sequence[int]) -> Float[Tensor, " vocabulary"]:
+        """p(· | context), which sums to one."""
+        return torch.tensor([self.probability(token, context) for token in range(self.vocabulary)])
+
+    def log_probabilities(self, text: Sequence[int]) -> Float[Tensor, " n"]:
+        """In nats, of each token of the text but the first, given those before it."""
+        text = tuple(text)
+        reach = self.order - 1
+        scores = [log(self.probability(text[i], text[max(0, i - reach) : i])) for i in range(1, len(text))]
+        return torch.tensor(scores, dtype=torch.float64)          # (n,)
+
+
+def _discount(counts: Counter) -> float:
+    """D from how many things were seen once, and twice; between 0 and 1."""
+    once, twice = (sum(count == k for count in counts.values()) for k in (1, 2))
+    return once / (once + 2 * twice) if once and twice else 0.5
