@@ -52,4 +52,4 @@ def test_windows_need_as_many_layers_as_the_way_is_long(shown, n, width, layers)
 @pytest.mark.parametrize(("width", "layers", "heard"), [(1, 1, 3), (3, 3, 19), (6, 2, 24), (12, 1, 24)])
 def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, heard):
     _, words = viz.reach(24, width, layers)
-    assert f"position 13 of 24 hears of {heard} of 24 positions" in words
+    assert f"position 13 hears of {heard} of 24 positions" in words

@@ -40,359 +40,6 @@ def _shift(rows):
     return 1000.0 * (-1) ** torch.arange(rows)[:, None]
 
 
-# ------------------------------------------------------------------------------------------------------------- softmax
-
-softmax = Exercise(
-    "softmax",
-    reference=lambda scores: scores.softmax(dim=-1),
-    returns=("shares",),
-    forbidden=SOFTMAX,
-    difficulty=1,
-    minutes=15,
-    hints=(
-        "Write the shapes down: the exponentials are (*batch, n), and so is the result. What shape must their sums "
-        "have to divide them row by row, and which argument of `sum` keeps it so?",
-        "`dim=-1` is the last axis whatever stands before it.",
-        "Any number may be taken away from all the scores of a row, and the shares stay the same. Which number makes "
-        "the largest exponential exactly 1, in each row?",
-    ),
-)
-
-
-@softmax.aspect("shares", points=2, explain=row_sums)
-def _(answer, draw):
-    """each row shares out exactly one, in proportion to the exponentials"""
-    rows, n = draw.sizes(2, 3, 7)
-    return answer(draw.normal(rows, n))
-
-
-@softmax.aspect("any number of axes", points=1)
-def _(answer, draw):
-    """one row alone works, and so does a batch of tables"""
-    batch, rows, n = draw.sizes(3, 2, 6)
-    one, many = answer(draw.normal(n)), answer(draw.normal(batch, rows, n))
-    return torch.cat([one.flatten(), many.flatten()])
-
-
-@softmax.aspect("large scores", points=1, explain=row_sums)
-def _(answer, draw):
-    """a row whose scores are all 1000 larger, or all 1000 smaller, is shared out as before"""
-    rows, n = draw.sizes(2, 3, 7)
-    return answer(_coarse(draw.normal(rows, n)) + _shift(rows))
-
-
-@softmax.aspect("scores far apart", points=1, explain=row_sums)
-def _(answer, draw):
-    """when two scores of a row are far above the others, these two share everything"""
-    rows, n = draw.sizes(2, 4, 8)
-    first = 1 + draw.integers(n - 2, rows)  # never the score in front
-    high = torch.arange(n) == first[:, None]
-    return answer(_coarse(draw.normal(rows, n)) + 500 * (high | high.roll(1, dims=-1)))
-
-
-@softmax.aspect("a score of −∞", points=1, explain=row_sums)
-def _(answer, draw):
-    """gets exactly nothing, and the others share everything"""
-    rows, n = draw.sizes(2, 4, 8)
-    scores = draw.normal(rows, n)
-    scores[0, 0] = scores[1:, -1] = -torch.inf
-    return answer(scores)
-
-
-@softmax.aspect("gradient", points=1, explain=arrives("scores"))
-def _(answer, draw):
-    """the scores can be learned: the gradient reaches them"""
-    scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
-    return gradients(answer(scores), [scores], draw)
-
-
-ALL_SOFTMAX = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞", "gradient")
-
-
-@softmax.misconception("exponentials out of range", fails=("large scores", "scores far apart"))
-def _(scores):
-    """exp(89) is more than float32 can hold and exp(−104) is 0: ∞/∞ and 0/0 are NaN. The formula is right, the numbers
-    on the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only
-    makes different scores alike.) Shares depend only on how far the scores of a row are from each other, so you may
-    move the row before you exponentiate. Where to?"""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("exponentials out of range", fails=("large scores", "scores far apart"))
-def _(scores):
-    """With a small number below the line."""
-    exponentials = torch.exp(scores)
-    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
-
-
-@softmax.variant("exponentials out of range", fails=("large scores", "scores far apart"))
-def _(scores):
-    """With the NaN mended."""
-    exponentials = torch.exp(scores)
-    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).nan_to_num()
-
-
-@softmax.variant("exponentials out of range", fails=("large scores", "scores far apart"))
-def _(scores):
-    """With large scores cut off."""
-    exponentials = scores.clamp(min=-80, max=80).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("exponentials out of range", fails=("large scores",))
-def _(scores):
-    """In double precision, whose range ends at 709."""
-    exponentials = scores.double().exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.misconception("one maximum for all rows", fails=("large scores",))
-def _(scores):
-    """The same number was taken from every row: the largest of the whole tensor. A row that lies far below it then has
-    only exponentials of 0, and 0/0 is NaN. Each row needs its own maximum, kept as an axis of length one so that it
-    lines up with its row."""
-    exponentials = (scores - scores.max()).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("one maximum for all rows", fails=("large scores",))
-def _(scores):
-    """With a small number below the line."""
-    exponentials = (scores - scores.amax()).exp()
-    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
-
-
-@softmax.misconception("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
-def _(scores):
-    """The row was moved by its mean, its minimum, one of its scores or its largest size, and the largest score may
-    still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ − (−∞) is NaN.)
-    By which number must you move a row so that no exponent is above 0?"""
-    exponentials = (scores - scores.mean(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
-def _(scores):
-    """By the minimum."""
-    exponentials = (scores - scores.amin(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
-def _(scores):
-    """By the score in front."""
-    exponentials = (scores - scores[..., :1]).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("moved, but not by the maximum", fails=("large scores", "a score of −∞"))
-def _(scores):
-    """By the largest size."""
-    exponentials = (scores - scores.abs().amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.misconception("two tensors from max", fails=ALL_SOFTMAX)
-def _(scores):
-    """Along an axis, `max` returns two tensors, the largest values and the places where they stand, and nothing can be
-    subtracted from a pair. Take its `.values`, or ask for the values alone: `amax`."""
-    exponentials = (scores - scores.max(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.misconception("along the wrong axis", fails=ALL_SOFTMAX)
-def _(scores):
-    """The columns sum to one, and the rows do not. Which of the axes is one row's own scores? Name it from the end, so
-    that the name fits however many axes stand before it."""
-    exponentials = (scores - scores.amax(dim=0, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=0, keepdim=True)
-
-
-@softmax.variant("along the wrong axis", fails=ALL_SOFTMAX)
-def _(scores):
-    """The last but one."""
-    exponentials = (scores - scores.amax(dim=-2, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-2, keepdim=True)
-
-
-@softmax.variant("along the wrong axis", fails=ALL_SOFTMAX)
-def _(scores):
-    """The right maximum, the wrong sum."""
-    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=0, keepdim=True)
-
-
-@softmax.variant("along the wrong axis", fails=ALL_SOFTMAX)
-def _(scores):
-    """And out of range."""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum(dim=0)
-
-
-@softmax.misconception("axis 1 for the last axis", fails=("any number of axes",))
-def _(scores):
-    """`dim=1` is the last axis of a table and of nothing else: a single row has no axis 1, and in a batch of tables it
-    is the middle one. Count from the end."""
-    exponentials = (scores - scores.amax(dim=1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=1, keepdim=True)
-
-
-@softmax.variant(
-    "axis 1 for the last axis",
-    "exponentials out of range",
-    fails=("any number of axes", "large scores", "scores far apart"),
-)
-def _(scores):
-    """And out of range."""
-    exponentials = torch.exp(scores)
-    return exponentials / exponentials.sum(dim=1, keepdim=True)
-
-
-@softmax.misconception("everything together sums to one", fails=ALL_SOFTMAX)
-def _(scores):
-    """`sum()` without an axis adds up the whole tensor, so all rows together have one unit to share. Each row has a
-    unit of its own: sum along one axis."""
-    exponentials = (scores - scores.max()).exp()
-    return exponentials / exponentials.sum()
-
-
-@softmax.variant("everything together sums to one", fails=ALL_SOFTMAX)
-def _(scores):
-    """Without the maximum."""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum()
-
-
-@softmax.variant("everything together sums to one", fails=ALL_SOFTMAX)
-def _(scores):
-    """Each row's own maximum, one sum."""
-    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum()
-
-
-@softmax.misconception("the sum lost its axis", fails=ALL_SOFTMAX)
-def _(scores):
-    """A sum (or a maximum) over the last axis of (rows, n) is (rows,), and torch lines shapes up from the right: it
-    takes these numbers for one row of n. Here the sizes differ and you are told; were they equal, you would get wrong
-    numbers and no message. Keep the axis, with length one."""
-    exponentials = (scores - scores.max(dim=-1).values).exp()
-    return exponentials / exponentials.sum(dim=-1)
-
-
-@softmax.variant("the sum lost its axis", fails=ALL_SOFTMAX)
-def _(scores):
-    """The sum alone."""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum(dim=-1)
-
-
-@softmax.misconception("no exponentials", fails=ALL_SOFTMAX)
-def _(scores):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to nothing, so such
-    shares can be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
-    return scores / scores.sum(dim=-1, keepdim=True)
-
-
-@softmax.misconception("not divided by the sum", fails=ALL_SOFTMAX)
-def _(scores):
-    """These are the exponentials: positive, in the right proportion, but they do not sum to one. One division is
-    missing."""
-    return (scores - scores.amax(dim=-1, keepdim=True)).exp()
-
-
-@softmax.variant("not divided by the sum", fails=ALL_SOFTMAX)
-def _(scores):
-    """Nor moved."""
-    return scores.exp()
-
-
-@softmax.misconception("logarithms of the shares", fails=ALL_SOFTMAX)
-def _(scores):
-    """None of these is above 0: they are the logarithms of the shares. A loss likes logarithms; an average needs the
-    shares themselves."""
-    moved = scores - scores.amax(dim=-1, keepdim=True)
-    return moved - moved.exp().sum(dim=-1, keepdim=True).log()
-
-
-@softmax.misconception("divided by the maximum", fails=ALL_SOFTMAX)
-def _(scores):
-    """The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and
-    if the largest is negative it turns their order round). A row may be *moved* without harm, not stretched: which
-    operation moves it?"""
-    exponentials = (scores / scores.amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.misconception("the lowest score gets most", fails=ALL_SOFTMAX)
-def _(scores):
-    """The order is turned round: the lowest score has received the largest share. Look at the sign of the exponent."""
-    exponentials = (scores.amin(dim=-1, keepdim=True) - scores).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.variant("the lowest score gets most", fails=ALL_SOFTMAX)
-def _(scores):
-    """Maximum minus score, for score minus maximum."""
-    exponentials = (scores.amax(dim=-1, keepdim=True) - scores).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@softmax.misconception("cut off from the gradient", fails=("gradient",))
-def _(scores):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
-    with tensor operations."""
-    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).detach()
-
-
-@softmax.alternative("the maximum with its place")
-def _(scores):
-    """`max` returns two tensors; its values still need their axis."""
-    e = torch.exp(scores - scores.max(dim=-1, keepdim=True).values)
-    return e / e.sum(-1, keepdim=True)
-
-
-@softmax.alternative("None for the lost axis")
-def _(scores):
-    """Puts the axis back by indexing."""
-    e = torch.exp(scores - torch.amax(scores, -1)[..., None])
-    return e / torch.einsum("...n->...", e)[..., None]
-
-
-@softmax.alternative("row by row")
-def _(scores):
-    """A loop over all rows, stacked again."""
-    rows = []
-    for row in scores.reshape(-1, scores.shape[-1]):
-        e = (row - row.max()).exp()
-        rows.append(e / e.sum())
-    return torch.stack(rows).reshape(scores.shape)
-
-
-@softmax.alternative("float64, not contiguous")
-def _(scores):
-    """The axis moved to the front, double precision, a view returned."""
-    first = scores.double().movedim(-1, 0)
-    e = torch.exp(first - first.amax(dim=0))
-    return (e / e.sum(dim=0)).movedim(0, -1)
-
-
-@softmax.alternative("one over the sum of differences")
-def _(scores):
-    """Every pair of scores: 1 / Σ exp(other − own). Overflow is ∞ there, and 1/∞ is 0, as it should be."""
-    own = scores.masked_fill(scores == -torch.inf, -1e30)
-    return 1 / (own[..., None, :] - own[..., :, None]).exp().sum(dim=-1)
-
-
-@softmax.alternative("by logarithms")
-def _(scores):
-    """The logarithms first."""
-    moved = scores - scores.amax(dim=-1, keepdim=True).detach()
-    return (moved - moved.exp().sum(dim=-1, keepdim=True).log()).exp()
-
-
 # ----------------------------------------------------------------------------------------------------------- pad_batch
 
 pad_batch = Exercise(
@@ -1076,6 +723,359 @@ def _(values, mask):
     """Features first, double precision, a transposed view returned."""
     first = values.double().permute(2, 0, 1).masked_fill(~mask, 0.0)
     return (first.sum(dim=-1) / (mask.sum(dim=-1) + 1e-12)).mT
+
+
+# ------------------------------------------------------------------------------------------------------------- softmax
+
+softmax = Exercise(
+    "softmax",
+    reference=lambda scores: scores.softmax(dim=-1),
+    returns=("shares",),
+    forbidden=SOFTMAX,
+    difficulty=1,
+    minutes=15,
+    hints=(
+        "Write the shapes down: the exponentials are (*batch, n), and so is the result. What shape must their sums "
+        "have to divide them row by row, and which argument of `sum` keeps it so?",
+        "`dim=-1` is the last axis whatever stands before it.",
+        "Any number may be taken away from all the scores of a row, and the shares stay the same. Which number makes "
+        "the largest exponential exactly 1, in each row?",
+    ),
+)
+
+
+@softmax.aspect("shares", points=2, explain=row_sums)
+def _(answer, draw):
+    """each row shares out exactly one, in proportion to the exponentials"""
+    rows, n = draw.sizes(2, 3, 7)
+    return answer(draw.normal(rows, n))
+
+
+@softmax.aspect("any number of axes", points=1)
+def _(answer, draw):
+    """one row alone works, and so does a batch of tables"""
+    batch, rows, n = draw.sizes(3, 2, 6)
+    one, many = answer(draw.normal(n)), answer(draw.normal(batch, rows, n))
+    return torch.cat([one.flatten(), many.flatten()])
+
+
+@softmax.aspect("large scores", points=1, explain=row_sums)
+def _(answer, draw):
+    """a row whose scores are all 1000 larger, or all 1000 smaller, is shared out as before"""
+    rows, n = draw.sizes(2, 3, 7)
+    return answer(_coarse(draw.normal(rows, n)) + _shift(rows))
+
+
+@softmax.aspect("scores far apart", points=1, explain=row_sums)
+def _(answer, draw):
+    """when two scores of a row are far above the others, these two share everything"""
+    rows, n = draw.sizes(2, 4, 8)
+    first = 1 + draw.integers(n - 2, rows)  # never the score in front
+    high = torch.arange(n) == first[:, None]
+    return answer(_coarse(draw.normal(rows, n)) + 500 * (high | high.roll(1, dims=-1)))
+
+
+@softmax.aspect("a score of −∞", points=1, explain=row_sums)
+def _(answer, draw):
+    """gets exactly nothing, and the others share everything"""
+    rows, n = draw.sizes(2, 4, 8)
+    scores = draw.normal(rows, n)
+    scores[0, 0] = scores[1:, -1] = -torch.inf
+    return answer(scores)
+
+
+@softmax.aspect("gradient", points=1, explain=arrives("scores"))
+def _(answer, draw):
+    """the scores can be learned: the gradient reaches them"""
+    scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
+    return gradients(answer(scores), [scores], draw)
+
+
+ALL_SOFTMAX = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞", "gradient")
+
+
+@softmax.misconception("exponentials out of range", fails=("large scores", "scores far apart"))
+def _(scores):
+    """exp(89) is more than float32 can hold and exp(−104) is 0: ∞/∞ and 0/0 are NaN. The formula is right, the numbers
+    on the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only
+    makes different scores alike.) Shares depend only on how far the scores of a row are from each other, so you may
+    move the row before you exponentiate. Where to?"""
+    exponentials = scores.exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("exponentials out of range", fails=("large scores", "scores far apart"))
+def _(scores):
+    """With a small number below the line."""
+    exponentials = torch.exp(scores)
+    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
+
+
+@softmax.variant("exponentials out of range", fails=("large scores", "scores far apart"))
+def _(scores):
+    """With the NaN mended."""
+    exponentials = torch.exp(scores)
+    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).nan_to_num()
+
+
+@softmax.variant("exponentials out of range", fails=("large scores", "scores far apart"))
+def _(scores):
+    """With large scores cut off."""
+    exponentials = scores.clamp(min=-80, max=80).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("exponentials out of range", fails=("large scores",))
+def _(scores):
+    """In double precision, whose range ends at 709."""
+    exponentials = scores.double().exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.misconception("one maximum for all rows", fails=("large scores",))
+def _(scores):
+    """The same number was taken from every row: the largest of the whole tensor. A row that lies far below it then has
+    only exponentials of 0, and 0/0 is NaN. Each row needs its own maximum, kept as an axis of length one so that it
+    lines up with its row."""
+    exponentials = (scores - scores.max()).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("one maximum for all rows", fails=("large scores",))
+def _(scores):
+    """With a small number below the line."""
+    exponentials = (scores - scores.amax()).exp()
+    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
+
+
+@softmax.misconception("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
+def _(scores):
+    """The row was moved by its mean, its minimum, one of its scores or its largest size, and the largest score may
+    still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ − (−∞) is NaN.)
+    By which number must you move a row so that no exponent is above 0?"""
+    exponentials = (scores - scores.mean(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
+def _(scores):
+    """By the minimum."""
+    exponentials = (scores - scores.amin(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
+def _(scores):
+    """By the score in front."""
+    exponentials = (scores - scores[..., :1]).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("moved, but not by the maximum", fails=("large scores", "a score of −∞"))
+def _(scores):
+    """By the largest size."""
+    exponentials = (scores - scores.abs().amax(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.misconception("two tensors from max", fails=ALL_SOFTMAX)
+def _(scores):
+    """Along an axis, `max` returns two tensors, the largest values and the places where they stand, and nothing can be
+    subtracted from a pair. Take its `.values`, or ask for the values alone: `amax`."""
+    exponentials = (scores - scores.max(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.misconception("along the wrong axis", fails=ALL_SOFTMAX)
+def _(scores):
+    """The columns sum to one, and the rows do not. Which of the axes is one row's own scores? Name it from the end, so
+    that the name fits however many axes stand before it."""
+    exponentials = (scores - scores.amax(dim=0, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=0, keepdim=True)
+
+
+@softmax.variant("along the wrong axis", fails=ALL_SOFTMAX)
+def _(scores):
+    """The last but one."""
+    exponentials = (scores - scores.amax(dim=-2, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=-2, keepdim=True)
+
+
+@softmax.variant("along the wrong axis", fails=ALL_SOFTMAX)
+def _(scores):
+    """The right maximum, the wrong sum."""
+    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=0, keepdim=True)
+
+
+@softmax.variant("along the wrong axis", fails=ALL_SOFTMAX)
+def _(scores):
+    """And out of range."""
+    exponentials = scores.exp()
+    return exponentials / exponentials.sum(dim=0)
+
+
+@softmax.misconception("axis 1 for the last axis", fails=("any number of axes",))
+def _(scores):
+    """`dim=1` is the last axis of a table and of nothing else: a single row has no axis 1, and in a batch of tables it
+    is the middle one. Count from the end."""
+    exponentials = (scores - scores.amax(dim=1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=1, keepdim=True)
+
+
+@softmax.variant(
+    "axis 1 for the last axis",
+    "exponentials out of range",
+    fails=("any number of axes", "large scores", "scores far apart"),
+)
+def _(scores):
+    """And out of range."""
+    exponentials = torch.exp(scores)
+    return exponentials / exponentials.sum(dim=1, keepdim=True)
+
+
+@softmax.misconception("everything together sums to one", fails=ALL_SOFTMAX)
+def _(scores):
+    """`sum()` without an axis adds up the whole tensor, so all rows together have one unit to share. Each row has a
+    unit of its own: sum along one axis."""
+    exponentials = (scores - scores.max()).exp()
+    return exponentials / exponentials.sum()
+
+
+@softmax.variant("everything together sums to one", fails=ALL_SOFTMAX)
+def _(scores):
+    """Without the maximum."""
+    exponentials = scores.exp()
+    return exponentials / exponentials.sum()
+
+
+@softmax.variant("everything together sums to one", fails=ALL_SOFTMAX)
+def _(scores):
+    """Each row's own maximum, one sum."""
+    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum()
+
+
+@softmax.misconception("the sum lost its axis", fails=ALL_SOFTMAX)
+def _(scores):
+    """A sum (or a maximum) over the last axis of (rows, n) is (rows,), and torch lines shapes up from the right: it
+    takes these numbers for one row of n. Here the sizes differ and you are told; were they equal, you would get wrong
+    numbers and no message. Keep the axis, with length one."""
+    exponentials = (scores - scores.max(dim=-1).values).exp()
+    return exponentials / exponentials.sum(dim=-1)
+
+
+@softmax.variant("the sum lost its axis", fails=ALL_SOFTMAX)
+def _(scores):
+    """The sum alone."""
+    exponentials = scores.exp()
+    return exponentials / exponentials.sum(dim=-1)
+
+
+@softmax.misconception("no exponentials", fails=ALL_SOFTMAX)
+def _(scores):
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to nothing, so such
+    shares can be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    return scores / scores.sum(dim=-1, keepdim=True)
+
+
+@softmax.misconception("not divided by the sum", fails=ALL_SOFTMAX)
+def _(scores):
+    """These are the exponentials: positive, in the right proportion, but they do not sum to one. One division is
+    missing."""
+    return (scores - scores.amax(dim=-1, keepdim=True)).exp()
+
+
+@softmax.variant("not divided by the sum", fails=ALL_SOFTMAX)
+def _(scores):
+    """Nor moved."""
+    return scores.exp()
+
+
+@softmax.misconception("logarithms of the shares", fails=ALL_SOFTMAX)
+def _(scores):
+    """None of these is above 0: they are the logarithms of the shares. A loss likes logarithms; an average needs the
+    shares themselves."""
+    moved = scores - scores.amax(dim=-1, keepdim=True)
+    return moved - moved.exp().sum(dim=-1, keepdim=True).log()
+
+
+@softmax.misconception("divided by the maximum", fails=ALL_SOFTMAX)
+def _(scores):
+    """The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and
+    if the largest is negative it turns their order round). A row may be *moved* without harm, not stretched: which
+    operation moves it?"""
+    exponentials = (scores / scores.amax(dim=-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.misconception("the lowest score gets most", fails=ALL_SOFTMAX)
+def _(scores):
+    """The order is turned round: the lowest score has received the largest share. Look at the sign of the exponent."""
+    exponentials = (scores.amin(dim=-1, keepdim=True) - scores).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.variant("the lowest score gets most", fails=ALL_SOFTMAX)
+def _(scores):
+    """Maximum minus score, for score minus maximum."""
+    exponentials = (scores.amax(dim=-1, keepdim=True) - scores).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@softmax.misconception("cut off from the gradient", fails=("gradient",))
+def _(scores):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations."""
+    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).detach()
+
+
+@softmax.alternative("the maximum with its place")
+def _(scores):
+    """`max` returns two tensors; its values still need their axis."""
+    e = torch.exp(scores - scores.max(dim=-1, keepdim=True).values)
+    return e / e.sum(-1, keepdim=True)
+
+
+@softmax.alternative("None for the lost axis")
+def _(scores):
+    """Puts the axis back by indexing."""
+    e = torch.exp(scores - torch.amax(scores, -1)[..., None])
+    return e / torch.einsum("...n->...", e)[..., None]
+
+
+@softmax.alternative("row by row")
+def _(scores):
+    """A loop over all rows, stacked again."""
+    rows = []
+    for row in scores.reshape(-1, scores.shape[-1]):
+        e = (row - row.max()).exp()
+        rows.append(e / e.sum())
+    return torch.stack(rows).reshape(scores.shape)
+
+
+@softmax.alternative("float64, not contiguous")
+def _(scores):
+    """The axis moved to the front, double precision, a view returned."""
+    first = scores.double().movedim(-1, 0)
+    e = torch.exp(first - first.amax(dim=0))
+    return (e / e.sum(dim=0)).movedim(0, -1)
+
+
+@softmax.alternative("one over the sum of differences")
+def _(scores):
+    """Every pair of scores: 1 / Σ exp(other − own). Overflow is ∞ there, and 1/∞ is 0, as it should be."""
+    own = scores.masked_fill(scores == -torch.inf, -1e30)
+    return 1 / (own[..., None, :] - own[..., :, None]).exp().sum(dim=-1)
+
+
+@softmax.alternative("by logarithms")
+def _(scores):
+    """The logarithms first."""
+    moved = scores - scores.amax(dim=-1, keepdim=True).detach()
+    return (moved - moved.exp().sum(dim=-1, keepdim=True).log()).exp()
 
 
 # ----------------------------------------------------------------------------------------------------------- logsumexp

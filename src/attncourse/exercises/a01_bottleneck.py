@@ -93,6 +93,14 @@ def _(x, state, W_x, W_h, b):
     return torch.sigmoid(x @ W_x + state @ W_h + b)
 
 
+@rnn_step.misconception("relu for tanh", fails=WHOLE_STEP)
+def _(x, state, W_x, W_h, b):
+    """Negative numbers were cut off and positive ones left as they are. In a deep network that works well; here the
+    same matrix is met at every step, and a state without a ceiling can grow at every step. The equation has tanh, which
+    keeps it within −1…1."""
+    return torch.relu(x @ W_x + state @ W_h + b)
+
+
 @rnn_step.misconception("forgets the state", fails=("remembering", "three steps", "gradient"))
 def _(x, state, W_x, W_h, b):
     """The new state depends on the input alone, so nothing is carried along and the network knows one word of every
@@ -761,6 +769,12 @@ def _(log_probabilities, mask):
 def _(log_probabilities, mask):
     """The inverses."""
     return (-log_probabilities[mask]).exp().mean()
+
+
+@perplexity.variant("averages before the logarithm", "padding counted", fails=("full texts", "short texts"))
+def _(log_probabilities, mask):
+    """The inverses, those of the padding among them."""
+    return (-log_probabilities).exp().mean()
 
 
 @perplexity.misconception("summed, not averaged", fails=ALL_PERPLEXITY)

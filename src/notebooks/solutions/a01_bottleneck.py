@@ -75,7 +75,7 @@ check("rnn_step", rnn_step)
 # Something has read a batch of sentences and left one state for each position. To hand a sentence on, be it to a classifier or to a
 # decoder, all of its states must become one vector. The simplest way is their mean:
 #
-# $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of \emph{this} sentence}$$
+# $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
 # The sentences are of different lengths and the rectangle `states` is as wide as the longest. What stands behind a sentence's end is
 # *not* zero: the network read the padding, too, and left states there as large as any. Each sentence has at least one word.
