@@ -85,8 +85,13 @@ def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, 
     assert names <= HALF_TRUE, names
 
 
-# True as well: of a code that holds two misconceptions, the other; and exponentials by hand do give 0/0 for padding.
-HALF_TRUE = {"tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"}
+# True as well: of a code that holds two misconceptions, the other; exponentials by hand do give 0/0 for padding; what a
+# causal mask forbids is its transpose less the diagonal; a small change is not large, nor does it show a faint leak.
+HALF_TRUE = {
+    *("tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"),
+    *("future for past", "not even itself"),
+    *("a gradient where there is none", "a faint leak taken for rounding", "no change large enough"),
+}
 # Where two numbers have changed places, each is wrong as another code would have it.
 HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
 
@@ -219,6 +224,23 @@ def test_a_plain_number_counts_where_the_exercise_asks_for_one(answer):
         assert "expected a number" in one(exercise, unfit).aspects[0].message
 
 
+@pytest.mark.parametrize("answer", [lambda x: True, lambda x: np.bool_(True), lambda x: torch.tensor(True)])
+def test_a_plain_truth_counts_where_the_exercise_asks_for_one(answer):
+    exercise = Exercise(
+        "odd", lambda x: torch.tensor(True), ("odd",), difficulty=1, minutes=1, hints=("one", "two"), truths=True
+    )
+    exercise.aspect("odd", points=1)(look_at_three)
+    assert one(exercise, answer).points == 1
+    assert one(exercise, lambda x: False).points == 0
+    for unfit in (lambda x: 1, lambda x: "True", lambda x: None):
+        assert "expected True or False" in one(exercise, unfit).aspects[0].message
+
+
+def look_at_three(answer, draw):
+    """true of three"""
+    return answer(3)
+
+
 def test_a_wrong_shape_is_told_beside_the_right_one(softmax):
     verdict = one(softmax, lambda scores: by_hand(scores).mT)
     assert verdict.points == 0
@@ -287,6 +309,11 @@ def test_equal_looking_numbers_are_told_with_as_many_digits_as_they_differ_in():
 def test_half_precision_is_named_as_the_reason():
     off = wrong("attention_output", lambda weights, states: weights.half() @ states.half())
     assert "computed in float16, the inputs are float32" in off["output"]
+
+
+def test_half_precision_is_no_reason_where_the_inputs_have_it():
+    weights = known("masked_attention", "no mask")
+    assert "float16" not in wrong("masked_attention", weights)["half precision"]
 
 
 def test_booleans_are_not_numbers(softmax):

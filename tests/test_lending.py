@@ -91,6 +91,13 @@ def test_a_function_is_called_and_gone_back_through_as_if_it_were_here(graded):
     assert verdict.points == verdict.out_of and not record["flags"] and record["ended"] is None
 
 
+@pytest.mark.parametrize("truth", ["True", "bool(function(x).shape)", "numpy.bool_(True)", "torch.tensor(True)"])
+def test_an_answer_may_return_a_plain_truth(graded, lent, truth):
+    lent.truths, lent.reference = True, lambda function, x: torch.tensor(True)
+    record, verdict = graded("import numpy, torch\n" + f"def answer(function, x):\n    return {truth}\n")
+    assert verdict.points == 1 and record["ended"] is None
+
+
 def test_in_the_notebook_a_handed_function_may_use_what_the_answer_may_not(lent):
     assert judge(lent, observe(lent, both_ways, 5), 5).points == 1
     verdict = judge(lent, observe(lent, lambda function, x: torch.matmul(function(x), MATRIX), 5), 5)

@@ -91,7 +91,8 @@ def arrives(*inputs: str) -> Explain:
 def _fault(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
     """What is wrong with one aspect, in words; None if nothing is."""
     fault = _difference(aspect, seen, expected)
-    low = next((dtype for _, _, dtype in seen.shapes if dtype in ("float16", "bfloat16")), None)
+    asked_for = {dtype for _, _, dtype in expected.shapes}  # a right answer to inputs of half precision has it too
+    low = next((d for _, _, d in seen.shapes if d in ("float16", "bfloat16") and d not in asked_for), None)
     return f"{fault}; computed in {low}, the inputs are float32" if fault and low else fault
 
 

@@ -81,7 +81,8 @@ class Answer:
         result = self.runner.call(arguments)
         tensors = (result,) if len(returns) == 1 else result
         if len(returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(returns)):
-            wanted = f"{len(returns)} tensors ({', '.join(returns)})"
+            kinds = "numbers" if self.exercise.numbers else "tensors"
+            wanted = f"{len(returns)} {kinds} ({', '.join(returns)})"
             raise Stop(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
         if self.exercise.numbers:
             tensors = tuple(_as_tensor(tensor) for tensor in tensors)

@@ -8,6 +8,7 @@ with needs("attncourse.viz", "lab"):
 
 from attncourse.viz.diagrams import encoder_decoder
 from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_masks, draw_weights
+from attncourse.viz.heads import head_frame, head_pieces, many_heads, shares, softmax_frame
 from attncourse.viz.lookup import (
     clock,
     function_curves,
@@ -17,6 +18,7 @@ from attncourse.viz.lookup import (
     score_landscape,
     two_lookups,
 )
+from attncourse.viz.masking import mask_frame, shrinking, teacher_forcing, who_hears_whom
 from attncourse.viz.positions import (
     attention_past_the_end,
     bands,
@@ -53,8 +55,12 @@ __all__ = [
     "function_curves",
     "gates",
     "grouped_bars",
+    "head_frame",
+    "head_pieces",
     "lookup_frame",
     "lookup_table",
+    "many_heads",
+    "mask_frame",
     "measured",
     "one_question",
     "past_the_end",
@@ -64,11 +70,16 @@ __all__ = [
     "rectangle",
     "score_landscape",
     "self_attention_shapes",
+    "shares",
     "show",
+    "shrinking",
+    "softmax_frame",
     "step_through",
+    "teacher_forcing",
     "turning",
     "two_lookups",
     "unrolled",
     "walk",
     "weight_tables",
+    "who_hears_whom",
 ]

@@ -1,0 +1,54 @@
+"""The pictures of many heads: what they say is what they were given."""
+
+import pytest
+import torch
+
+from attncourse import viz
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The words of the figures that were shown."""
+    said = []
+    monkeypatch.setattr("attncourse.viz.heads.show", lambda drawn, alt: said.append(alt))
+    return said
+
+
+def test_the_drawing_of_many_heads_gives_the_shapes_in_words(shown):
+    viz.many_heads(n=7, d_model=12, n_heads=3)
+    assert "7 words by 12" in shown[0] and "3 blocks" in shown[0] and "7 by 4" in shown[0]
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match="n_heads: got 5, expected a divisor of d_model = 12"):
+        viz.many_heads(n=7, d_model=12, n_heads=5)
+
+
+def test_each_head_is_said_to_hold_the_numbers_that_it_was_given(shown):
+    x = torch.arange(8).view(2, 4)
+    viz.head_pieces({"x": x, "view": x.view(2, 2, 2)}, ["Anna", "Ben"], d_model=4)
+    assert "x: A0 A1 A2 A3 B0 B1 B2 B3" in shown[0]
+    assert "view: head 0: A0 A1 A2 A3; head 1: B0 B1 B2 B3" in shown[0]
+
+
+def test_a_frame_of_the_softmax_gives_the_largest_weight_and_the_median_gradient():
+    scores = torch.tensor([0.0, 2.0, -1.0])
+    gradients = torch.tensor([1e-12, 1e-4, 1.0, 1e-4, 10.0])
+    drawn, words = viz.softmax_frame(scores, scores.softmax(dim=0), gradients, title="plain")
+    assert len(drawn.axes) == 3
+    assert "plain" in words and f"the largest of its weights is {scores.softmax(dim=0).max():.2f}" in words
+    assert "half get a gradient of at most 1.0e-04; the largest is 1.0e+01" in words
+
+
+def test_a_frame_of_a_head_says_where_each_word_looks_and_what_is_lost():
+    weights = torch.tensor([[0.9, 0.1], [0.8, 0.2]])
+    drawn, words = viz.head_frame(["Ben", "asked"], weights, {"who": 0.25, "whom": 0.0}, 0.5, "layer 1, head 2")
+    assert "asked at Ben (0.80)" in words and "who 25 %, whom 0 %" in words and "layer 1, head 2" in words
+    assert drawn.axes[1].get_xlim() == (0, 0.5)
+    with pytest.raises(ValueError, match="got shape"):
+        viz.head_frame(["Ben"], weights, {"who": 0.0})
+
+
+def test_shares_are_said_in_per_cent_of_their_row(shown):
+    viz.shares({"small": {"a": 1, "b": 3}, "large": {"a": 5, "b": 5}}, {"small": "4", "large": "10"})
+    assert "small (4): a 25%, b 75%" in shown[0] and "large (10): a 50%, b 50%" in shown[0]
