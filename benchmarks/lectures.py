@@ -28,6 +28,7 @@ def seconds(path: Path) -> tuple[float, float]:
         notebook,
         kernel_name="python3",
         timeout=600,
+        extra_arguments=["--log-level=ERROR"],  # its remarks on the transport would tear the table
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_executed=lambda **_: first_done.append(time.perf_counter()),
     )
