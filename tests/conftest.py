@@ -14,3 +14,11 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The words of the figures that were shown."""
+    said = []
+    monkeypatch.setattr("attncourse.viz.style.display", lambda data, metadata, raw: said.append(data["text/plain"]))
+    return said

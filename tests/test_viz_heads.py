@@ -6,14 +6,6 @@ import torch
 from attncourse import viz
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    """The words of the figures that were shown."""
-    said = []
-    monkeypatch.setattr("attncourse.viz.heads.show", lambda drawn, alt: said.append(alt))
-    return said
-
-
 def test_the_drawing_of_many_heads_gives_the_shapes_in_words(shown):
     viz.many_heads(n=7, d_model=12, n_heads=3)
     assert "7 words by 12" in shown[0] and "3 blocks" in shown[0] and "7 by 4" in shown[0]

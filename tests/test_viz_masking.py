@@ -9,17 +9,6 @@ from attncourse.attention import causal_mask, masked_softmax
 WORDS = ["pad", "the", "chef"]
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    displayed = []
-
-    def keep(data, metadata, raw):
-        displayed.append(data["text/plain"])
-
-    monkeypatch.setattr("attncourse.viz.style.display", keep)
-    return displayed
-
-
 def test_pots_say_how_much_of_what_they_spanned_is_left():
     square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.5, 0.5]])
     _, before = viz.shrinking([square, square / 2], 0)

@@ -2,22 +2,10 @@
 
 import re
 
-import pytest
 import torch
 
 from attncourse import viz
 from attncourse.positions import relative_index, sinusoidal
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    displayed = []
-
-    def keep(data, metadata, raw):
-        displayed.append(data["text/plain"])
-
-    monkeypatch.setattr("attncourse.viz.style.display", keep)
-    return displayed
 
 
 def test_counting_says_the_digits_and_how_far_the_neighbours_are():

@@ -9,17 +9,6 @@ WORDS = ["Anna", "lent", "her"]
 TABLE = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.9, 0.0, 0.1]])
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    displayed = []
-
-    def keep(data, metadata, raw):
-        displayed.append(data["text/plain"])
-
-    monkeypatch.setattr("attncourse.viz.style.display", keep)
-    return displayed
-
-
 def test_one_question_says_who_asks_what_is_shared_out_and_what_comes_back():
     figure, words = viz.one_question(WORDS, 2, torch.tensor([2.0, -1.0, 0.0]), TABLE[2], torch.tensor([0.9, 0.1]), "ab")
     assert len(figure.axes) == 3

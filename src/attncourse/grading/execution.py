@@ -116,6 +116,11 @@ def not_run(job: Job, reason: str) -> Record:
     return {"cells": cells, "ended": reason, "flags": [reason], "seconds": 0.0, "peak_mb": 0}
 
 
+def set_aside(job: Job, reason: str, how: str) -> Record:
+    """The record of a job that is not tried again by itself: it is shown, and not kept."""
+    return {**not_run(job, reason), "sandbox": how, "set_aside": True}
+
+
 def checked(record: Any, n_cells: int | None = None) -> Record:
     """The record, if it is one (of `n_cells` cells). ValueError says what is not as it must be."""
     if not isinstance(record, dict):

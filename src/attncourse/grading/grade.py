@@ -52,8 +52,8 @@ with needs("attncourse grade", "grading"):
         checked,
         fingerprint,
         lock,
-        not_run,
         seeds_of,
+        set_aside,
         write_whole,
     )
     from attncourse.grading.execution import environment as versions
@@ -264,7 +264,7 @@ class Grading:
         if tries > workers.TRIES:  # the first time it had company
             done: Future[Record] = Future()
             reason = f"set aside after {tries} tries, in each of which grading was cut off"
-            done.set_result(self._record_aside(job, reason))
+            done.set_result(set_aside(job, reason, self.how))
             return done
         self._count(key, tries + 1)
         return executor.submit(run, self.assignment, self.how, {**job, "environment": versions()})
@@ -279,7 +279,7 @@ class Grading:
         except workers.Lost as error:
             if not alone:
                 return False
-            record = self._record_aside(job, f"set aside after {self._tries(key)} tries: {error}")
+            record = set_aside(job, f"set aside after {self._tries(key)} tries: {error}", self.how)
         except BaseException:
             self._count(key, 0)
             raise
@@ -291,9 +291,6 @@ class Grading:
                 self.outcome.executed.append(submission.student)
         self._count(key, 0)
         return True
-
-    def _record_aside(self, job: Job, reason: str) -> Record:
-        return {**not_run(job, reason), "sandbox": self.how, "set_aside": True}
 
     def _why_aside(self, key: str) -> str | None:
         """Why a job was set aside; None if it was not."""
@@ -359,7 +356,7 @@ class Grading:
         self._mark(student).unlink(missing_ok=True)
         (self.folder / "facts" / f"{student}.json").unlink(missing_ok=True)
         aside = {key: why for key in submission.jobs if (why := self._why_aside(key))}
-        self.converter.set_aside = {key: self._record_aside(submission.jobs[key], why) for key, why in aside.items()}
+        self.converter.set_aside = {key: set_aside(submission.jobs[key], why, self.how) for key, why in aside.items()}
         self._log_to(student)
         try:
             self.app.coursedir.student_id, self.converter.student = glob.escape(student), student

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from attncourse._needs import CommandError
-from attncourse.grading.execution import Job, Record, environment, not_run
+from attncourse.grading.execution import Job, Record, environment, set_aside
 
 KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel
 START_SECONDS, PATIENCE = 120, 60  # seconds to start, and seconds above a submission's own limit
@@ -186,7 +186,7 @@ def run(assignment: str, how: str, job: Job) -> Record:
     if isinstance(lost, NotStarted):
         raise CommandError(f"no worker could be started: {lost}")
     reason = f"set aside after {TRIES} tries, in which the grading process was lost: {lost}"
-    return {**not_run(job, reason), "sandbox": how, "set_aside": True}  # to be shown, and not kept
+    return set_aside(job, reason, how)
 
 
 def run_elsewhere(assignment: str, how: str, job: Job) -> Record:
