@@ -86,14 +86,18 @@ def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, 
 
 
 # True as well: of a code that holds two misconceptions, the other; exponentials by hand do give 0/0 for padding; what a
-# causal mask forbids is its transpose less the diagonal; a small change is not large, nor does it show a faint leak.
+# causal mask forbids is its transpose less the diagonal; a small change is not large, nor does it show a faint leak; an
+# output's sum cancels, whether its gradient is asked or its difference.
 HALF_TRUE = {
     *("tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"),
     *("future for past", "not even itself"),
     *("a gradient where there is none", "a faint leak taken for rounding", "no change large enough"),
+    "sums that cancel",
 }
 # Where two numbers have changed places, each is wrong as another code would have it.
 HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
+# Asked for both of two reasons, an answer does as either alone where the other says nothing.
+HALF_TRUE |= {"causal alone", "only the prefix is seen"}
 
 
 @pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants", "alternatives"))

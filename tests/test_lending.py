@@ -91,6 +91,22 @@ def test_a_function_is_called_and_gone_back_through_as_if_it_were_here(graded):
     assert verdict.points == verdict.out_of and not record["flags"] and record["ended"] is None
 
 
+def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(graded, lent):
+    lent.aspects.clear()
+    lent.reference = lambda function, x: function(x) + x
+
+    @lent.aspect("the gradient at the input", points=1)
+    def _(answer, draw):
+        """the gradient that comes back to the grader, through the answer and the function it was handed"""
+        x = draw.normal(3, 2).requires_grad_()
+        return torch.autograd.grad(answer(model, x).square().sum(), x)[0]
+
+    record, verdict = graded(answer("return function(x) + x"))
+    assert verdict.points == 1 and not record["flags"] and record["ended"] is None
+    _, verdict = graded(answer("return function(x.detach()) + x"))
+    assert verdict.points == 0
+
+
 @pytest.mark.parametrize("truth", ["True", "bool(function(x).shape)", "numpy.bool_(True)", "torch.tensor(True)"])
 def test_an_answer_may_return_a_plain_truth(graded, lent, truth):
     lent.truths, lent.reference = True, lambda function, x: torch.tensor(True)

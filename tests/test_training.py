@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attncourse.data import PAD, Tokenizer, encode_pairs, number_words
-from attncourse.decoding import translate
+from attncourse.data import PAD, EncodedPair, Tokenizer, collate, encode_pairs, number_words
+from attncourse.decoding import beam_translate, greedy, translate
 from attncourse.metrics import accuracy_by_length, exact_match, token_loss
 from attncourse.recurrent import Seq2Seq
 from attncourse.training import fit
@@ -94,6 +94,30 @@ def test_translations_come_in_the_order_given_with_an_alignment_of_their_own_len
     assert long.source_pieces == english.pieces("nine hundred and ninety-nine")
     for translation in (long, short):
         assert translation.weights.shape == (len(translation.target_pieces), len(translation.source_pieces))
+
+
+def test_beams_translate_in_the_order_given_and_one_beam_is_greedy(corpus):
+    pairs, english, german, encoded = corpus
+    model = build_transformer(corpus)
+    fit(model, encoded, steps=60, batch_size=32, lr=5e-3, progress=False)
+    texts = [pair.source for pair in pairs[:30]]
+    greedily = beam_translate(model, texts, english, german, n_beams=1, batch_size=2)
+    assert greedily == [translation.text for translation in translate(model, texts, english, german)]
+    assert beam_translate(model, texts[::-1], english, german, n_beams=3) == (
+        beam_translate(model, texts, english, german, n_beams=3)[::-1]
+    )
+    with pytest.raises(TypeError, match="texts: got one text"):
+        beam_translate(model, "twenty", english, german)
+
+
+def test_a_translation_that_does_not_end_is_cut_off_by_the_length_of_its_source(corpus):
+    _, english, german, _ = corpus
+    model = build_transformer(corpus)                             # it has learned nothing, and does not end
+    batch = collate([EncodedPair(english.encode("one"), [])])
+    most = 2 * batch.source.shape[1] + 10
+    tokens = greedy(model, batch.source, batch.lengths, most).tokens[0]
+    assert len(tokens) == most
+    assert beam_translate(model, ["one"], english, german, n_beams=1) == [german.decode(tokens.tolist())]
 
 
 def test_exact_match_wants_every_letter():

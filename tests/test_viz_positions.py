@@ -36,7 +36,7 @@ def test_bands_say_how_often_the_columns_change_their_sign(shown):
 
 
 def test_a_distance_table_is_read_out_row_by_row(shown):
-    viz.distance_table(relative_index(3, 3, 1), ["we", "know", "that"], max_distance=1)
+    viz.distance_table(relative_index(3, 3, 1), ["we", "know", "that"])
     assert "we: 1, 2, 2; know: 0, 1, 2; that: 0, 0, 1." in shown[0]
 
 

@@ -14,6 +14,8 @@ COMMANDS = {
     "grade": ("attncourse.grading.grade", "grade a class's submissions, many at a time and behind walls"),
     "doctor": ("attncourse.doctor", "check this machine, and say what would mend it"),
     "report": ("attncourse.grading.report.command", "show the grades of a class, student by exercise"),
+    "train": ("attncourse.training.command", "train a Transformer to translate, on a laptop or on GPUs"),
+    "translate": ("attncourse.training.translating", "translate a sentence with a trained run"),
     "build": ("attncourse.authoring.build", "build the notebooks from src/notebooks"),
 }
 

@@ -385,3 +385,39 @@ def translate(
             rows = rows[: len(ids), :n_memory]
             translations.append(Translation(target.decode(ids), source.pieces(pair.source), target.pieces(ids), rows))
     return translations
+
+
+def beam_translate(
+    model: Seq2Seq | EncoderDecoder,
+    texts: Sequence[str],
+    source: Tokenizer,
+    target: Tokenizer,
+    n_beams: int = 4,
+    length_penalty: float = 0.6,
+    batch_size: int = 64,
+) -> list[str]:
+    """The best hypothesis of `beam_search` for each sentence, in the order given; with one beam, `greedy`'s.
+
+    Sentences of like length share a batch. A translation ends when it has twice as many pieces as the longest source of
+    its batch, and ten: a model that has not learned to end would write on and on. Raises TypeError for a single text,
+    ValueError as `beam_search`.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"texts: got one text, expected a list of them, [{texts!r}]")
+    device = next(model.parameters()).device
+    pairs = [EncodedPair(source.encode(text), []) for text in texts]
+    written = [""] * len(texts)
+    by_length = sorted(range(len(pairs)), key=lambda i: len(pairs[i].source))
+    # The same memory for any number of beams.
+    batch_size = max(1, 4 * batch_size // n_beams)
+    for start in range(0, len(pairs), batch_size):
+        chosen = by_length[start : start + batch_size]
+        batch = collate([pairs[i] for i in chosen])
+        tokens, lengths, most = batch.source.to(device), batch.lengths.to(device), 2 * batch.source.shape[1] + 10
+        if n_beams == 1:
+            best = greedy(model, tokens, lengths, most).tokens
+        else:
+            best = beam_search(model, tokens, lengths, n_beams, length_penalty, most).tokens[:, 0]
+        for i, ids in zip(chosen, best.tolist(), strict=True):
+            written[i] = target.decode(ids)
+    return written

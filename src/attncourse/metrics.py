@@ -1,6 +1,7 @@
 """How good a model is: its loss, what it gets exactly right, and how both change with the source's length."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -8,21 +9,30 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attncourse._checks import check_boolean, check_shape
+from attncourse._needs import needs
 from attncourse.data.batches import pad_batch
 from attncourse.data.tokenizer import PAD
 
 
 def token_loss(
-    logits: Float[Tensor, "batch n_target vocabulary"], target: Int[Tensor, "batch n_target"], pad: int = PAD
+    logits: Float[Tensor, "batch n_target vocabulary"],
+    target: Int[Tensor, "batch n_target"],
+    pad: int = PAD,
+    label_smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Cross entropy in nats, averaged over the real target tokens: padding counts for nothing.
 
-    Raises ValueError for a target of another shape than the logits have in front.
+    `label_smoothing` is the share of the truth that all tokens of the vocabulary get alike (Szegedy et al. 2016).
+    Raises ValueError for a target of another shape than the logits have in front, or a share that is not 0 to 1.
     """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing: got {label_smoothing}, expected 0 to 1")
     if logits.shape[:-1] != target.shape:
         expected = f"{tuple(logits.shape[:-1])}, as the logits have"
         raise ValueError(f"target: got shape {tuple(target.shape)}, expected {expected}")
-    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad)
+    return F.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=label_smoothing
+    )
 
 
 def perplexity(
@@ -98,3 +108,77 @@ def accuracy_by_length(
         if inside:
             buckets[shortest, longest] = sum(inside) / len(inside)
     return buckets
+
+
+class Score(NamedTuple):
+    """Of 100. Two scores compare only where their signatures are the same."""
+
+    score: float
+    signature: str
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """How many runs of one to four words the translations share with the references, over the whole corpus.
+
+    Papineni et al. 2002 as `sacrebleu` computes it (Post 2018): it cuts up plain text itself, by rule 13a, cased unless
+    `lowercase`. Raises ValueError for no sentences, lists of different length, or an empty reference, TypeError for a
+    single text, MissingExtra where sacrebleu is not installed.
+    """
+    _check_translations(hypotheses, references)
+    with needs("BLEU", "train"):
+        from sacrebleu import BLEU
+    metric = BLEU(lowercase=lowercase)
+    return Score(metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature()))
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+    """As `bleu`, with runs of one to six letters: kinder to a wrong ending. chrF2 (Popović 2015), by sacrebleu."""
+    _check_translations(hypotheses, references)
+    with needs("chrF", "train"):
+        from sacrebleu import CHRF
+    metric = CHRF(lowercase=lowercase)
+    return Score(metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature()))
+
+
+def _check_translations(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(texts, str):
+            raise TypeError(f"{name}: got one text, expected a list of them, [{texts!r}]")
+    if not hypotheses or len(hypotheses) != len(references):
+        got = f"{len(hypotheses)} for {len(references)} references"
+        raise ValueError(f"hypotheses: got {got}, expected one for each, and at least one")
+    if empty := [i for i, reference in enumerate(references) if not reference.strip()]:
+        raise ValueError(f"references[{empty[0]}]: got an empty text, expected a translation")
+
+
+def alignment_error(
+    weights: Sequence[Float[Tensor, "n_target n_source"]], truth: Sequence[Bool[Tensor, "n_target n_source"]]
+) -> float:
+    """The share of target pieces whose largest weight stands at a source piece that they do not translate.
+
+    One table of each for every sentence; a piece without any True in its row of `truth` has no partner, and is not
+    counted. This is Och and Ney's (2003) alignment error rate, 1 − (|A∩S| + |A∩P|) / (|A| + |S|), where A links each
+    piece that has a partner to its largest weight, and the true links are all possible ones (P), none of them demanded
+    (S = ∅): a row has but one largest weight, and must not be blamed for a second partner. Where every piece has one
+    partner, demanding them all (S = P) gives the same number.
+    Raises ValueError for lists or tables that do not fit each other, or where nothing has a partner, TypeError for a
+    truth that is not boolean.
+
+    >>> alignment_error([torch.tensor([[0.9, 0.1], [0.6, 0.4]])], [torch.tensor([[True, False], [False, True]])])
+    0.5
+    """
+    if len(weights) != len(truth):
+        raise ValueError(f"weights: got {len(weights)} tables for {len(truth)} of the truth, expected one for each")
+    right = counted = 0
+    for i, (table, true) in enumerate(zip(weights, truth, strict=True)):
+        check_boolean(f"truth[{i}]", true, "two pieces belong together")
+        check_shape(f"weights[{i}]", table, "n_target n_source")
+        if table.shape != true.shape:
+            got, expected = tuple(table.shape), tuple(true.shape)
+            raise ValueError(f"weights[{i}]: got shape {got}, expected {expected}, as truth[{i}]")
+        hits = true.gather(1, table.argmax(dim=1, keepdim=True))[:, 0]               # (n_target,)
+        counted += int(true.any(dim=1).sum())
+        right += int(hits.sum())                                                     # no hit where nothing is true
+    if not counted:
+        raise ValueError("truth: got no piece with a partner, expected at least one")
+    return 1 - right / counted

@@ -4,15 +4,20 @@ from attncourse.data.batches import (
     Batch,
     EncodedPair,
     TextBatch,
+    batch_by_tokens,
     batches,
     collate,
     encode_pairs,
     encode_texts,
+    epoch_batches,
+    loader,
     pad_batch,
     text_batches,
 )
 from attncourse.data.docstrings import Corpus, docstrings
-from attncourse.data.number_words import Pair, number_words, say
+from attncourse.data.multi30k import Split3, multi30k
+from attncourse.data.number_words import Part, aligned_pieces, number_words, say, say_parts
+from attncourse.data.parallel import BadData, Pair, read_parallel
 from attncourse.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 __all__ = [
@@ -20,19 +25,29 @@ __all__ = [
     "EOS",
     "PAD",
     "UNK",
+    "BadData",
     "Batch",
     "Corpus",
     "EncodedPair",
     "Pair",
+    "Part",
+    "Split3",
     "TextBatch",
     "Tokenizer",
+    "aligned_pieces",
+    "batch_by_tokens",
     "batches",
     "collate",
     "docstrings",
     "encode_pairs",
     "encode_texts",
+    "epoch_batches",
+    "loader",
+    "multi30k",
     "number_words",
     "pad_batch",
+    "read_parallel",
     "say",
+    "say_parts",
     "text_batches",
 ]

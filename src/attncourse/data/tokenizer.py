@@ -56,6 +56,10 @@ class Tokenizer:
         ids = self.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
         return [(self._bpe.id_to_token(i) or SPECIAL[UNK]).removeprefix("▁") or "▁" for i in ids]
 
+    def to_json(self) -> str:
+        """What `save` writes and `load` reads."""
+        return self._bpe.to_str(pretty=True)
+
     def save(self, path: str | Path) -> None:
         self._bpe.save(str(path))
 

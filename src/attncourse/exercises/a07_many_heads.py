@@ -84,7 +84,7 @@ def _(answer, draw):
     """the values, averaged by these weights"""
     query, key, value = _asked(draw, 2)
     output, weights = answer(query, key, value)
-    return telling(output) - weights @ value
+    return telling(output) - weights.to(value.dtype) @ value
 
 
 @scaled_attention.aspect(
@@ -232,6 +232,15 @@ def _(query, key, value):
 def _(query, key, value):
     """Guessed by torch."""
     weights = nn.functional.softmax(query @ key.mT / math.sqrt(key.shape[-1]))
+    return weights @ value, weights
+
+
+@scaled_attention.misconception("sum without its axis", fails=("weights", "output", "axes in front", "gradient"))
+def _(query, key, value):
+    """The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so that each
+    row's sum met another place than its row. `keepdim=True` leaves an axis of length 1 where the keys were."""
+    exponentials = (query @ key.mT / math.sqrt(key.shape[-1])).exp()
+    weights = exponentials / exponentials.sum(dim=-1)
     return weights @ value, weights
 
 
@@ -603,17 +612,18 @@ def _(answer, draw):
 
 
 @MultiHeadAttention.aspect(
-    "mask", points=1, explain=told("output {place} changes by {size} when only the padding changes")
+    "mask", points=1, explain=told("output {place} is off by {size} from what the words without the padding give")
 )
 def _(answer, draw):
-    """what stands in the padding changes nothing, for no head"""
+    """a sentence gets what it would get if there were no padding"""
     module, x, memory = _module(answer, draw)
     mask = draw.padding_mask(*memory.shape[:2])                           # (batch, n_key)
-    other = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
-    output = module(x, memory, mask[:, None])
-    if torch.equal(output, module(x, 1 - memory, mask[:, None])):
+    padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
+    output = module(x, padded, mask[:, None])
+    if torch.equal(output, module(x, 1 - padded, mask[:, None])):
         raise Stop(Problem("unusable", "another memory makes no difference"))
-    return telling(output) - module(x, other, mask[:, None])
+    words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
+    return telling(output) - torch.cat([module(*sentence) for sentence in words])
 
 
 LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight")
@@ -765,6 +775,54 @@ def _(self, x, memory=None, mask=None):
         scores = scores.masked_fill(~mask[:, None], -torch.inf)
     output = scores.softmax(dim=-1) @ value
     return self.output(output.transpose(1, 2).flatten(2))
+
+
+@MultiHeadAttention.variant("ignores the memory", fails=("a memory", "mask"))
+def _(self, x, memory=None, mask=None):
+    """Self-attention, and no more."""
+    query, key, value = self.query(x), self.key(x), self.value(x)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@MultiHeadAttention.misconception(
+    "a mask taken for granted", fails=("self-attention", "one head", "a memory", "gradient")
+)
+def _(self, x, memory=None, mask=None):
+    """Without a mask it breaks down: `mask` is None then, and None can be neither negated nor broadcast. Where nothing
+    is padded nobody passes a mask; leave the scores as they are."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@MultiHeadAttention.misconception("padding set to zero", fails=("mask",))
+def _(self, x, memory=None, mask=None):
+    """The padding's vectors were set to zero, and still took part: a zero vector has a score like any other, and draws
+    weight away from the words. It is the scores that must become −∞, so that no weight is left for it."""
+    memory = x if memory is None else memory
+    if mask is not None:
+        memory = memory * mask.mT
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@MultiHeadAttention.variant("padding set to zero", fails=("mask",))
+def _(self, x, memory=None, mask=None):
+    """The scores and the values."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores, value = scores * mask[:, None], value * mask[:, None].mT
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
 
 
 @MultiHeadAttention.misconception("ignores the mask", fails=("mask",))
@@ -1201,6 +1259,26 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
     return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * 2 * d_model * d_ff, norms
 
 
+@count_parameters.misconception("biases of another width", fails=("heads of another width",))
+def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The attention's matrices are right, and not all of its biases. A linear layer has one for each of its *outputs*,
+    whatever comes in. How wide is what leaves each of the four?"""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_model + 1) * d_query
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@count_parameters.variant("biases of another width", fails=("heads of another width", "groups"))
+def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """d_model for each of the four."""
+    attention = 2 * d_model * (n_heads + n_kv_heads) * d_head + 4 * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
 @count_parameters.misconception("no W_O", fails=ATTENTION)
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """Queries, keys and values were counted, three matrices. The fourth joins the heads: the output projection."""
@@ -1230,6 +1308,14 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
     norms = (2 * n_layers + 1) * 2 * d_model
     return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@count_parameters.variant("no biases", "heads always as wide as the model", fails=(*ATTENTION, "feed_forward"))
+def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """4 d² for the attention, as on the back of an envelope."""
+    norms = (2 * n_layers + 1) * 2 * d_model
+    embeddings = (vocabulary + max_length) * d_model
+    return embeddings, n_layers * 4 * d_model * d_model, n_layers * 2 * d_model * d_ff, norms
 
 
 @count_parameters.misconception("keys as many as queries", fails=("groups",))
@@ -1339,14 +1425,13 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
 
 @count_parameters.alternative("built and counted")
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """Makes one block's layers on the meta device, where numbers take no memory."""
-    with torch.device("meta"):
-        width, shared = n_heads * d_head, n_kv_heads * d_head
-        attention = [nn.Linear(d_model, width), nn.Linear(d_model, shared), nn.Linear(d_model, shared)]
-        attention.append(nn.Linear(width, d_model))
-        feed_forward = [nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)]
-        embeddings = [nn.Embedding(vocabulary, d_model), nn.Embedding(max_length, d_model)]
-        norm = [nn.LayerNorm(d_model)]
+    """Makes one block's layers. (An `nn.Embedding` on the meta device is right, too, and imports 800 modules.)"""
+    width, shared = n_heads * d_head, n_kv_heads * d_head
+    attention = [nn.Linear(d_model, width), nn.Linear(d_model, shared), nn.Linear(d_model, shared)]
+    attention.append(nn.Linear(width, d_model))
+    feed_forward = [nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)]
+    embeddings = [nn.Embedding(vocabulary, d_model), nn.Embedding(max_length, d_model)]
+    norm = [nn.LayerNorm(d_model)]
 
     def count(layers):
         return sum(p.numel() for layer in layers for p in layer.parameters())

@@ -49,6 +49,7 @@ class Exercise:
 
     `reference` is a function, or a module class whose `forward` the learner writes; `returns` names the tensors that
     come back; with `numbers` a plain number may come back in a tensor's place, with `truths` a plain True or False.
+    With `lists` a list of lists of whole numbers or of texts comes back, and the aspect makes a tensor of it.
     `extra` exercises earn extra credit: their points count on top of the assignment's.
     """
 
@@ -62,6 +63,7 @@ class Exercise:
     extra: bool = False
     numbers: bool = False
     truths: bool = False
+    lists: bool = False
     aspects: list[Aspect] = field(default_factory=list)
     misconceptions: list[Misconception] = field(default_factory=list)
     variants: list[Misconception] = field(default_factory=list)  # other codes of the same misconceptions

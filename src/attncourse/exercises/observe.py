@@ -76,9 +76,11 @@ class Answer:
         self.shapes: list[tuple[str, tuple[int, ...], str]] = [] if shapes is None else shapes
 
     def __call__(self, *arguments: Any) -> Any:
-        """The answer's result on `arguments`: a tensor, or a tuple of as many tensors as the exercise names."""
+        """The answer's result on `arguments`: a tensor, a tuple of as many tensors as the exercise names, or lists."""
         returns = self.exercise.returns
         result = self.runner.call(arguments)
+        if self.exercise.lists:
+            return _as_lists(returns[0], result)
         tensors = (result,) if len(returns) == 1 else result
         if len(returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(returns)):
             kinds = "numbers" if self.exercise.numbers else "tensors"
@@ -91,7 +93,8 @@ class Answer:
         for name, tensor in zip(returns, tensors, strict=True):
             if not isinstance(tensor, Tensor):
                 reminder = ": is a `return` missing?" if tensor is None else ""
-                kind = "True or False" if self.exercise.truths else "a number" if self.exercise.numbers else "a tensor"
+                number = "a number" if len(returns) == 1 else "a number or a tensor"
+                kind = "True or False" if self.exercise.truths else number if self.exercise.numbers else "a tensor"
                 raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected {kind}{reminder}"))
             self.shapes.append(_described(name, tensor))
         return tensors[0] if len(returns) == 1 else tuple(tensors)
@@ -192,6 +195,27 @@ def _as_tensor(value: Any) -> Any:
         return torch.tensor(float(value), dtype=torch.float64)
     plain = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return torch.tensor(int(value)) if plain else value
+
+
+def _as_lists(name: str, value: Any) -> list[list]:
+    """A list of lists of whole numbers or texts, plain ones: tuples and tensors of whole numbers are lists, too."""
+    reminder = ": is a `return` missing?" if value is None else ""
+    if not isinstance(value, list | tuple):
+        raise Stop(Problem("wrong type", f"{name}: returned {kind_of(value)}, expected a list of lists{reminder}"))
+    lists: list[list] = []
+    for i, row in enumerate(value):
+        row = row.tolist() if isinstance(row, Tensor) and row.ndim == 1 else row
+        if not isinstance(row, list | tuple):
+            raise Stop(Problem("wrong type", f"{name}: item {i} is {kind_of(row)}, expected a list"))
+        lists.append([])
+        for item in row:
+            whole = isinstance(item, Tensor) and item.ndim == 0 and not item.is_floating_point()
+            item = item.item() if whole or isinstance(item, np.integer) else item
+            if isinstance(item, bool) or not isinstance(item, int | str):
+                what = f"{kind_of(item)} in item {i}, expected whole numbers or texts"
+                raise Stop(Problem("wrong type", f"{name}: returned {what}"))
+            lists[-1].append(item)
+    return lists
 
 
 def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:

@@ -6,6 +6,8 @@ with needs("attncourse.viz", "lab"):
     import ipywidgets as _ipywidgets  # noqa: F401
     import matplotlib as _matplotlib  # noqa: F401
 
+from attncourse.viz.architecture import block_frame, towers
+from attncourse.viz.depth import gradient_flow, landscapes, norm_steps, normed_vector, runs, wiring
 from attncourse.viz.diagrams import encoder_decoder
 from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_masks, draw_weights
 from attncourse.viz.heads import head_frame, head_pieces, many_heads, shares, softmax_frame
@@ -29,9 +31,11 @@ from attncourse.viz.positions import (
     turning,
 )
 from attncourse.viz.recurrence import gates, measured, unrolled, walk
+from attncourse.viz.results import differences, labelled_points, ranking
 from attncourse.viz.self_attention import one_question, path_lengths, reach, self_attention_shapes, weight_tables
 from attncourse.viz.shapes import batch_axes, broadcasting, clouds, exponents, rectangle
 from attncourse.viz.style import figure, show
+from attncourse.viz.translation import learning_rates, packed, pieces_frame, search_frame
 from attncourse.viz.widgets import explore, step_through
 
 __all__ = [
@@ -40,11 +44,13 @@ __all__ = [
     "attention_past_the_end",
     "bands",
     "batch_axes",
+    "block_frame",
     "broadcasting",
     "clock",
     "clouds",
     "counting",
     "curves",
+    "differences",
     "distance_table",
     "draw_masks",
     "draw_weights",
@@ -54,21 +60,32 @@ __all__ = [
     "figure",
     "function_curves",
     "gates",
+    "gradient_flow",
     "grouped_bars",
     "head_frame",
     "head_pieces",
+    "labelled_points",
+    "landscapes",
+    "learning_rates",
     "lookup_frame",
     "lookup_table",
     "many_heads",
     "mask_frame",
     "measured",
+    "norm_steps",
+    "normed_vector",
     "one_question",
+    "packed",
     "past_the_end",
     "path_lengths",
+    "pieces_frame",
     "property_table",
+    "ranking",
     "reach",
     "rectangle",
+    "runs",
     "score_landscape",
+    "search_frame",
     "self_attention_shapes",
     "shares",
     "show",
@@ -76,10 +93,12 @@ __all__ = [
     "softmax_frame",
     "step_through",
     "teacher_forcing",
+    "towers",
     "turning",
     "two_lookups",
     "unrolled",
     "walk",
     "weight_tables",
     "who_hears_whom",
+    "wiring",
 ]

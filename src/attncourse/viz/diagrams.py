@@ -5,7 +5,7 @@ from itertools import pairwise
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, WEIGHTS, figure, show
+from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, WEIGHTS, figure, show, stage
 
 
 def encoder_decoder() -> None:
@@ -14,39 +14,37 @@ def encoder_decoder() -> None:
     scores = (0.3, 3.1, -0.9, 0.6)
     weights = (0.05, 0.86, 0.02, 0.07)
     drawn, ax = figure(8.2, 4.9)
-    ax.set_axis_off()
-    ax.set_xlim(0, 16.4)
-    ax.set_ylim(0, 9.8)
+    stage(ax, (0, 16.4), (0, 9.8))
 
     columns = [1.3 + 1.9 * j for j in range(len(source))]
     for i, (x, word, e, a) in enumerate(zip(columns, source, scores, weights, strict=True), start=1):
         ax.text(x, 0.35, word, ha="center", va="center", fontsize=11, color=INK)
-        _arrow(ax, (x, 0.7), (x, 1.35))
-        _box(ax, x, 1.9, rf"$h_{i}$", BLUE)
-        _arrow(ax, (x, 2.45), (x, 3.35))
-        _box(ax, x, 3.85, f"{e:.1f}".replace("-", "−"), GREY, fill="white")
-        _arrow(ax, (x, 4.35), (x, 5.05))
-        _box(ax, x, 5.55, f"{a:.2f}", GREY, fill=WEIGHTS(a), text="white" if a > 0.5 else INK)
-        _arrow(ax, (x, 6.05), (4.15, 7.1), width=0.8 + 5 * a, colour=ORANGE if a > 0.5 else "#e9b48a")
+        arrow(ax, (x, 0.7), (x, 1.35))
+        box(ax, x, 1.9, rf"$h_{i}$", BLUE)
+        arrow(ax, (x, 2.45), (x, 3.35))
+        box(ax, x, 3.85, f"{e:.1f}".replace("-", "−"), GREY, fill="white")
+        arrow(ax, (x, 4.35), (x, 5.05))
+        box(ax, x, 5.55, f"{a:.2f}", GREY, fill=WEIGHTS(a), text="white" if a > 0.5 else INK)
+        arrow(ax, (x, 6.05), (4.15, 7.1), width=0.8 + 5 * a, colour=ORANGE if a > 0.5 else "#e9b48a")
     for left, right in pairwise(columns):
-        _arrow(ax, (left + 0.55, 1.9), (right - 0.55, 1.9), both=True)
-    _box(ax, 4.15, 7.6, "$a_t$", ORANGE)
+        arrow(ax, (left + 0.55, 1.9), (right - 0.55, 1.9), both=True)
+    box(ax, 4.15, 7.6, "$a_t$", ORANGE)
 
-    _box(ax, 11.3, 1.9, "$s_t$", GREEN)
-    _arrow(ax, (9.75, 1.9), (10.7, 1.9))
+    box(ax, 11.3, 1.9, "$s_t$", GREEN)
+    arrow(ax, (9.75, 1.9), (10.7, 1.9))
     ax.text(9.65, 2.15, "$s_{t-1}$", ha="right", va="center", fontsize=11)
     ax.text(11.3, 0.35, "token before, $\\tilde a_{t-1}$", ha="center", va="center", fontsize=10.5)
-    _arrow(ax, (11.3, 0.7), (11.3, 1.35))
+    arrow(ax, (11.3, 0.7), (11.3, 1.35))
     # The decoder's state is the query: it meets every encoder state.
     ax.plot([11.3, 11.3], [2.45, 2.9], color=GREEN, linewidth=1.6)
     ax.plot([columns[0], 11.3], [2.9, 2.9], color=GREEN, linewidth=1.6)
-    _arrow(ax, (11.3, 2.9), (11.3, 7.05), colour=GREEN, width=1.6)
+    arrow(ax, (11.3, 2.9), (11.3, 7.05), colour=GREEN, width=1.6)
 
-    _box(ax, 11.3, 7.6, "$[a_t;\\, s_t]$", PURPLE, width=1.8)
-    _arrow(ax, (4.75, 7.6), (10.35, 7.6), colour=ORANGE, width=1.6)
-    _arrow(ax, (12.25, 7.6), (13.15, 7.6))
-    _box(ax, 14.2, 7.6, "$\\tilde a_t$", PURPLE, width=1.9)
-    _arrow(ax, (14.2, 8.15), (14.2, 8.85))
+    box(ax, 11.3, 7.6, "$[a_t;\\, s_t]$", PURPLE, width=1.8)
+    arrow(ax, (4.75, 7.6), (10.35, 7.6), colour=ORANGE, width=1.6)
+    arrow(ax, (12.25, 7.6), (13.15, 7.6))
+    box(ax, 14.2, 7.6, "$\\tilde a_t$", PURPLE, width=1.9)
+    arrow(ax, (14.2, 8.15), (14.2, 8.85))
     ax.text(14.2, 9.25, "next token: ein", ha="center", va="center", fontsize=11)
 
     for y, name, equation in (
@@ -70,7 +68,8 @@ def encoder_decoder() -> None:
     )
 
 
-def _box(ax: Axes, x: float, y: float, label: str, colour: str, width: float = 1.1, fill=None, text: str = INK) -> None:
+def box(ax: Axes, x: float, y: float, label: str, colour: str, width: float = 1.1, fill=None, text: str = INK) -> None:
+    """A rounded box around (x, y), one unit high, with its label."""
     patch = FancyBboxPatch(
         (x - width / 2, y - 0.5),
         width,
@@ -78,18 +77,19 @@ def _box(ax: Axes, x: float, y: float, label: str, colour: str, width: float = 1
         boxstyle="round,pad=0.02,rounding_size=0.14",
         linewidth=1.6,
         edgecolor=colour,
-        facecolor=fill if fill is not None else (*_rgb(colour), 0.14),
+        facecolor=fill if fill is not None else (*rgb(colour), 0.14),
     )
     ax.add_patch(patch)
     ax.text(x, y, label, ha="center", va="center", fontsize=11.5, color=text)
 
 
-def _rgb(colour: str) -> tuple[float, float, float]:
+def rgb(colour: str) -> tuple[float, float, float]:
+    """"#rrggbb" as three numbers from 0 to 1, to put an opacity behind them."""
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return red, green, blue
 
 
-def _arrow(
+def arrow(
     ax: Axes,
     start: tuple[float, float],
     end: tuple[float, float],
@@ -97,6 +97,7 @@ def _arrow(
     width: float = 1.2,
     both: bool = False,
 ) -> None:
+    """An arrow that begins and ends exactly where it is told to."""
     style = "<|-|>" if both else "-|>"
     ax.add_patch(
         FancyArrowPatch(

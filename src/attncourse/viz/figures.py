@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from attncourse.viz.style import INK, PALE, WEIGHTS, figure, line_style, show
+from attncourse.viz.style import INK, PALE, WEIGHTS, figure, line_style, name_lines, show
 
 
 def alignment_heatmap(
@@ -36,7 +36,7 @@ def alignment_figure(
     """The picture of `alignment_heatmap`, not yet shown."""
     n_target, n_source = weights.shape
     drawn, ax = figure(1.6 + 0.66 * n_source, 1.0 + 0.42 * n_target)
-    _cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
+    cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set_xlabel("source (keys)", labelpad=6)
@@ -67,7 +67,7 @@ def draw_weights(
     said = []
     for ax, (name, values) in zip(drawn.axes, matrices.items(), strict=True):
         matrix = as_matrix(values, rows, columns)
-        _cells(ax, matrix, rows, columns, numbers=True)
+        cells(ax, matrix, rows, columns, numbers=True)
         ax.xaxis.tick_top()
         if name:
             ax.set_title(name, pad=10)
@@ -129,15 +129,9 @@ def accuracy_by_length(
         xs = [x for x, bucket in enumerate(buckets) if bucket in line]
         ax.plot(xs, [line[buckets[x]] for x in xs], label=name, clip_on=False, **line_style(i))
     ax.set_xticks(range(len(buckets)), map(label, buckets))
-    ax.set_xlabel(x_name)
-    ax.set_ylabel("exactly right")
     ax.set_ylim(0, 1)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
-    if title:
-        ax.set_title(title)
+    name_lines(ax, x_name, "exactly right", title)
     said = "; ".join(
         f"{name}: " + ", ".join(f"{share:.0%} at {label(bucket)}" for bucket, share in sorted(line.items()))
         for name, line in accuracy.items()
@@ -170,13 +164,7 @@ def curves(
         if xs is not None and len(xs) <= 8:  # few enough to name them all, where powers of ten would be too few
             ax.set_xticks(xs, [f"{x:g}" for x in xs])
             ax.minorticks_off()
-    ax.set_xlabel(x_name)
-    ax.set_ylabel(y_name)
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
-    if title:
-        ax.set_title(title)
+    name_lines(ax, x_name, y_name, title)
     said = "; ".join(f"{name} goes from {line[0]:.2g} to {line[-1]:.2g}" for name, line in lines.items())
     show(drawn, alt or f"{y_name} against {x_name}. {said}.")
 
@@ -199,7 +187,10 @@ def as_matrix(values, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray
     return matrix
 
 
-def _cells(ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], numbers: bool) -> None:
+def cells(
+    ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], numbers: bool, digits: int = 2
+) -> None:
+    """A table, darker for more, with its labels; and, if `numbers`, each with so many digits behind the point."""
     top = max(1.0, float(np.nanmax(np.where(np.isfinite(matrix), matrix, np.nan))))
     bottom = min(0.0, float(np.nanmin(np.where(np.isfinite(matrix), matrix, np.nan))))
     ax.pcolormesh(np.clip(matrix, bottom, top), cmap=WEIGHTS, vmin=bottom, vmax=top, edgecolors="white", linewidth=1.5)
@@ -212,10 +203,10 @@ def _cells(ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[
     for (i, j), value in np.ndenumerate(matrix) if numbers else ():
         dark = np.isfinite(value) and (value - bottom) / (top - bottom) > 0.7      # where white reads better than ink
         colour = "white" if dark else INK
-        ax.text(j + 0.5, i + 0.5, _number(value), ha="center", va="center", fontsize=9.5, color=colour)
+        ax.text(j + 0.5, i + 0.5, _number(value, digits), ha="center", va="center", fontsize=9.5, color=colour)
 
 
-def _number(value: float) -> str:
+def _number(value: float, digits: int = 2) -> str:
     if not np.isfinite(value):
         return "−∞" if value < 0 else "NaN" if np.isnan(value) else "∞"
-    return f"{value:.2f}".replace("-", "−")
+    return f"{value:.{digits}f}".replace("-", "−")

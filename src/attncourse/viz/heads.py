@@ -8,10 +8,23 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from attncourse.viz.diagrams import _arrow, _rgb
-from attncourse.viz.figures import _cells, as_matrix
-from attncourse.viz.lookup import HATCHES, _hold_still
-from attncourse.viz.style import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SERIES, SKY, figure, show
+from attncourse.viz.diagrams import arrow, rgb
+from attncourse.viz.figures import as_matrix, cells
+from attncourse.viz.style import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    HATCHES,
+    INK,
+    ORANGE,
+    PURPLE,
+    SERIES,
+    SKY,
+    figure,
+    hold_still,
+    show,
+)
 
 WORDS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)  # a colour for each word, and its initial in every cell
 
@@ -31,7 +44,7 @@ def many_heads(n: int, d_model: int, n_heads: int) -> None:
     colours = [SERIES[head % len(SERIES)] for head in range(n_heads)]
 
     def box(x: float, y: float, width: float, height: float, colour: str) -> None:
-        face = (*_rgb(colour), 0.18)
+        face = (*rgb(colour), 0.18)
         ax.add_patch(Rectangle((x, y - height / 2), width, height, facecolor=face, edgecolor=colour, linewidth=1.4))
 
     def words(x: float, y: float, said: str, size: float = 9.5) -> None:
@@ -42,7 +55,7 @@ def many_heads(n: int, d_model: int, n_heads: int) -> None:
     words(0.1 + wide / 2, middle + long / 2 + 0.15, "$X$", 11)
     words(0.1 + wide / 2, middle - long / 2 - 0.15, f"{n} × {d_model}")
     left = 0.1 + wide + 0.42
-    _arrow(ax, (left - 0.36, middle), (left - 0.06, middle))
+    arrow(ax, (left - 0.36, middle), (left - 0.06, middle))
     for head, colour in enumerate(colours):
         box(left + head * narrow, middle, narrow, wide, colour)
     words(left + wide / 2, middle + wide / 2 + 0.15, "$W_Q$  (and $W_K$, $W_V$)", 10.5)
@@ -51,17 +64,17 @@ def many_heads(n: int, d_model: int, n_heads: int) -> None:
     tables = left + wide + 0.75
     for head, colour in enumerate(colours):
         y = middle + (0.5 * (n_heads - 1) - head) * 1.08
-        _arrow(ax, (left + wide + 0.06, middle + 0.25 * (y - middle)), (tables - 0.08, y), colour)
+        arrow(ax, (left + wide + 0.06, middle + 0.25 * (y - middle)), (tables - 0.08, y), colour)
         box(tables, y, long, long, colour)
         words(tables + long / 2, y, f"$A_{head + 1}$", 11)
-        _arrow(ax, (tables + long + 0.06, y), (tables + long + 0.5, y), colour)
+        arrow(ax, (tables + long + 0.06, y), (tables + long + 0.5, y), colour)
         box(tables + long + 0.55, y, narrow, long, colour)
     words(tables + long / 2, 0.14, f"{n_heads} tables, {n} × {n}")
     words(tables + long + 0.62 + narrow / 2, 3.36, f"{n} × {d_head} each")
     beside = tables + long + narrow + 1.15
     for head, colour in enumerate(colours):
         y = middle + (0.5 * (n_heads - 1) - head) * 1.08
-        _arrow(ax, (tables + long + narrow + 0.62, y), (beside - 0.06, middle + 0.15 * (y - middle)), colour)
+        arrow(ax, (tables + long + narrow + 0.62, y), (beside - 0.06, middle + 0.15 * (y - middle)), colour)
         box(beside + head * narrow, middle, narrow, long, colour)
         box(beside + wide + 0.4, middle + wide / 2 - (head + 0.5) * narrow, wide, narrow, colour)
     words(beside + wide / 2, middle + long / 2 + 0.15, "side by side")
@@ -97,7 +110,7 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
             for i, row in enumerate(table):
                 for j, place in enumerate(row):
                     word, column = divmod(int(place), d_model)
-                    face = (*_rgb(WORDS[word % len(WORDS)]), 0.22)
+                    face = (*rgb(WORDS[word % len(WORDS)]), 0.22)
                     ax.add_patch(Rectangle((j, -top - i - 1), 1, 1, facecolor=face, edgecolor="white", linewidth=1.5))
                     ax.text(j + 0.5, -top - i - 0.5, f"{words[word][0]}{column}", ha="center", va="center", fontsize=10)
             of = [f"{words[place // d_model][0]}{place % d_model}" for row in table for place in map(int, row)]
@@ -119,7 +132,7 @@ def softmax_frame(scores: Tensor, weights: Tensor, gradients: Tensor, title: str
     Returns the figure and the words for it.
     """
     drawn, (left, middle, right) = figure(6.5, 2.7, columns=3)
-    _hold_still(drawn, left=0.09, right=0.98, bottom=0.19, top=0.8, wspace=0.42)
+    hold_still(drawn, left=0.09, right=0.98, bottom=0.19, top=0.8, wspace=0.42)
     places = np.arange(len(scores))
     left.bar(places, scores.tolist(), color=GREY, width=0.8)
     reach = max(4.0, 1.1 * float(scores.abs().max()))
@@ -160,10 +173,10 @@ def head_frame(
     """
     matrix = as_matrix(weights, words, words)
     drawn, (left, right) = figure(6.5, 3.5, columns=2)
-    _hold_still(drawn, left=0.115, right=0.965, bottom=0.03, top=0.76, wspace=0.42)
+    hold_still(drawn, left=0.115, right=0.965, bottom=0.03, top=0.76, wspace=0.42)
     left.set_position([0.115, 0.03, 0.52, 0.72])
     right.set_position([0.775, 0.16, 0.15, 0.46])
-    _cells(left, matrix, words, words, numbers=False)
+    cells(left, matrix, words, words, numbers=False)
     left.xaxis.tick_top()
     left.tick_params(labelsize=8.5)
     left.tick_params(axis="x", labelrotation=55)

@@ -8,11 +8,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attncourse.viz.diagrams import _arrow, _box
+from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.figures import as_matrix, describe
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SERIES, WEIGHTS, figure, line_style, show
-
-HATCHES = ("", "///", "...", "xxx")
+from attncourse.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HATCHES,
+    INK,
+    ORANGE,
+    PALE,
+    SERIES,
+    WEIGHTS,
+    figure,
+    hold_still,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 
 def two_lookups() -> None:
@@ -21,28 +35,26 @@ def two_lookups() -> None:
     near = np.exp(np.cos(2 * np.pi * (np.array([5, 8, 12]) - 7) / 24) / 0.2)  # on a clock, at temperature 0.2
     weights = near / near.sum()
     drawn, ax = figure(8.2, 3.9)
-    ax.set_axis_off()
-    ax.set_xlim(0, 16.4)
-    ax.set_ylim(-0.2, 7.6)
+    stage(ax, (0, 16.4), (-0.2, 7.6))
     for left, title, query in ((0.0, "hash table", "8 h"), (8.6, "soft lookup", "7 h")):
         ax.text(left + 3.6, 7.2, title, ha="center", va="center", fontsize=12, color=INK)
         ax.text(left + 0.7, 6.3, "query", ha="center", va="center", fontsize=10.5)
         ax.text(left + 3.5, 6.3, "keys", ha="center", va="center", fontsize=10.5)
         ax.text(left + 5.5, 6.3, "values", ha="center", va="center", fontsize=10.5)
-        _box(ax, left + 0.7, 3.6, query, GREEN, width=1.2)
+        box(ax, left + 0.7, 3.6, query, GREEN, width=1.2)
         for row, (key, value) in enumerate(zip(keys, values, strict=True)):
             y = 5.2 - 1.6 * row
-            _box(ax, left + 3.5, y, key, BLUE, width=1.3)
-            _box(ax, left + 5.5, y, value, ORANGE, width=1.3)
+            box(ax, left + 3.5, y, key, BLUE, width=1.3)
+            box(ax, left + 5.5, y, value, ORANGE, width=1.3)
             ax.plot([left + 4.15, left + 4.85], [y, y], color=GREY, linewidth=1)
-    _arrow(ax, (1.3, 3.6), (2.8, 3.6), colour=GREEN, width=2.5)
-    _arrow(ax, (6.2, 3.6), (7.2, 3.6), colour=ORANGE, width=2.5)
+    arrow(ax, (1.3, 3.6), (2.8, 3.6), colour=GREEN, width=2.5)
+    arrow(ax, (6.2, 3.6), (7.2, 3.6), colour=ORANGE, width=2.5)
     ax.text(7.5, 3.6, "310", ha="center", va="center", fontsize=12)
     ax.text(3.6, 0.4, "one key is equal, or none is", ha="center", va="center", fontsize=10.5)
     for row, weight in enumerate(weights):
         y = 5.2 - 1.6 * row
-        _arrow(ax, (9.9, 3.6), (11.4, y), colour=GREEN, width=0.8 + 3 * weight)
-        _arrow(ax, (14.8, y), (15.65, 3.6 + 0.25 * (1 - row)), colour=ORANGE, width=0.8 + 3 * weight)
+        arrow(ax, (9.9, 3.6), (11.4, y), colour=GREEN, width=0.8 + 3 * weight)
+        arrow(ax, (14.8, y), (15.65, 3.6 + 0.25 * (1 - row)), colour=ORANGE, width=0.8 + 3 * weight)
         ax.text(10.75, [4.85, 3.85, 2.35][row], f"{weight:.2f}", ha="center", va="center", fontsize=10, color=INK)
     answer = sum(weight * float(value) for weight, value in zip(weights, values, strict=True))
     ax.text(15.72, 3.6, f"{answer:.0f}", ha="left", va="center", fontsize=12)
@@ -63,17 +75,15 @@ def clock(hours: Sequence[float], numbers: Tensor, asked: float, title: str = ""
     `numbers` (n_keys,). The dot of a key grows with its number, where that is positive.
     """
     drawn, ax = figure(4.6, 4.3)
-    ax.set_axis_off()
+    stage(ax, (-1.55, 1.55), (-1.5, 1.5))
     ax.set_aspect("equal")
-    ax.set_xlim(-1.55, 1.55)
-    ax.set_ylim(-1.5, 1.5)
     around = np.linspace(0, 2 * np.pi, 200)
     ax.plot(np.cos(around), np.sin(around), color=PALE, linewidth=1.2, zorder=1)
     for printed in range(0, 24, 3):
         x, y = _on_the_clock(printed)
         ax.text(0.8 * x, 0.8 * y, f"{printed}", ha="center", va="center", fontsize=8.5, color=GREY)
     x, y = _on_the_clock(asked)
-    _arrow(ax, (0, 0), (x, y), colour=GREEN, width=2.2)
+    arrow(ax, (0, 0), (x, y), colour=GREEN, width=2.2)
     ax.text(0.42 * x - 0.1 * y, 0.42 * y + 0.1 * x, "query", ha="center", va="center", fontsize=10, color=INK)
     for hour, number in zip(hours, numbers.tolist(), strict=True):
         x, y = _on_the_clock(hour)
@@ -94,7 +104,7 @@ def lookup_frame(
     `values`, `weights` (n_keys,); `answers` to the hours `xs`. Returns the figure and the words for it.
     """
     drawn, (left, right) = figure(6.5, 2.9, columns=2)
-    _hold_still(drawn, left=0.09, right=0.98, bottom=0.18, top=0.88, wspace=0.3)
+    hold_still(drawn, left=0.09, right=0.98, bottom=0.18, top=0.88, wspace=0.3)
     places = np.arange(len(hours))
     left.bar(places, weights.tolist(), color=BLUE, width=0.7)
     for place, weight in zip(places, weights.tolist(), strict=True):
@@ -141,13 +151,7 @@ def function_curves(
         ax.plot(xs.tolist(), line.tolist(), label=name, **style)
     if log_x:
         ax.set_xscale("log")
-    ax.set_xlabel(x_name)
-    ax.set_ylabel(y_name)
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
-    if title:
-        ax.set_title(title)
+    name_lines(ax, x_name, y_name, title)
     said = "; ".join(
         f"{name} lies between {line.min():.3g} and {line.max():.3g}, lowest at {xs[line.argmin()]:.3g}, highest at "
         f"{xs[line.argmax()]:.3g}"
@@ -171,13 +175,13 @@ def score_landscape(
         heights = score(query[None], places)[0].view(41, 41)
         weights = score(query[None], keys)[0].softmax(dim=-1)
     drawn, (ax, bars) = figure(6.5, 3.4, columns=2)
-    _hold_still(drawn, left=0.04, right=0.98, bottom=0.09, top=0.83, wspace=0.16)
+    hold_still(drawn, left=0.04, right=0.98, bottom=0.09, top=0.83, wspace=0.16)
     levels = np.arange(-3.5, 4, 0.5)
     shade = ax.contourf(side, side, heights, levels=levels, cmap=WEIGHTS, extend="both", alpha=0.55)
     shade.set_rasterized(True)
     lines = ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
     ax.clabel(lines, fontsize=8, fmt="%g")
-    _arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
+    arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
     for (x, y), label, weight in zip(keys.tolist(), labels, weights.tolist(), strict=True):
         ax.scatter([x], [y], s=30 + 350 * weight, color=ORANGE, edgecolor="white", zorder=4)
         ax.annotate(label, (x, y), (6, 6), textcoords="offset points", fontsize=10, color=INK, zorder=5)
@@ -255,12 +259,6 @@ def lookup_table(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
     if title:
         ax.set_title(title, pad=10)
     show(drawn, alt or f"Table of weights{f', {title}' if title else ''}. {describe(matrix, keys, queries)}")
-
-
-def _hold_still(drawn: Figure, **margins: float) -> None:
-    """The same places in every frame: nothing jumps while a slider moves (and a frame takes half the time)."""
-    drawn.set_layout_engine(None)
-    drawn.subplots_adjust(**margins)
 
 
 def _bars(ax: Axes, labels: Sequence[str], weights: Tensor) -> None:

@@ -9,8 +9,8 @@ from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
 from attncourse.viz.figures import as_matrix
-from attncourse.viz.self_attention import _dots
-from attncourse.viz.style import BLUE, GREY, INK, MARKERS, ORANGE, PALE, WEIGHTS, figure, show
+from attncourse.viz.self_attention import dots
+from attncourse.viz.style import BLUE, GREY, INK, MARKERS, ORANGE, PALE, WEIGHTS, figure, hold_still, show, stage
 
 
 def shrinking(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
@@ -42,10 +42,9 @@ def shrinking(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     rounds = f"{at} {'round' if at == 1 else 'rounds'}"
     share = f"{left:.0%}" if left > 0.1 else f"{left:.1%}" if left > 0.001 else "less than 0.1%"
     ax.set_title(f"after {rounds}: {share} of the area" if at else "before")
-    return drawn, (
-        f"{len(pots[at])} points in the plane {f'after {rounds}' if at else 'before the first round'}. What "
-        f"they span lies inside what they spanned before, and has {share} of the area that it had at first."
-    )
+    inside = f"What they span lies inside what they spanned before, and has {share} of the area that it had at first."
+    when = f"after {rounds}. {inside}" if at else "before the first round, and the shape that they span."
+    return drawn, f"{len(pots[at])} points in the plane {when}"
 
 
 def who_hears_whom(maps: Mapping[str, Tensor], alt: str = "") -> None:
@@ -87,9 +86,7 @@ def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Fig
     allowed = as_matrix(mask, words, words).astype(bool)
     table = as_matrix(weights, words, words)
     drawn, (left, right) = figure(6.5, 3.1, columns=2)
-    drawn.set_layout_engine("none")                   # the same places in every frame, and a third of the time
-    left.set_position((0.09, 0.02, 0.33, 0.70))
-    right.set_position((0.55, 0.02, 0.33, 0.70))
+    hold_still(drawn, left=0.09, right=0.88, bottom=0.02, top=0.72, wspace=0.394)
     for ax, title in ((left, "mask"), (right, "weights")):
         ax.set_xlim(0, n)
         ax.set_ylim(n, 0)
@@ -141,16 +138,14 @@ def teacher_forcing(words: Sequence[str]) -> None:
     """One pass over a sentence: each position reads the words so far, and predicts the next."""
     n = len(words) - 1
     drawn, ax = figure(7.2, 2.7)
-    ax.set_axis_off()
-    ax.set_xlim(-1.3, n - 0.3)
-    ax.set_ylim(-0.55, 1.55)
+    stage(ax, (-1.3, n - 0.3), (-0.55, 1.55))
     for i in range(n):
         for j in range(i + 1):
             newest = j == i
             ax.plot([j, i], [0, 1], color=BLUE if newest else PALE, linewidth=2.4 if newest else 1.3, zorder=1)
         ax.text(i, -0.18, words[i], ha="center", va="top", fontsize=11, color=INK)
         ax.text(i, 1.2, words[i + 1], ha="center", va="bottom", fontsize=11, color=ORANGE, fontweight="bold")
-    _dots(ax, n, [0, 1])
+    dots(ax, n, [0, 1])
     ax.text(-0.45, -0.18, "goes in", ha="right", va="top", fontsize=10.5, color=GREY)
     ax.text(-0.45, 1.2, "must come out", ha="right", va="bottom", fontsize=10.5, color=GREY)
     pairs = "; ".join(f"{' '.join(words[: i + 1])} → {words[i + 1]}" for i in range(n))

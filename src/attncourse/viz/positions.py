@@ -10,7 +10,8 @@ from matplotlib.patches import Arc, Circle, Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, WEIGHTS, figure, show
+from attncourse.viz.figures import cells
+from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, WEIGHTS, figure, show, stage
 
 N_DIGITS = 4
 
@@ -87,23 +88,15 @@ def bands(table: Tensor, title: str = "", marked: Sequence[int] = (), alt: str =
     )
 
 
-def distance_table(index: Tensor, words: Sequence[str], max_distance: int, alt: str = "") -> None:
+def distance_table(index: Tensor, words: Sequence[str], alt: str = "") -> None:
     """Which distance each pair of words looks up: the row of the table, and a shade that grows from left to right."""
     table = index.numpy()
     drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.45 * len(words))
-    ax.pcolormesh(table, cmap=WEIGHTS, vmin=0, vmax=2 * max_distance + 0.5, edgecolors="white", linewidth=1.5)
-    ax.invert_yaxis()
+    cells(ax, table, words, words, numbers=True, digits=0)
     ax.xaxis.tick_top()
-    ax.set_xticks(np.arange(len(words)) + 0.5, words)
-    ax.set_yticks(np.arange(len(words)) + 0.5, words)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
     ax.set_xlabel("key", labelpad=6)
     ax.xaxis.set_label_position("top")
     ax.set_ylabel("query")
-    for (i, j), row in np.ndenumerate(table):
-        dark = row > 1.3 * max_distance
-        ax.text(j + 0.5, i + 0.5, str(row), ha="center", va="center", fontsize=10, color="white" if dark else INK)
     said = "; ".join(f"{word}: {', '.join(map(str, line))}" for word, line in zip(words, table, strict=True))
     show(drawn, alt or f"Row of the table of distances for each query, key by key. {said}.")
 
@@ -231,23 +224,21 @@ def property_table(results: Mapping[str, Mapping[str, tuple[bool, str]]], title:
     """Schemes down, properties along: in each cell whether the test was passed, and what it measured."""
     properties = list(next(iter(results.values())))
     drawn, ax = figure(1.1 + 1.15 * len(properties), 0.95 + 0.42 * len(results))
-    ax.set_axis_off()
-    ax.set_xlim(-0.95, len(properties))
-    ax.set_ylim(len(results), -1.05)
+    stage(ax, (-0.95, len(properties)), (len(results), -1.05))
     for column, name in enumerate(properties):
         ax.text(column + 0.5, -0.5, name, ha="center", va="center", fontsize=10, color=INK)
     said = []
-    for row, (scheme, cells) in enumerate(results.items()):
+    for row, (scheme, found) in enumerate(results.items()):
         ax.text(-0.08, row + 0.5, scheme, ha="right", va="center", fontsize=10.5, color=INK)
         for column, name in enumerate(properties):
-            passed, measured = cells[name]
+            passed, measured = found[name]
             fill = (0, 0.45, 0.7, 0.22) if passed else "white"
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE))
             words = f"{'✓' if passed else '✗'} {measured}"
             ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=10, color=INK)
         listed = ", ".join(
-            f"{name.replace(chr(10), ' ')} {'yes' if cells[name][0] else 'no'}"
-            + (f" ({cells[name][1]})" if cells[name][1] else "")
+            f"{name.replace(chr(10), ' ')} {'yes' if found[name][0] else 'no'}"
+            + (f" ({found[name][1]})" if found[name][1] else "")
             for name in properties
         )
         said.append(f"{scheme}: {listed}")

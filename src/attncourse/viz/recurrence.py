@@ -7,26 +7,39 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from attncourse.viz.diagrams import _arrow, _box
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, figure, line_style, show
+from attncourse.viz.diagrams import arrow, box
+from attncourse.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    figure,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 
 def unrolled(tokens: Sequence[str]) -> None:
     """A recurrent language model over `tokens`: below each state what it has read, above it what it must guess."""
     n = len(tokens) - 1
     drawn, ax = figure(1.3 + 1.55 * n, 2.9)
-    _stage(ax, (-1.6, 2.6 * n - 0.9), (-0.5, 5.0))
-    _arrow(ax, (-1.35, 2.1), (-0.6, 2.1))
+    stage(ax, (-1.6, 2.6 * n - 0.9), (-0.5, 5.0))
+    arrow(ax, (-1.35, 2.1), (-0.6, 2.1))
     ax.text(-1.4, 2.1, "$h_0$", ha="right", va="center", fontsize=11)
     for t, (read, guess) in enumerate(pairwise(tokens), start=1):
         x = 2.6 * (t - 1)
         ax.text(x, 0.0, read, ha="center", va="center", fontsize=10.5)
-        _arrow(ax, (x, 0.35), (x, 1.55))
-        _box(ax, x, 2.1, f"$h_{t}$", BLUE)
-        _arrow(ax, (x, 2.65), (x, 3.75))
+        arrow(ax, (x, 0.35), (x, 1.55))
+        box(ax, x, 2.1, f"$h_{t}$", BLUE)
+        arrow(ax, (x, 2.65), (x, 3.75))
         ax.text(x, 4.1, guess, ha="center", va="center", fontsize=10.5, color=ORANGE)
         if t < n:
-            _arrow(ax, (x + 0.6, 2.1), (x + 2.0, 2.1), width=1.8)
+            arrow(ax, (x + 0.6, 2.1), (x + 2.0, 2.1), width=1.8)
     for y, words in ((0.0, "is read"), (4.1, "is to be guessed")):
         ax.text(-1.6, y, words, ha="right", va="center", fontsize=10, color=GREY)
     steps = "; ".join(f"state {t} has read {a} and guesses {b}" for t, (a, b) in enumerate(pairwise(tokens), start=1))
@@ -37,32 +50,32 @@ def gates() -> None:
     """An LSTM and a GRU: what is kept of the old state, and what is added to it."""
     drawn, (lstm, gru) = figure(9.2, 3.3, columns=2)
     for ax, title in ((lstm, "LSTM"), (gru, "GRU")):
-        _stage(ax, (-1.3, 10.2), (-0.3, 7.4))
+        stage(ax, (-1.3, 10.2), (-0.3, 7.4))
         ax.set_title(title)
     for ax, old in ((lstm, "$c_{t-1}$"), (gru, "$h_{t-1}$")):
         ax.text(-0.7, 5.2, old, ha="center", va="center", fontsize=11)
-        _arrow(ax, (-0.1, 5.2), (1.5, 5.2), width=2.4)
-        _box(ax, 2.0, 5.2, "×", PURPLE, width=0.9)
-        _arrow(ax, (2.5, 5.2), (4.6, 5.2), width=2.4)
-        _box(ax, 5.1, 5.2, "+", PURPLE, width=0.9)
+        arrow(ax, (-0.1, 5.2), (1.5, 5.2), width=2.4)
+        box(ax, 2.0, 5.2, "×", PURPLE, width=0.9)
+        arrow(ax, (2.5, 5.2), (4.6, 5.2), width=2.4)
+        box(ax, 5.1, 5.2, "+", PURPLE, width=0.9)
     for ax, keep, take, fresh in ((lstm, "$f$", "$i$", r"$\tilde c$"), (gru, "$z$", "$1-z$", r"$\tilde h$")):
-        _box(ax, 2.0, 2.6, keep, GREEN, width=1.2)
-        _arrow(ax, (2.0, 3.15), (2.0, 4.65), colour=GREEN)
-        _box(ax, 4.4, 2.6, take, GREEN, width=1.4)
-        _box(ax, 6.3, 2.6, fresh, BLUE, width=1.2)
-        _arrow(ax, (4.5, 3.15), (4.95, 4.65), colour=GREEN)
-        _arrow(ax, (6.2, 3.15), (5.25, 4.65), colour=BLUE)
+        box(ax, 2.0, 2.6, keep, GREEN, width=1.2)
+        arrow(ax, (2.0, 3.15), (2.0, 4.65), colour=GREEN)
+        box(ax, 4.4, 2.6, take, GREEN, width=1.4)
+        box(ax, 6.3, 2.6, fresh, BLUE, width=1.2)
+        arrow(ax, (4.5, 3.15), (4.95, 4.65), colour=GREEN)
+        arrow(ax, (6.2, 3.15), (5.25, 4.65), colour=BLUE)
     for ax, reset in ((lstm, False), (gru, True)):
         ax.plot([2.0, 6.3 if reset else 8.2], [1.2, 1.2], color=GREY, linewidth=1.2)
         for x in (2.0, 4.4, 6.3, *(() if reset else (8.2,))):
-            _arrow(ax, (x, 1.2), (x, 2.05))
+            arrow(ax, (x, 1.2), (x, 2.05))
         ax.text(1.7, 1.2, "$x_t,\\ h_{t-1}$", ha="right", va="center", fontsize=11)
-    _arrow(lstm, (5.6, 5.2), (9.2, 5.2), width=2.4)
+    arrow(lstm, (5.6, 5.2), (9.2, 5.2), width=2.4)
     lstm.text(9.7, 5.2, "$c_t$", ha="center", va="center", fontsize=11)
-    _box(lstm, 8.2, 2.6, "$o$", GREEN, width=1.2)
-    _arrow(lstm, (8.2, 3.15), (8.2, 6.0), colour=GREEN)
+    box(lstm, 8.2, 2.6, "$o$", GREEN, width=1.2)
+    arrow(lstm, (8.2, 3.15), (8.2, 6.0), colour=GREEN)
     lstm.text(8.2, 6.45, r"$h_t = o \circ \tanh c_t$", ha="center", va="center", fontsize=11)
-    _arrow(gru, (5.6, 5.2), (9.2, 5.2), width=2.4)
+    arrow(gru, (5.6, 5.2), (9.2, 5.2), width=2.4)
     gru.text(9.7, 5.2, "$h_t$", ha="center", va="center", fontsize=11)
     gru.text(7.1, 2.6, "sees the past\nthrough $r$", ha="left", va="center", fontsize=10, color=INK)
     for ax in (lstm, gru):
@@ -90,18 +103,18 @@ def walk(n: int, distance: int) -> tuple[Figure, str]:
         (recurrent, f"recurrent: the signal goes through {cells} cells; {n} steps, one after the other"),
         (attention, "attention: the signal goes through 1 average; 1 step, all positions at once"),
     ):
-        _stage(ax, (-0.9, 15.9), (-0.55, 2.6))
+        stage(ax, (-0.9, 15.9), (-0.55, 2.6))
         ax.set_title(title, fontsize=10.5)
     for t in range(n):
         on = start <= t <= end
         _cell(recurrent, t, f"{t + 1}", on)
-        _arrow(recurrent, (t, 0.15), (t, 1.05), ORANGE if t == start else PALE, 2.2 if t == start else 1.0)
+        arrow(recurrent, (t, 0.15), (t, 1.05), ORANGE if t == start else PALE, 2.2 if t == start else 1.0)
         if t:
-            _arrow(recurrent, (t - 0.66, 1.55), (t - 0.34, 1.55), *((ORANGE, 2.2) if start < t <= end else (GREY, 1.0)))
+            arrow(recurrent, (t - 0.66, 1.55), (t - 0.34, 1.55), *((ORANGE, 2.2) if start < t <= end else (GREY, 1.0)))
         _cell(attention, t, "1", t == end)
         if t != start:
-            _arrow(attention, (t, 0.15), (end, 1.05), PALE, 1.0)
-    _arrow(attention, (start, 0.15), (end, 1.05), ORANGE, 2.2)
+            arrow(attention, (t, 0.15), (end, 1.05), PALE, 1.0)
+    arrow(attention, (start, 0.15), (end, 1.05), ORANGE, 2.2)
     for ax in (recurrent, attention):
         for t in range(n):
             ends = t in (start, end)
@@ -143,24 +156,12 @@ def measured(
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_ylim(bottom=low)
-    ax.set_xlabel(x_name)
-    ax.set_ylabel(y_name)
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.6)
-    if title:
-        ax.set_title(title)
+    name_lines(ax, x_name, y_name, title)
     said = "; ".join(
         f"{name}: " + ", ".join(f"{y:.3g} at {x:,.10g}" for x, y in line.items()) for name, line in lines.items()
     )
     show(drawn, alt or f"{y_name} against {x_name}. {said}.")
 
 
-def _stage(ax: Axes, xs: tuple[float, float], ys: tuple[float, float]) -> None:
-    ax.set_axis_off()
-    ax.set_xlim(*xs)
-    ax.set_ylim(*ys)
-
-
 def _cell(ax: Axes, x: float, label: str, on: bool) -> None:
-    _box(ax, x, 1.6, label, ORANGE if on else GREY, width=0.6, fill=None if on else "white")
+    box(ax, x, 1.6, label, ORANGE if on else GREY, width=0.6, fill=None if on else "white")

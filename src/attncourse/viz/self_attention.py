@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attncourse.viz.diagrams import _arrow, _rgb
-from attncourse.viz.figures import _cells, as_matrix
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, WEIGHTS, figure, show
+from attncourse.viz.diagrams import arrow, rgb
+from attncourse.viz.figures import as_matrix, cells
+from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, WEIGHTS, figure, show, stage
 
 WINDOW = "#e4eef6"  # what lies between the first and the last that a window lets through
 
@@ -63,11 +63,7 @@ def weight_tables(named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bo
     said = []
     for ax, (title, (words, weights)) in zip(drawn.axes, named.items(), strict=True):
         matrix = as_matrix(weights, words, words)
-        _cells(ax, matrix, words, words, numbers=False)
-        if numbers:
-            for (i, j), value in np.ndenumerate(matrix):
-                colour = "white" if value > 0.7 else INK
-                ax.text(j + 0.5, i + 0.5, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=colour)
+        cells(ax, matrix, words, words, numbers, digits=1)
         ax.xaxis.tick_top()
         ax.tick_params(axis="x", labelrotation=45)
         for label in ax.get_xticklabels():
@@ -83,13 +79,11 @@ def self_attention_shapes(n: int, d_model: int, d_k: int, d_v: int) -> None:
     """The whole computation as rectangles, drawn to scale: X, the projections, scores, weights, output."""
     unit = 0.11
     drawn, ax = figure(7.7, 4.2)
-    ax.set_axis_off()
-    ax.set_xlim(0, 7.7)
-    ax.set_ylim(0, 4.2)
+    stage(ax, (0, 7.7), (0, 4.2))
 
     def matrix(x: float, y: float, rows: int, columns: int, label: str, shape: str, colour: str, fill=None) -> None:
         width, height = unit * columns, unit * rows
-        face = fill if fill is not None else (*_rgb(colour), 0.16)
+        face = fill if fill is not None else (*rgb(colour), 0.16)
         ax.add_patch(
             Rectangle((x - width / 2, y - height / 2), width, height, facecolor=face, edgecolor=colour, linewidth=1.5)
         )
@@ -100,19 +94,19 @@ def self_attention_shapes(n: int, d_model: int, d_k: int, d_v: int) -> None:
     matrix(0.6, rows_y[1], n, d_model, "$X$", f"{n} × {d_model}", INK, "#ffffff")
     roles = (("Q", d_k, BLUE, "asks"), ("K", d_k, ORANGE, "is found by"), ("V", d_v, GREEN, "hands over"))
     for y, (name, width, colour, role) in zip(rows_y, roles, strict=True):
-        _arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.75, y))
+        arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.75, y))
         matrix(2.2, y, d_model, width, f"$W_{name}$", f"{d_model} × {width}", colour)
-        _arrow(ax, (2.6, y), (3.0, y), colour)
+        arrow(ax, (2.6, y), (3.0, y), colour)
         matrix(3.45, y, n, width, f"${name} = XW_{name}$", f"{n} × {width}  {role}", colour)
-    _arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.35), BLUE)
-    _arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.42), ORANGE)
+    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.35), BLUE)
+    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.42), ORANGE)
     middle = (rows_y[0] + rows_y[1]) / 2
     matrix(5.15, middle, n, n, r"scores  $QK^\top / \sqrt{d_k}$", f"{n} × {n}", GREY, "#f4f4f4")
-    _arrow(ax, (5.68, middle), (6.27, middle))
+    arrow(ax, (5.68, middle), (6.27, middle))
     ax.text(5.97, middle - 0.1, "softmax\nalong\nrows", ha="center", va="top", fontsize=9, color=INK)
     matrix(6.8, middle, n, n, r"weights  $A$", f"{n} × {n}", PURPLE)
-    _arrow(ax, (6.8, middle - 0.75), (6.8, rows_y[2] + 0.75), PURPLE)
-    _arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), GREEN)
+    arrow(ax, (6.8, middle - 0.75), (6.8, rows_y[2] + 0.75), PURPLE)
+    arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), GREEN)
     matrix(6.8, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", INK, "#ffffff")
     show(
         drawn,
@@ -131,16 +125,16 @@ def path_lengths(n: int, width: int) -> None:
         ax.set_axis_off()
         ax.set_title(title)
         ax.set_xlim(-0.6, n - 0.4)
-    _dots(recurrent, n, [0, 1])
+    dots(recurrent, n, [0, 1])
     for t in range(n):
         _line(recurrent, (t, 0), (t, 1), on=t == 0)
         if t:
             _line(recurrent, (t - 1, 1), (t, 1), on=True)
-    _dots(full, n, [0, 1])
+    dots(full, n, [0, 1])
     for i in range(n):
         for j in range(n):
             _line(full, (j, 0), (i, 1), on=(j, i) == (0, n - 1))
-    _dots(windows, n, range(layers + 1))
+    dots(windows, n, range(layers + 1))
     way = [min(n - 1, layer * width) for layer in range(layers + 1)]
     for layer in range(layers):
         for i in range(n):
@@ -166,9 +160,7 @@ def reach(n: int, width: int, layers: int, asking: int | None = None) -> tuple[F
     """
     asking = n // 2 if asking is None else asking
     drawn, ax = figure(6.5, 0.9 + 0.42 * layers)
-    ax.set_axis_off()
-    ax.set_xlim(-0.8, n - 0.2)
-    ax.set_ylim(-0.75, layers + 0.4)
+    stage(ax, (-0.8, n - 0.2), (-0.75, layers + 0.4))
     ends = [(max(0, asking - k * width), min(n - 1, asking + k * width)) for k in range(layers + 1)]  # from the top
     for below, (above, heard) in zip(range(layers - 1, -1, -1), pairwise(ends), strict=True):
         ax.fill([above[0], above[1], heard[1], heard[0]], [below + 1, below + 1, below, below], color=WINDOW, zorder=0)
@@ -192,7 +184,8 @@ def reach(n: int, width: int, layers: int, asking: int | None = None) -> tuple[F
     )
 
 
-def _dots(ax: Axes, n: int, levels: Sequence[int] | range) -> None:
+def dots(ax: Axes, n: int, levels: Sequence[int] | range) -> None:
+    """A row of n dots at each height: positions, layer by layer."""
     for level in levels:
         ax.plot(range(n), [level] * n, "o", markersize=8, color=WEIGHTS(0.25), markeredgecolor=GREY, zorder=3)
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, show
+from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, show, stage
 
 FILL = {BLUE: "#d6e6f2", ORANGE: "#f8e0d2", GREEN: "#d2ece4", GREY: "#f2f2f2"}
 
@@ -19,7 +19,7 @@ def batch_axes() -> None:
     """A tensor (batch, n, d) as a pile of sheets, and what is left of it when one of its axes is averaged away."""
     batch, n, d = 2, 3, 4
     drawn, ax = figure(8.6, 2.7)
-    _bare(ax, (-0.9, 17.6), (-1.5, 4.3))
+    _square(ax, (-0.9, 17.6), (-1.5, 4.3))
     for sheet in reversed(range(batch)):
         _grid(ax, 0.55 * sheet, 0.55 * sheet, n, d, BLUE)
     _along(ax, (0, 0), (0, n), "n", side=(-0.35, 0), ha="right")
@@ -50,7 +50,7 @@ def broadcasting(a: str, b: str) -> tuple[Figure, str]:
     values = {"a": 10 * torch.arange(1, 13), "b": torch.arange(1, 13)}
     tensors = {k: values[k][: int(np.prod(shape))].reshape(shape) for k, shape in shapes.items()}
     drawn, ax = figure(6.5, 2.1)
-    _bare(ax, (-0.4, 18.2), (-1.2, 4.4))
+    _square(ax, (-0.4, 18.2), (-1.2, 4.4))
     ax.text(5.5, 1.5, "−", ha="center", va="center", fontsize=16)
     try:
         result = tensors["a"] - tensors["b"]
@@ -78,7 +78,7 @@ def rectangle(
     n = max(map(len, rows.values()))
     names = max(map(len, rows))
     drawn, ax = figure(1.0 + 0.1 * names + 0.62 * n + (1.2 if means is not None else 0), 0.5 + 0.42 * len(rows))
-    _bare(ax, (-0.15 - 0.17 * names, n + (2.1 if means is not None else 0.1)), (-0.1, len(rows) + 0.7))
+    _square(ax, (-0.15 - 0.17 * names, n + (2.1 if means is not None else 0.1)), (-0.1, len(rows) + 0.7))
     ax.set_aspect("auto")
     for i, (name, cells) in enumerate(rows.items()):
         y = len(rows) - 1 - i
@@ -182,10 +182,8 @@ def exponents(scores: Tensor, shift: float) -> tuple[Figure, str]:
     return drawn, f"Scores moved by {shift:g}. {'; '.join(said)}."
 
 
-def _bare(ax: Axes, xlim: tuple[float, float], ylim: tuple[float, float]) -> None:
-    ax.set_axis_off()
-    ax.set_xlim(*xlim)
-    ax.set_ylim(*ylim)
+def _square(ax: Axes, xlim: tuple[float, float], ylim: tuple[float, float]) -> None:
+    stage(ax, xlim, ylim)
     ax.set_aspect("equal")
 
 

@@ -4,6 +4,7 @@ import base64
 from io import BytesIO
 
 from IPython.display import display
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -18,6 +19,7 @@ MARKERS = (
     ("o", 11, "-"), ("s", 5.5, "--"), ("^", 8, "-"), ("D", 6, "-."),
     ("v", 7, ":"), ("P", 7, "--"), ("X", 7, "-"), ("*", 9, "-."),
 )  # fmt: skip
+HATCHES = ("", "///", "...", "xxx")
 # White to dark blue, lightness falling evenly: reads the same in grey.
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#cfe1f2", "#7fb4d9", "#2f7ab5", "#08306b"])
 DPI = 144
@@ -53,6 +55,30 @@ def line_style(i: int) -> dict:
         "linewidth": 2,
         "zorder": 3 + i / 10,
     }
+
+
+def stage(ax: Axes, xlim: tuple[float, float], ylim: tuple[float, float]) -> None:
+    """Axes for a drawing: no lines, no numbers, only a place to draw in."""
+    ax.set_axis_off()
+    ax.set_xlim(*xlim)
+    ax.set_ylim(*ylim)
+
+
+def hold_still(drawn: Figure, **margins: float) -> None:
+    """The same places in every frame: nothing jumps while a slider moves (and a frame takes half the time)."""
+    drawn.set_layout_engine(None)
+    drawn.subplots_adjust(**margins)
+
+
+def name_lines(ax: Axes, x_name: str, y_name: str, title: str = "") -> None:
+    """What a plot of named lines ends with: names of the axes, faint lines to read heights by, the lines' own names."""
+    ax.set_xlabel(x_name)
+    ax.set_ylabel(y_name)
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
+    if title:
+        ax.set_title(title)
 
 
 def png(drawn: Figure, colours: int = 256) -> bytes:

@@ -77,7 +77,7 @@ for text in [t for t in corpus.test if 60 < len(t) < 100][:4]:
 # What is a "word"? Characters are few, but a reader who proceeds by characters must look far back to see anything. Words
 # are many, and the test text has some that nobody has seen. The usual way out lies between: **pieces** of words. Frequent
 # words are one piece, rare ones several, and a word that is new is spelled out, so nothing is ever unknown. (They are
-# found by byte-pair encoding, from the training part alone. Lecture 10 builds it.)
+# found by byte-pair encoding, from the training part alone. [Lecture 10](10_training.ipynb) builds it.)
 
 # %%
 tokenizer = Tokenizer.train(corpus.train, size=2048)

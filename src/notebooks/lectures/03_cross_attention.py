@@ -290,7 +290,7 @@ print(" | ".join(english.pieces("ninety-one, four hundred")))
 print(" | ".join(german.pieces("einundneunzig, vierhundert")))
 
 # %% [markdown]
-# The models see pieces rather than letters, found by byte-pair encoding (lecture 10 builds it). One thing was arranged so
+# The models see pieces rather than letters, found by byte-pair encoding ([lecture 10](10_training.ipynb) builds it). One thing was arranged so
 # that the pictures can be read: the joints of a German number, *hundert* and *und*, stay pieces of their own, or
 # "undneunzig" would become one.
 
@@ -331,7 +331,7 @@ assert max(five["last state"], five["mean pool"]) < 0.1, "one vector does not"
 # Is one vector too narrow for this, then, or only slow to fill? `python benchmarks/ladder.py --steps 1800` gives all
 # three four times the budget. Both postcards then get nearly four in ten of the longest lists right, and attention
 # practically all. So what attention changes is how much training a longer sentence costs. Nothing here needs a GPU.
-# Real sentences need larger models, and those do (lecture 10).
+# Real sentences need larger models, and those do ([lecture 10](10_training.ipynb)).
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder

@@ -370,7 +370,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "an answer must not 
 # %%
 text = ["we", "know", "that", "you", "know", "it"]
 index = relative_index(6, 6, max_distance=2)          # (6, 6)  clip(j − i, −2, 2) + 2
-viz.distance_table(index, text, max_distance=2)
+viz.distance_table(index, text)
 
 # %% [markdown]
 # Row 2 is "here", row 1 "the word before", row 0 "two or more before". Down every diagonal stands one number. The two

@@ -55,9 +55,9 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %% [markdown]
 # A colour shall be two numbers, how much red and how much blue, so that it can be drawn. The recipes of a round are a
-# table of weights, a row for each pot, made by softmax as always; here the scores are simply drawn. *Before you move the
-# sliders:* can a pot become redder than the reddest was in the round before? And the second slider makes the recipes
-# choosier, until a pot is filled from hardly more than one other. Will that stop what you see?
+# table of weights, a row for each pot, made by softmax as always; here the scores are random numbers. *Before you move
+# the sliders:* can a pot become redder than the reddest was in the round before? The slider *choosy* multiplies the
+# scores, until a pot is filled from hardly more than one other. Will that stop what you see?
 
 # %%
 def mix(choosy, rounds=6):
@@ -137,8 +137,8 @@ verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason t
 
 # %% [markdown]
 # One feature turns the other over. A layer of attention would now multiply by $W_V$ and average, and averaging has
-# nothing left to do: everything is in the vector. So the question is what a *matrix* can make of it. *Guess:* of these
-# four verdicts, how many will the best one get right? (A constant may be added, too.)
+# nothing left to do: everything is in the vector. So the question is what a *matrix* can make of it. *Guess:* which four
+# numbers will the best one give, the one whose squared errors are smallest? (A constant may be added, too.)
 
 # %%
 with_one = torch.cat([phrases, torch.ones(4, 1)], dim=1)                  # (4, 3)
@@ -147,12 +147,14 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 assert torch.allclose(with_one @ best, torch.full((4, 1), 0.5), atol=1e-5)
 
 # %% [markdown]
-# None: it says "one half" to all four. The two features contribute nothing by themselves, and together, to a linear map,
-# they are only their sum. And neither will ten such layers do, since ten matrices are one.
+# "One half", to all four: it has learned nothing. The two features contribute nothing by themselves, and together, to a
+# linear map, they are only their sum. (If it had only to come out on the right side of one half, three of the four could
+# be had, and never all. This is the problem known as *exclusive or*.) Nor will ten such layers do, since ten matrices
+# are one.
 #
-# What does it take? Something that treats a number otherwise than its double, or its negative. The cheapest such
-# thing is $\max(0, z)$, called ReLU. *Try to find, with pencil and paper, two expressions of the form $\max(0, \dots)$
-# whose sum is the verdict.*
+# What does it take? Something that bends, that is, does more to a number than stretch it. The cheapest such thing is
+# $\max(0, z)$, called ReLU: it keeps what lies above zero and drops what lies below. *Try to find, with pencil and paper,
+# two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
 
 # %%
 W_1 = torch.tensor([[1.0, -1.0],                      # (2, 2)  one hidden number for "praise and no not",
@@ -188,20 +190,21 @@ shuffle = torch.randperm(7)
 assert torch.allclose(network(x[:, shuffle]), network(x)[:, shuffle], atol=1e-6)   # nobody looks at others
 
 # %% [markdown]
-# It is one and the same network for every position, and it looks at one position at a time. So a Transformer's layer has a division of labour. *Attention moves things between words
-# and does nothing to them. The feed-forward network does something to each word, and moves nothing.* It is also where
-# most of a layer's parameters are: with $d_\text{ff} = 4d$ it has about $8d^2$, and the four matrices of an attention
-# (query, key, value and one for the output, lecture 07) have $4d^2$.
+# It is one and the same network for every position, and it looks at one position at a time. So a Transformer's layer has
+# a division of labour. *Attention moves things between words and, a matrix apart, does nothing to them. The feed-forward
+# network does something to each word, and moves nothing.* It is also where most of a layer's parameters are: with
+# $d_\text{ff} = 4d$ it has about $8d^2$, and the four matrices of an attention (query, key, value and one for the output,
+# [lecture 07](07_many_heads.ipynb)) have $4d^2$.
 #
-# (The decks write it for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$, some of them with a star for the matrix product.
-# Ours is the same for rows. Today's models bend by smoother functions than ReLU, which changes little; lecture
-# 09 compares them.)
+# (Three decks write it for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$, two of them with a star for the matrix
+# product; ours is the same for rows, and so is a fourth deck's, with some $f$ in the place of ReLU. Today's models bend
+# by smoother functions, which changes little; [lecture 09](09_transformer.ipynb) compares them.)
 #
 # > **Check yourself.** A sentence of a single word goes through ten layers of attention without feed-forward networks.
 # > What comes out, as a function of what went in?
 # > <details><summary>Answer</summary>The one weight is 1, in each layer, so what comes out is x W₁W₂…W₁₀: a linear
-# > function. Not a single decision has been taken about the word. (The weights' softmax, the only
-# > non-linear thing in the stack, had nothing to choose from.)</details>
+# > function. Not a single decision has been taken about the word. (The weights' softmax, the only non-linear thing in
+# > the stack, had nothing to choose from.)</details>
 
 # %% [markdown]
 # ## Does it keep the pots apart?
@@ -261,14 +264,17 @@ assert typical["+ feed-forward"][2] < typical["attention alone"][2], "no help, n
 # have become the same vector, it returns the same vector for both. It may stretch small differences, and so delay the
 # end; it cannot bring back what is gone.
 #
-# > **On the slide.** Three decks name averages as the problem and the feed-forward network as its easy fix. Two illnesses are mixed up there. That nothing is *computed* of what was averaged is one, and the
-# > network cures it, as the restaurant showed. That everything becomes *alike* is another, and the residual connection
-# > cures that. Dong, Cordonnier and Loukas (2021) proved how bad it is for attention alone: the differences vanish
-# > doubly exponentially with depth. By their theory residual connections stop that, while feed-forward networks can slow
-# > it down, if they stretch enough. Ours, with matrices of the usual size, did not.
+# > **On the slide.** Three decks name averages as the problem and the feed-forward network as its easy fix. Two illnesses
+# > are mixed up there. That nothing is *computed* of what was averaged is one, and the network cures it, as the
+# > restaurant showed. That everything becomes *alike* is another, and the residual connection cures that. Dong,
+# > Cordonnier and Loukas (2021) proved how bad it is for attention alone: the differences vanish doubly exponentially
+# > with depth. Their abstract says of both, residual connections and feed-forward networks, that they stop it. Their
+# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, with matrices of the usual
+# > size, did not.
 #
-# So the building block is attention and feed-forward network, each with a residual connection around it. Lecture
-# 08 looks at that connection again, from the side of the gradients. Here we go on to the other thing that is missing.
+# So the building block is attention and feed-forward network, each with a residual connection around it.
+# [Lecture 08](08_deep_stacks.ipynb) looks at that connection again, from the side of the gradients. Here we go on to the
+# other thing that is missing.
 
 # %% [markdown]
 # ## The answers are printed on the back
@@ -297,9 +303,9 @@ print("".join(letters[i] for i in goes_in[0]), "→", "".join(letters[i] for i i
 
 # %% [markdown]
 # The second row is the first one, a step later: at each position the next letter must come out. Two models with the same
-# weights at the start get the same batches. Their layers are those of the package, with four attention heads (lecture
-# 07) and with the parts that we have just put together. They differ in one argument. One gets a mask that
-# allows position $i$ the positions $j \le i$, the other one gets none.
+# weights at the start get the same batches. Their layers are those of the package, with four attention heads
+# ([lecture 07](07_many_heads.ipynb)) and with the parts that we have just put together. They differ in one argument. One
+# gets a mask that allows position $i$ the positions $j \le i$, the other one gets none.
 
 # %%
 class Speller(nn.Module):
@@ -412,16 +418,17 @@ slow = torch.cat(slow)                                # (n, d)
 # > **On the slide.** Three decks say that at every step one could change the set of "keys and *queries*" to include only
 # > past words. It is the *keys and values* that grow, as the shapes above say. A step has one query, that of the newest
 # > word; the queries of earlier words have been answered and are of no further use. The slip matters where a model writes:
-# > what it keeps between steps is a cache of keys and values (lecture 07), and nobody keeps queries.
+# > what it keeps between steps is a cache of keys and values ([lecture 07](07_many_heads.ipynb)), and nobody keeps
+# > queries.
 #
-# It is right, and the decks rightly call it inefficient. While a model is *writing* there is no other way, because word
-# $i + 1$ does not exist before word $i$ has been answered. But in training the whole text is there. We give up the best
-# thing about attention, that no word has to wait for another.
+# The slow way is right, and the decks rightly call it inefficient. While a model is *writing* there is no other, because
+# word $i + 1$ does not exist before word $i$ has been answered. But in training the whole text is there, and to go through
+# it word by word is to give up the best thing about attention: that no word has to wait for another.
 #
 # ## All words at once, and minus infinity
 #
-# So compute the whole table of scores, and forbid. A weight must become exactly zero, and softmax makes $e^{\text{score}}$ of a
-# score, so the forbidden score is the one number whose exponential is zero:
+# So compute the whole table of scores, and forbid. A weight must become exactly zero, and softmax makes
+# $e^{\text{score}}$ of a score, so the forbidden score is the one "number" whose exponential is zero:
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt d & j \le i\\ -\infty & j > i \end{cases}$$
 
@@ -437,8 +444,8 @@ assert torch.allclose(weights @ V, slow, atol=1e-6), "all at once is what it was
 # Each row still sums to one: what was forbidden was never in the denominator.
 #
 # > **On the slide.** This formula is misprinted in two decks. In one, the second case reads "$-\infty$ where $i > i$",
-# > which never happens (it may be a slip of the transcription): $j > i$ is meant. The other has $j < i$ in the first case and
-# > $j \ge i$ in the second, and draws the table that way, with $-\infty$ in the whole first row. Then a word may not
+# > which never happens (it may be a slip of the transcription): $j > i$ is meant. The other has $j < i$ in the first case
+# > and $j \ge i$ in the second, and draws the table that way, with $-\infty$ in the whole first row. Then a word may not
 # > look at itself, and the first one may look at nobody:
 
 # %%
@@ -450,8 +457,9 @@ assert torch.equal(strict[1:, :-1], causal_mask(n - 1)), "less a row and a colum
 
 # %% [markdown]
 # > There is one reading in which that table makes sense: row $i$ must then not stand for the word that was read but for
-# > the word that is to be predicted, which looks at all before it. The last assertion says so: shift the columns by one and it
-# > is the causal mask. But then the first row must go, and the slide's words, "for encoding these words", are about reading.
+# > the word that is to be predicted, which looks at all before it. The last assertion says so: shift the columns by one
+# > and it is the causal mask. But then the first row must go, and the slide's words, "for encoding these words", are about
+# > reading.
 #
 # > **Check yourself.** Why may position $i$ look at itself at all? Is that not a leak?
 # > <details><summary>Answer</summary>At position i, word i has been read, and word i + 1 is to be predicted. Its own
@@ -507,8 +515,8 @@ assert [name for name, leak in leaks.items() if not leak] == ["causal mask"]
 
 # %% [markdown]
 # Three of four. That centring leaks is easily said afterwards: the mean over the sentence contains its end. Any statistic
-# over positions does, and that is one reason why the norms of a Transformer are taken over the features of
-# one position (lecture 08).
+# over all positions does, and that is one reason why the norms of a Transformer are taken over the features of one
+# position ([lecture 08](08_deep_stacks.ipynb)).
 #
 # > **On the slide.** The third suspect is the one to remember. Two decks sum up their masking as "setting attention
 # > *weights* to 0", where their own formula sets scores to $-\infty$. [Lecture 03](03_cross_attention.ipynb) showed that
@@ -531,24 +539,24 @@ assert not who_hears_whom(counts, x).triu(1).any() and not torch.allclose(counts
 
 # %% [markdown]
 # The detector acquits it, and it leaks. A count goes up in steps, between the steps it has no slope, and the gradient is
-# a slope. So a gradient that is not zero proves a leak, and one that is zero proves nothing. A better test does what the
-# last two lines do: change the future, and look whether the past has moved. In assignment 06 you write one, and it has
-# to catch leaks that hide rather well.
+# a slope. So a gradient that is not zero proves a leak, and one that is zero proves nothing. A better test does what was
+# done with `other_end`: change the future, and look whether the past has moved. In
+# [assignment 06](../assignments/a06/a06_masking.ipynb) you write one, and it has to catch leaks that hide rather well.
 
 # %% [markdown]
 # ## One pass is all steps
 #
-# Back to the trained model. In training it answered all positions of a text in one pass; this is called **teacher
-# forcing** in one pass, since at every position it is told the true beginning, whatever it would have written itself.
-# When it writes, it is asked for one letter after the other. Are those the same question?
+# Back to the trained model. In training it answered all positions of a text in one pass, and at every position it was
+# told the true beginning, whatever it would have written itself. That is called **teacher forcing**. When it writes, it
+# is asked for one letter after the other. Are those the same question?
 
 # %%
 viz.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 
 # %% [markdown]
 # In the picture each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line
-# from the right. So cutting off everything to the right must change nothing, at any layer. *Then how much longer will
-# it take to ask the questions one by one?* Take all thousand numbers.
+# from the right. So cutting off everything to the right must change nothing, at any layer. *But how much longer will it
+# take to ask the questions one by one?* Take all thousand numbers.
 
 # %%
 goes_in, must_come_out = batch_of(texts)              # (1000, 32) each
@@ -618,8 +626,9 @@ assert (moved[words_there] == 0).all() and (moved[~words_there] > 0.01).all()
 # %% [markdown]
 # None that is used: padding behind a sentence lies in the future of all its words. So a language model that is padded at
 # the end can do without a padding mask (the package's does). An encoder cannot. It is the same block without the causal
-# mask, as the decks say, and since it looks both ways it would see the padding. Nor can a decoder's attention to
-# its encoder.
+# mask, as the decks say: it looks both ways (it is **bidirectional**, and the decoder *unidirectional*), so it would see
+# the padding. And where a decoder attends to an encoder ([lecture 03](03_cross_attention.ipynb)) the padding of the
+# source must be masked as well, since that is nobody's future.
 #
 # And padding in *front*? That is usual when a batch of prompts is to be continued, since then all of them end at the same
 # place. Now the first rows have no past but padding, and nobody at all to look at. Play with it. Each setting below has
@@ -639,7 +648,7 @@ masks = {
     "j < i": causal_mask(5).tril(-1),
     "padding in front": (place >= 2).expand(5, 5),
     "causal and padding": causal_mask(5) & (place >= 2),
-    "words among words": (place[:, None] >= 2) & (place >= 2),
+    "words to words": (place[:, None] >= 2) & (place >= 2),
 }
 
 # %%
@@ -704,10 +713,11 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # > **Check yourself.** (1) Somebody adds the two masks as numbers, −1e9 for the future and −1e9 for padding, and a row has
 # > places that are forbidden once and others that are forbidden twice, but none that is allowed. Where does its weight go?
 # > (2) A boolean mask in `nn.MultiheadAttention` is True where looking is *forbidden*, in `scaled_dot_product_attention`
-# > where it is allowed. You mix them up in a decoder. What does each position see, and which row becomes NaN?
+# > where it is allowed. You mix them up in a decoder. What does each position see, and what about the last one?
 # > <details><summary>Answers</summary>(1) To those that are forbidden once: they score −1e9, the others −2e9. Should these
-# > be the future, the model reads it. (2) Its future alone. The last position has none, and its row is NaN. The loss
-# > would be splendid, if the NaN did not give it away.</details>
+# > be the future, the model reads it. (2) Its future alone. The last position has none, and nothing left to look at.
+# > The module, asked for its weights, makes NaN of that row. The function puts zeros there (in older versions of torch it
+# > made NaN too), and then nothing gives the mistake away but a loss that is splendid.</details>
 #
 # ## What you have
 #
@@ -721,12 +731,13 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 #
 # One of the decks stops here and says that this is all that a building block needs, and yet not what people call a
 # Transformer. What is still to come makes it strong and trainable: several attentions side by side
-# ([lecture 07](07_many_heads.ipynb)), and norms and residual connections that let the block be stacked (lecture
-# 08).
+# ([lecture 07](07_many_heads.ipynb)), norms and residual connections that let the block be stacked
+# ([lecture 08](08_deep_stacks.ipynb)), and the assembly itself ([lecture 09](09_transformer.ipynb)).
 #
 # **In the package.** `attncourse.layers.FeedForward` is the network, with the bends of today beside ReLU.
 # `attncourse.attention` has `causal_mask`, `lengths_to_mask` and `combine_masks`, and `masked_softmax`, by which every
-# attention of the package obeys them. That changing the future leaves the past alone is one of the tests that its decoders have to pass.
+# attention of the package obeys them. That changing the future leaves the past alone is one of the tests that its
+# decoders have to pass.
 #
 # **Read next.** Vaswani et al., *Attention is all you need* (2017): section 3.2.3, third point, is the causal mask in one
 # sentence, section 3.3 the feed-forward network. Dong, Cordonnier and Loukas, *Attention is not all you need: pure

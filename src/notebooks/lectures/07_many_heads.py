@@ -24,7 +24,9 @@
 # In lecture 04 we had to leave somebody behind. *Anna lent Ben her book*, and the word *lent* wanted two things: who
 # gave, and who got. It had one query, one row of weights, one average. It received Anna and Ben, half and half, and
 # nobody who reads a half of each can say who is who. A deck puts the question that leads on: what if we want to look at
-# several places, for different reasons?
+# several places, for different reasons? Another has an everyday case. In *I run a small business* and *the stocking had
+# a run*, the word before tells you whether *run* is a verb or a noun. What it means you learn from *business* and
+# *stocking*, farther off.
 #
 # Let us first see how bad it is. You remember the diary, seven cards with a day and a dinner on each, dropped and
 # shuffled. A card was asked for tomorrow's dinner. Now it is asked for tomorrow's *and* yesterday's.
@@ -72,9 +74,12 @@ def shuffled_weeks(batch, generator):
 # of its own. Such a look is called a **head**. With $h$ heads, $d$ the width of the words, and $d_k = d/h$,
 #
 # $$
-# \text{head}_\ell = \operatorname{softmax}\!\left(\frac{X W_Q^{(\ell)} \bigl(X W_K^{(\ell)}\bigr)^{\!\top}}{\sqrt{d_k}}
-# \right) X W_V^{(\ell)} \in \mathbb{R}^{n \times d_k}
-# \qquad\qquad \text{output} = [\,\text{head}_1; \dots; \text{head}_h\,]\; W_O \in \mathbb{R}^{n \times d}
+# \begin{aligned}
+# \text{head}_\ell &= \operatorname{softmax}\!\left(
+# \frac{X W_Q^{(\ell)} \bigl(X W_K^{(\ell)}\bigr)^{\!\top}}{\sqrt{d_k}}\right) X W_V^{(\ell)}
+# \in \mathbb{R}^{n \times d_k} \\[4pt]
+# \text{output} &= [\,\text{head}_1; \dots; \text{head}_h\,]\; W_O \in \mathbb{R}^{n \times d}
+# \end{aligned}
 # $$
 #
 # The heads' findings are put side by side, and a last matrix $W_O$ lets each of them write anywhere. In code this is a
@@ -99,7 +104,7 @@ class Heads(nn.Module):
 
 # %% [markdown]
 # What does the second head cost? The matrices of one wide head are $d \times d$. Those of two heads are $d \times d/2$,
-# and there are two of them. In parameters heads are free.
+# and there are two of them. $W_O$ is $d \times d$ in either case. In parameters heads are free.
 #
 # Three diaries learn the two answers, with one, two and four heads. Each reads both off the output by a linear layer.
 # *Guess before you train:* the one with a single head, will it get both answers half right, or one right and the other
@@ -184,8 +189,9 @@ assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 
 # %% [markdown]
 # One line above the diagonal and one below. Take a head away, and exactly one of the two answers is gone, down to
-# chance (one in twelve). Nobody assigned the questions. Which head took which depends on the seed, and with a few
-# seeds, two of the fifteen that we tried, a run ends half-way and less tidily.
+# chance (one in twelve). Nobody assigned the questions. Which head took which depends on the seed. So does the
+# tidiness: of twenty seeds that we tried two ended otherwise, one with both questions mixed over the heads and nearly
+# everything right, the other with an answer still half wrong after all the 400 steps.
 #
 # This is as clean as it gets. With four heads for two questions it is less so:
 
@@ -272,6 +278,11 @@ assert not all(heads_that_hear(lambda x, h: x.reshape(h, len(x), -1), word=5))
 assert torch.equal(merge_heads(split_heads(x, 2)), x)
 
 # %% [markdown]
+# (In other people's code, and in one deck, merging reads `y.transpose(1, 2).contiguous().view(B, T, C)`. Transposing
+# moves no number either; it only notes in which order they are to be read from now on. `view` works with the order in
+# memory alone, and refuses where the two have come apart. `contiguous` makes a copy in the new order first. `flatten`
+# and `reshape` do so by themselves where it is needed.)
+#
 # With the two moves the loop is gone. The layer below takes the parameters of our trained diary, its small matrices put
 # side by side, and must give the same numbers.
 
@@ -295,6 +306,20 @@ with torch.no_grad():
     for linear, W in zip(linears, [*wide, loop.W_O], strict=True):
         linear.weight.copy_(W.mT)                                         # nn.Linear multiplies by the transpose
 assert torch.allclose(packaged(X), loop(X)[0], atol=1e-4)
+
+# %% [markdown]
+# > **On the slide.** Torch has the layer, too, `nn.MultiheadAttention`, and takes queries, keys and values. One deck
+# > makes them with three linear layers of its own and hands them over. But the layer has its projections *inside*, so
+# > that everything is projected twice. Nothing crashes, and it is not the equation. What it wants is $X$, three times:
+
+# %%
+mha = nn.MultiheadAttention(32, num_heads=2, bias=False, batch_first=True)
+with torch.no_grad():
+    mha.in_proj_weight.copy_(torch.cat([W.mT for W in wide]))             # (3 d, d)  one below the other
+    mha.out_proj.weight.copy_(loop.W_O.mT)
+W_Q, W_K, W_V = wide
+assert torch.allclose(mha(X, X, X)[0], loop(X)[0], atol=1e-4)
+assert not torch.allclose(mha(X @ W_Q, X @ W_K, X @ W_V)[0], loop(X)[0], atol=0.1), "projected twice"
 
 # %% [markdown]
 # One more way to read the equation is worth having. $W_O$ has $d$ rows, a block of $d/h$ for each head. To multiply the
@@ -381,9 +406,9 @@ for d_k, plain, root in zip(widths, variances["plain"], variances["÷ √d_k"], 
 # The derivation needs three things: independence, mean 0, variance 1. Who guarantees them?
 #
 # > **On the slide.** One deck does: "After LayerNorm, the mean and variance of vector elements is 0 and 1". (LayerNorm
-# > is the subject of lecture 08. It gives every vector mean 0 and variance 1 over its components.) But LayerNorm acts
-# > on $x$, and the dot product is of $xW_Q$ and $yW_K$. The variance of *their* components is whatever the matrices
-# > make of it:
+# > is a subject of [lecture 08](08_deep_stacks.ipynb). It gives every vector mean 0 and variance 1 over its
+# > components.) But LayerNorm acts on $x$, and the dot product is of $xW_Q$ and $yW_K$. The variance of *their*
+# > components is whatever the matrices make of it:
 
 # %%
 d, d_k = 512, 64
@@ -444,13 +469,15 @@ plain = gradients_at_queries(1024, divisors["plain"])
 print(f"plain, d_k = 1024: median {plain.median():.1e}, mean {plain.mean():.1f}, largest {plain.max():.0f}")
 assert typical["plain"][-1] < 0.05 < 0.5 < typical["÷ √d_k"][-1]
 assert typical["÷ d_k"][-1] < 0.1 * typical["÷ √d_k"][-1]
-assert plain.mean() > 1, "the mean has not died: it belongs to a few"
+assert typical["plain"][1] > 1.5 * typical["÷ √d_k"][1], "a long key makes a narrow head louder"
+assert plain.mean() > 1.5 * gradients_at_queries(1024, math.sqrt).mean(), "the mean has not died: it belongs to a few"
 
 # %% [markdown]
-# Without the scale the typical query hears next to nothing at large widths. But look at the mean: it has not vanished,
-# it is larger than before. A few queries stand by chance between two nearly equal scores, and these are shouted at;
-# most others are deaf. "The gradient vanishes" is true of most and false of the sum, and learning suffers from both
-# ends.
+# Both win, each at its width. In narrow heads the long key wins, and the plain softmax hears more than the scaled
+# one, up to about the width of 64 that heads usually have. Beyond, it falls behind, and at large widths the typical
+# query hears next to nothing. But look at the mean: it has not vanished, it is larger than with the root. A few queries
+# stand by chance between two nearly equal scores, and these are shouted at; most others are deaf. "The gradient
+# vanishes" is true of most and false of the sum, and learning suffers from both ends.
 #
 # Divided by $d_k$ the scores go the other way. Softmax becomes the plain mean, whatever is asked, and the gradient
 # fades like $1/\sqrt{d_k}$. Only the root stays level. Move through the widths, and watch the weights and the crowd on
@@ -495,10 +522,10 @@ assert torch.allclose(layer(x, memory), layer.output(by_hand), atol=1e-5), "cros
 # %% [markdown]
 # > **Check yourself.** (1) Components of $q$ have variance 4, those of $k$ variance ¼, $d_k = 100$. What is the
 # > variance of the score? (2) Queries and keys are ±1 at random. Does the derivation still hold? (3) All components of
-# > $q$ are one and the same random number. Which step of the derivation fails?
-# > <details><summary>Answers</summary>(1) 100 · 4 · ¼ = 100. (2) Yes. Nothing in it is about the normal distribution;
-# > mean 0 and variance 1 suffice. (3) None, surprisingly. The terms are no longer independent, but with independent
-# > components of k they are still uncorrelated, and that is enough for variances to add up.</details>
+# > $q$ are one and the same random number. Is the variance still $d_k$?
+# > <details><summary>Answers</summary>(1) 100 · 4 · ¼ = 100. (2) Yes. Nothing in it is about the normal
+# > distribution; mean 0 and variance 1 suffice. (3) Yes, surprisingly. The terms are no longer independent, but with
+# > independent components of k they are still uncorrelated, and that is enough for variances to add up.</details>
 #
 # ## Heads of a model that nobody designed
 #
@@ -714,11 +741,12 @@ assert together < one_by_one - 0.1
 # Neubig (2019) found the same in trained translation models and in BERT, where most heads can be removed singly without
 # a measurable loss and some layers do with one. Others looked closer and found heads with jobs: the word before, the
 # rare word, a verb's object (Voita et al. 2019; Clark et al. 2019, for BERT). One deck shows the most famous picture of
-# this kind, heads that tie *making* to *more difficult* (Vaswani et al. 2017, figure 3). Enjoy such pictures; and when
-# somebody concludes from one, ask what happens if the head is silenced.
+# this kind, heads that tie *making* to *more difficult* (Vaswani et al. 2017, figure 3), and names the tool that draws
+# more of them (BertViz; the deck has "BertVis"). Enjoy such pictures; and when somebody concludes from one, ask what
+# happens if the head is silenced.
 #
 # One promise is left. We said that training may make scores as large as it likes. Did it? The scores of a row can be
-# had from its weights, up to a constant, since $\log \alpha_j = e_j - \log \sum e^{e}$.
+# had from its weights, up to a constant, since $\log \alpha_j = e_j - \log \sum_m \exp e_m$.
 
 # %%
 def spread_of_scores(model):
@@ -738,12 +766,12 @@ for layer in range(2):
 # It did. Scores of size 1 are where one starts, so that there is something to learn from. Where a head has found what
 # it is looking for, it turns the volume up by itself. The root has not been a limit to it.
 #
-# > **Check yourself.** You train the same model with four times the heads, each a quarter as wide, down to one column a
-# > head. What would you expect to go wrong?
+# > **Check yourself.** You train the same model again with twice as many heads, each half as wide, and again, down to
+# > one column a head. What would you expect to go wrong?
 # > <details><summary>Answer</summary>A head of one column compares one number with one number. Its scores have rank
-# > one: it can prefer large keys or small ones, and little else, so it cannot pick out one of eight names. Vaswani et
-# > al. (2017, table 3, row A) varied the heads at equal cost and found one head worse than eight, and very many worse
-# > again.</details>
+# > one: it can prefer the largest key or the smallest, and nothing in between, so it cannot pick out any one of eight
+# > names. Vaswani et al. (2017, table 3, row A) varied the heads at equal cost and found one head worse than eight, and
+# > very many worse again.</details>
 #
 # ## Fewer keys than queries
 #
@@ -767,7 +795,7 @@ assert cache_bytes(llama_2, batch=7, n=4096) > 2 * count_parameters(llama_2, Lan
 
 # %% [markdown]
 # Half a megabyte a token, and two gigabytes a text. Seven such texts at once need more for their caches than for the
-# whole model. Of the factors above one can be attacked without touching what the model can say: must every query head
+# whole model. Look at the factors above for one to save on. The number of heads is suspicious: must every query head
 # have keys of its own?
 #
 # Shazeer (2019) tried the extreme, **multi-query** attention: all query heads share *one* head of keys and values.
@@ -781,7 +809,9 @@ print("repeat_interleave:", key_heads.repeat_interleave(3, dim=0).flatten().toli
 print("repeat:           ", key_heads.repeat(3, 1).flatten().tolist(), "  dealt out like cards")
 
 # %% [markdown]
-# Either could be trained from scratch; every checkpoint means the first. Now measure, with the package's layer and its
+# Either could be trained from scratch; published checkpoints mean the first. (One deck's last table gives grouped-query
+# attention to Llama 2. Its two largest models have it. The smallest, above, has 32 heads of keys for 32 of queries:
+# Touvron et al. 2023, table 1.) Now measure, with the package's layer and its
 # cache, which is filled token by token as in writing.
 
 # %%
@@ -874,6 +904,7 @@ viz.shares(parts, totals)
 largest = parts["gpt-3 175b"]
 assert 1.95 < largest["feed-forward"] / largest["attention"] < 2.05
 assert largest["embeddings"] < 0.005 * count.total
+assert all(part["attention"] < sum(part.values()) / 3 for part in parts.values())
 
 # %% [markdown]
 # Attention is at most a third of each of these models. Of the largest two thirds are feed-forward, and in small models
@@ -917,11 +948,11 @@ assert abs(big[5120] - 12850) < 5 < 80 < abs(big[5140] - 12850)
 
 # %% [markdown]
 # Sixteen heads, and a width of 5120. (The rounded numbers of table 2.1 would not have settled the second: both widths
-# give 12.9 billion, and it prints 13.0B.)
+# give 12.9 billion, and it prints 13.0B. The 350M of the medium model are rounded, too: table D.1 has 356.)
 #
 # The decks have another table that can be checked in this way, from a study that trained many variants of one
-# encoder–decoder at equal size (Narang et al. 2021; lecture 09 is about what it found). Four rows trade depth against
-# width, all at 223 or 224 million parameters.
+# encoder–decoder at equal size (Narang et al. 2021; [lecture 09](09_transformer.ipynb) is about what it found). Four
+# rows trade depth against width, all at 223 or 224 million parameters.
 #
 # > **On the slide.** For 8 layers two decks print a $d_\text{ff}$ of 4096, where the third has 4608; for 6 layers one
 # > prints 1044, and the other two 6144. (The last may have happened in the transcription.) Twelve layers are the
@@ -946,8 +977,8 @@ assert counted[8, 4096] < 212 and counted[6, 1044] < 130
 # > **Check yourself.** Vaswani et al. (2017) print 65 million parameters for their base model: six layers on each side,
 # > $d$ = 512, $d_\text{ff}$ = 2048. Do the sum without biases: encoder layers have one attention, decoder layers two,
 # > and there is one table of 37,000 words.
-# > <details><summary>Answer</summary>A unit of d² is 262,144. Attention: 6 · 4 + 6 · 8 = 72 units. Feed-forward: 12 · 8
-# > = 96 units. Together 168 units, 44.0 million. Embeddings: 37,000 · 512 = 18.9 million. In all 63 million, two less
+# > <details><summary>Answer</summary>A unit of d² is 262,144. Attention: 6 · 4 + 6 · 8 = 72 units. Feed-forward: 12 ·
+# > 8 = 96 units. Together 168 units, 44.0 million. Embeddings: 37,000 · 512 = 18.9 million. In all 63 million, two less
 # > than printed, and no one vocabulary makes both their base and their big model come out exactly. The package's
 # > presets say so in a note.</details>
 #
@@ -958,7 +989,7 @@ assert counted[8, 4096] < 212 and counted[6, 1044] < 130
 # after. A healthy distrust of pictures of heads. And a pencil.
 #
 # One thing we have taken for granted: that attention can be stacked and will train, block upon block. It does not do so
-# by itself. Lecture 08 is about what has to be put around it.
+# by itself. [Lecture 08](08_deep_stacks.ipynb) is about what has to be put around it.
 #
 # **In the package.** `attncourse.attention.MultiHeadAttention` is the layer, with `n_kv_heads` for groups, and
 # `KeyValueCache` beside it. `attncourse.sizes` counts parameters, FLOPs and cache bytes of any configuration, and has

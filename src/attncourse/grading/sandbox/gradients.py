@@ -26,12 +26,13 @@ class Calls:
     def back(self, call: int, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
         """The gradients at what went into a call, from those at what came out of it."""
         ends, outputs = self._calls[call]
-        # torch would take the gradients at the outputs as they are, but imports sympy for it.
-        ways = [(o * g).sum() for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
         wanted = [end for end in ends if end.requires_grad]
         found: Iterator[Tensor | None] = iter(())
-        if ways and wanted:
-            found = iter(torch.autograd.grad(torch.stack(ways).sum(), wanted, retain_graph=True, allow_unused=True))
+        with torch.enable_grad():                                 # this may be asked in the middle of a way back
+            # torch would take the gradients at the outputs as they are, but imports sympy for it.
+            ways = [(o * g).sum() for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
+            if ways and wanted:
+                found = iter(torch.autograd.grad(torch.stack(ways).sum(), wanted, retain_graph=True, allow_unused=True))
         return [next(found, None) if end.requires_grad else None for end in ends]
 
 

@@ -1,0 +1,324 @@
+"""How fast our training is beside a plain loop and transformers' Trainer, and how good what it trains becomes.
+
+    python benchmarks/training.py [--profile cpu|gpu|base] [--data multi30k|number-words] [--source de --target en]
+                                  [--only speed|quality] [--steps 40] [--rounds 3] [--save FILE] [--json]
+
+Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten lines, and transformers' Marian in its
+Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
+profile says; on a GPU all compiled. They take turns; the first steps of each turn are not timed. Model FLOPs
+utilisation counts three times the matrix products of a forward pass over the real tokens, against the device's printed
+peak for dense bf16.
+
+Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
+seconds of training until then, and with all that is reported at the end. What is kept is chosen by the validation set.
+
+Goals: 1.5 times the tokens a second of the fastest peer; on an H100 45 % utilisation for the base preset and 36.5 BLEU
+(de→en, test2016) within 60 s; at least 40 in the end (en→de 42) with at most 12 M parameters; on two CPU cores number
+words to 99 % exactly right in 60 s, captions to 25 BLEU in 20 min.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from model import Marian, Torch
+from torch import nn
+
+from attncourse.data import PAD, Batch, EncodedPair, collate, encode_pairs, epoch_batches
+from attncourse.decoding import beam_translate
+from attncourse.metrics import bleu
+from attncourse.sizes import count_parameters, count_training_flops
+from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
+from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
+from attncourse.training.recipe import Recipe
+from attncourse.training.trainer import Progress, train
+from attncourse.transformer import EncoderDecoder, TransformerConfig
+
+SPEED_GOAL, MFU_GOAL, FAST_BLEU, SECONDS_GOAL = 1.5, 0.45, 36.5, 60
+# Dense bf16, as the makers print them (with sparsity they print twice as much).
+PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+UNTIMED = 10
+
+
+def micro_batches(pairs: Sequence[EncodedPair], recipe: Recipe, steps: int) -> list[Batch]:
+    """Those of the first epochs, in the order in which `train` takes them."""
+    epochs = (epoch_batches(pairs, recipe.batch_tokens, recipe.seed, epoch) for epoch in itertools.count())
+    chosen = itertools.islice(itertools.chain.from_iterable(epochs), steps)
+    return [collate([pairs[i] for i in batch]) for batch in chosen]
+
+
+class Ours:
+    def __init__(self, config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str):
+        self.model, self.pairs, self.recipe = EncoderDecoder(config).to(device), pairs, recipe
+        self.device = device
+
+    def run(self) -> dict[int, float]:
+        """The time at the end of each step (or of as many as are looked at together)."""
+        stamps: dict[int, float] = {}
+
+        def stamp(progress: Progress) -> None:
+            _wait(self.device)
+            stamps[progress.step] = time.perf_counter()
+
+        train(self.model, self.pairs, self.recipe, listeners=[stamp])
+        return stamps
+
+
+class PlainLoop:
+    """What one writes by hand."""
+
+    def __init__(self, config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str):
+        size = {"vocabulary": config.vocabulary, "d_model": config.d_model, "n_layers": config.n_layers,
+                "n_heads": config.n_heads, "d_ff": config.width_ff}  # fmt: skip
+        self.model = _with_dropout(Torch(size), config.dropout).to(device)
+        self.call = torch.compile(self.model, dynamic=True) if recipe.compile else self.model
+        self.pairs, self.recipe, self.device = pairs, recipe, device
+
+    def run(self) -> dict[int, float]:
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        stamps = {}
+        for step, batch in enumerate(micro_batches(self.pairs, self.recipe, self.recipe.steps), start=1):
+            batch = Batch(*(x.to(self.device) for x in batch))
+            with _autocast(self.recipe, self.device):
+                loss = self.call(*batch)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            if step % 25 == 0 or self.device == "cpu" or step == self.recipe.steps:
+                _wait(self.device)
+                stamps[step] = time.perf_counter()
+        return stamps
+
+
+class HuggingFace:
+    """Marian in transformers' Trainer, fed with our micro-batches one by one."""
+
+    def __init__(self, config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str):
+        size = {"vocabulary": config.vocabulary, "d_model": config.d_model, "n_layers": config.n_layers,
+                "n_heads": config.n_heads, "d_ff": config.width_ff}  # fmt: skip
+        self.model = _with_dropout(Marian(size), config.dropout).model
+        self.pairs, self.recipe, self.device = pairs, recipe, device
+
+    def run(self) -> dict[int, float]:
+        from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+        stamps: dict[int, float] = {}
+        device = self.device
+
+        class Stamp(TrainerCallback):
+            def on_step_end(self, args, state, control, **rest) -> None:
+                if state.global_step % 25 == 0 or device == "cpu" or state.global_step == args.max_steps:
+                    _wait(device)
+                    stamps[state.global_step] = time.perf_counter()
+
+        batches = [
+            {
+                "input_ids": batch.source,
+                "attention_mask": (torch.arange(batch.source.shape[1]) < batch.lengths[:, None]).long(),
+                "decoder_input_ids": batch.target_in,
+                "labels": batch.target_out.masked_fill(batch.target_out == PAD, -100),
+            }
+            for batch in micro_batches(self.pairs, self.recipe, self.recipe.steps)
+        ]
+
+        class InOrder(Trainer):
+            def _get_train_sampler(self, *args):
+                return torch.utils.data.SequentialSampler(self.train_dataset)
+
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                folder, per_device_train_batch_size=1, max_steps=len(batches), optim="adamw_torch_fused",
+                bf16=self.recipe.precision == "bf16", torch_compile=self.recipe.compile, max_grad_norm=1.0,
+                learning_rate=1e-4, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
+                use_cpu=self.device == "cpu",
+            )  # fmt: skip
+            trainer = InOrder(
+                self.model, arguments, train_dataset=batches, data_collator=lambda one: one[0], callbacks=[Stamp()]
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+        return stamps
+
+
+CONTENDERS = {"attncourse": Ours, "torch, plain loop": PlainLoop, "transformers, Trainer": HuggingFace}
+
+
+def speed(
+    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str, rounds: int
+) -> dict[str, dict[str, float]]:
+    """Target tokens and steps a second of each: medians over the rounds."""
+    batches = micro_batches(pairs, recipe, recipe.steps)
+    tokens = [int((batch.target_out != PAD).sum()) for batch in batches]
+    contenders = {name: make(config, pairs, recipe, device) for name, make in CONTENDERS.items()}
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+    for _ in range(rounds + 1):                                   # the first round compiles
+        for name, contender in contenders.items():
+            stamps = contender.run()
+            first = min(step for step in stamps if step >= UNTIMED)
+            last = max(stamps)
+            seconds = stamps[last] - stamps[first]
+            rates[name].append((sum(tokens[first:last]) / seconds, (last - first) / seconds))
+    return {
+        name: {
+            "tokens_per_second": statistics.median(t for t, _ in measured[1:]),
+            "steps_per_second": statistics.median(s for _, s in measured[1:]),
+            "parameters": sum(p.numel() for p in contenders[name].model.parameters() if p.requires_grad),
+        }
+        for name, measured in rates.items()
+    }
+
+
+def utilisation(
+    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, steps_per_second: float, device: str
+) -> float | None:
+    """Three forward passes' worth of matrix products over the real tokens, as a share of what the device could do."""
+    if device == "cpu":
+        return None
+    name = torch.cuda.get_device_name()
+    peak = next((flops for short, flops in PEAK_FLOPS.items() if short in name), None)
+    if peak is None:
+        return None
+    some = epoch_batches(pairs, recipe.batch_tokens, recipe.seed, epoch=0)[:20]
+    real = [[(len(pairs[i].source), len(pairs[i].target) + 1) for i in batch] for batch in some]
+    flops = [sum(count_training_flops(config, EncoderDecoder, 1, n, m) for n, m in lengths) for lengths in real]
+    return statistics.mean(flops) * steps_per_second / peak
+
+
+def quality(plan, corpora, tokenizers, device: str) -> dict:
+    """A whole run: the final metrics, and the test's score against the seconds of training."""
+    name = plan.data["name"]
+    torch.manual_seed(plan.recipe.seed)
+    model = EncoderDecoder(plan.model).to(device)
+    evaluate = make_evaluate(name, corpora.validation, *tokenizers)
+    pairs = encode_pairs(corpora.train, *tokenizers)
+    curve: list[dict[str, float]] = []
+    lost = 0.0                                                    # seconds of evaluation
+    started = time.perf_counter()
+
+    def watch(model) -> dict[str, float]:
+        nonlocal lost
+        _wait(device)
+        begun = time.perf_counter()
+        scores = dict(evaluate(model))
+        if name == "multi30k":
+            texts, truths = zip(*corpora.test, strict=True)
+            written = beam_translate(model, list(texts), *tokenizers, n_beams=1)
+            scores |= {"test": bleu(written, truths).score, "test_lowercase": bleu(written, truths, True).score}
+        trained = begun - started - lost
+        lost += time.perf_counter() - begun
+        curve.append({"seconds": trained, **scores})
+        print("  " + "  ".join(f"{key} {value:.3f}" for key, value in curve[-1].items()), flush=True)
+        return scores
+
+    with tempfile.TemporaryDirectory() as folder:
+        progress = train(model, pairs, plan.recipe, folder, evaluate=watch, best_by=BEST_BY[name])
+    measured = final_metrics(model, name, corpora.test, *tokenizers)
+    reached = [at["seconds"] for at in curve if at.get("test", 0) >= FAST_BLEU]
+    return {
+        "measured": measured, "curve": curve, "training_seconds": curve[-1]["seconds"],
+        "seconds_with_evaluation": progress.seconds, "steps": progress.step, "ended": progress.ended,
+        "seconds_to_bleu_36_5": reached[0] if reached else None,
+    }  # fmt: skip
+
+
+def _with_dropout(model: nn.Module, p: float) -> nn.Module:
+    """The models of benchmarks/model.py have none."""
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = p
+        elif hasattr(part, "dropout") and isinstance(part.dropout, float):
+            part.dropout = p
+    return model
+
+
+def _autocast(recipe: Recipe, device: str):
+    return torch.autocast(device, torch.bfloat16) if recipe.precision == "bf16" else contextlib.nullcontext()
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", choices=PROFILES, default="cpu" if device == "cpu" else "gpu")
+    parser.add_argument("--data", choices=DATA, default="multi30k")
+    parser.add_argument("--source", default="de")
+    parser.add_argument("--target", default="en")
+    parser.add_argument("--only", choices=["speed", "quality"])
+    parser.add_argument("--steps", type=int, default=40 if device == "cpu" else 300, help="of each turn, for the speed")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", message="enable_nested_tensor")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+    data, _, _ = settings(args.profile, args.data)
+    data |= {"source": args.source, "target": args.target}
+    corpora = load_corpora(data)
+    tokenizers = train_tokenizers(data, corpora.train)
+    plan = make_plan(args.profile, args.data, args.source, args.target, tokenizers)
+    threads = f"{platform.machine()}, {torch.get_num_threads()} threads"
+    where = torch.cuda.get_device_name() if device == "cuda" else threads
+    size = count_parameters(plan.model, EncoderDecoder).total
+    print(f"{args.profile}, {args.data} {args.source} → {args.target}; {size:,} parameters, {where}")
+    result: dict = {
+        "benchmark": "training", "profile": args.profile, "data": data, "parameters": size, "device": device,
+        "device_name": where, "precision": plan.recipe.precision, "compiled": plan.recipe.compile,
+        "date": time.strftime("%Y-%m-%d"),
+        "command": f"python benchmarks/training.py --profile {args.profile} --data {args.data} "
+                   f"--source {args.source} --target {args.target}",
+        "versions": {name: version(name) for name in ("torch", "transformers", "sacrebleu", "attncourse")}
+        | {"python": platform.python_version()},
+    }  # fmt: skip
+
+    if args.only != "quality":
+        recipe = replace(plan.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
+        pairs = encode_pairs(corpora.train, *tokenizers)
+        rates = speed(plan.model, pairs, recipe, device, args.rounds)
+        print(f"{'':<24}{'tokens/s':>12}{'steps/s':>10}{'parameters':>13}")
+        for name, rate in rates.items():
+            print(f"{name:<24}{rate['tokens_per_second']:>12,.0f}{rate['steps_per_second']:>10.2f}{rate['parameters']:>13,}")
+        ours = rates["attncourse"]
+        fastest = max(rate["tokens_per_second"] for name, rate in rates.items() if name != "attncourse")
+        ratio = ours["tokens_per_second"] / fastest
+        mfu = utilisation(plan.model, pairs, recipe, ours["steps_per_second"], device)
+        used = "" if mfu is None else f"; {mfu:.0%} of the device's peak (goal for the base preset {MFU_GOAL:.0%})"
+        print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}){used}")
+        result |= {"rates": rates, "tokens_per_second_ratio": ratio, "mfu": mfu}
+    if args.only != "speed":
+        trained = quality(plan, corpora, tokenizers, device)
+        measured = trained["measured"]
+        result |= trained | {key: measured.get(key) for key in ("bleu", "bleu_signature", "exact")}
+        print(f"after {trained['training_seconds']:.0f} s of training:")
+        if "bleu" in measured:
+            print(f"BLEU {measured['bleu_lowercase']:.1f}  {measured['bleu_lowercase_signature']}")
+            print(f"BLEU {measured['bleu']:.1f}  {measured['bleu_signature']}")
+            print(f"seconds to {FAST_BLEU}: {trained['seconds_to_bleu_36_5'] or 'not reached'} (goal {SECONDS_GOAL})")
+        else:
+            print(f"exactly right {measured['exact']:.1%}")
+    if args.save:
+        args.save.parent.mkdir(parents=True, exist_ok=True)
+        args.save.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The sizes to train in: what a laptop does in a minute, in twenty, a GPU in one, and a big GPU in earnest."""
+
+from typing import Any, NamedTuple
+
+from attncourse._checks import check_one_of
+from attncourse.data import Pair, Tokenizer, multi30k, number_words
+from attncourse.training.recipe import Recipe
+from attncourse.training.runs import Plan
+from attncourse.transformer import TransformerConfig
+
+PROFILES = ("cpu", "gpu", "base")
+DATA = ("number-words", "multi30k")
+
+# What the data is: sizes of the vocabularies, and whether one serves both languages.
+_NUMBERS = {"name": "number-words", "train": 20_000, "test": 1_000, "vocabulary": 200, "joint": False, "dates": 0.1}
+_CAPTIONS = {"name": "multi30k", "vocabulary": 8_000, "joint": True}
+
+_SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    ("cpu", "number-words"): (
+        _NUMBERS,
+        {"d_model": 96, "n_layers": 2, "n_heads": 4, "d_ff": 256, "positions": "rope", "dropout": 0.0},
+        {"steps": 1_300, "batch_tokens": 1024, "lr": 4e-3, "warmup": 60, "schedule": "cosine", "label_smoothing": 0.0,
+         "evaluate_every": 325},
+    ),
+    ("cpu", "multi30k"): (
+        _CAPTIONS | {"vocabulary": 6_000},
+        {"d_model": 256, "n_layers": 2, "n_heads": 4, "d_ff": 512, "dropout": 0.1},
+        {"steps": 3_000, "batch_tokens": 2048, "lr": 1.5e-3, "warmup": 300, "schedule": "cosine",
+         "evaluate_every": 750},
+    ),
+    ("gpu", "number-words"): (
+        _NUMBERS,
+        {"d_model": 256, "n_layers": 3, "n_heads": 4, "d_ff": 1024, "dropout": 0.0},
+        {"steps": 1_000, "batch_tokens": 8192, "lr": 1e-3, "warmup": 200, "schedule": "cosine", "label_smoothing": 0.0,
+         "evaluate_every": 250, "precision": "bf16", "compile": True},
+    ),
+    ("gpu", "multi30k"): (
+        _CAPTIONS | {"vocabulary": 10_000},
+        {"d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024, "dropout": 0.3, "dropout_attention": 0.1},
+        {"steps": 6_000, "batch_tokens": 8192, "lr": 2e-3, "warmup": 800, "ema": 0.998, "evaluate_every": 300,
+         "patience": 8, "precision": "bf16", "compile": True},
+    ),
+    ("base", "multi30k"): (
+        _CAPTIONS | {"vocabulary": 10_000},
+        {"d_model": 512, "n_layers": 6, "n_heads": 8, "d_ff": 2048, "dropout": 0.3, "dropout_attention": 0.1},
+        {"steps": 6_000, "batch_tokens": 25_000, "lr": 1e-3, "warmup": 1_500, "ema": 0.998, "evaluate_every": 300,
+         "patience": 8, "precision": "bf16", "compile": True},
+    ),
+}  # fmt: skip
+
+
+class Corpora(NamedTuple):
+    """The pairs of a run; what is measured on `test` was chosen by `validation` alone."""
+
+    train: list[Pair]
+    validation: list[Pair]
+    test: list[Pair]
+
+
+def settings(profile: str, data: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What the profile says of the data, the model and the recipe; `changes` are of the recipe.
+
+    Raises ValueError for a profile or data that there is not, or not together.
+    """
+    check_one_of("profile", profile, PROFILES)
+    check_one_of("data", data, DATA)
+    if (profile, data) not in _SIZES:
+        raise ValueError(f"data: got {data!r}, expected multi30k with the profile {profile!r}")
+    of_data, of_model, of_recipe = _SIZES[profile, data]
+    return dict(of_data), dict(of_model), {"save_every": of_recipe["evaluate_every"]} | of_recipe | changes
+
+
+def load_corpora(data: dict[str, Any]) -> Corpora:
+    """The pairs that `data` (of a plan) names, in its languages. Raises what the loaders raise."""
+    source, target = data["source"], data["target"]
+    if data["name"] == "multi30k":
+        return Corpora(*multi30k(source, target))
+    n = data["test"]
+    drawn = number_words(source, target, train=data["train"], test=2 * n, dates=data["dates"], seed=0)
+    return Corpora(drawn.train, drawn.test[:n], drawn.test[n:])
+
+
+def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """The source's and the target's, from the training pairs alone; one for both if the data says "joint"."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if data["joint"]:
+        both = Tokenizer.train(sources + targets, data["vocabulary"])
+        return both, both
+    return Tokenizer.train(sources, data["vocabulary"]), Tokenizer.train(targets, data["vocabulary"])
+
+
+def make_plan(
+    profile: str, name: str, source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], **changes: Any
+) -> Plan:
+    """The plan of a new run: what the profile says, for these tokenizers; `changes` are of the recipe."""
+    data, model, recipe = settings(profile, name, **changes)
+    own = None if data["joint"] else len(tokenizers[1])
+    config = TransformerConfig(vocabulary=len(tokenizers[0]), vocabulary_target=own, **model)
+    return Plan(config, Recipe(**recipe), data | {"source": source, "target": target, "profile": profile})

@@ -1,0 +1,110 @@
+"""A saved run is one folder: what was built, on what, with what, and what it learned."""
+
+import json
+import platform
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from attncourse._needs import CommandError
+from attncourse.data import Tokenizer
+from attncourse.training.checkpoints import load_tensors, restore, write_whole
+from attncourse.training.recipe import Recipe
+from attncourse.training.trainer import WEIGHTS
+from attncourse.transformer import EncoderDecoder, TransformerConfig
+
+CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.json", "environment.json"
+TOKENIZERS = ("tokenizer_source.json", "tokenizer_target.json")
+PACKAGES = ("attncourse", "torch", "tokenizers", "safetensors", "sacrebleu", "numpy")
+
+
+class Plan(NamedTuple):
+    """What a run is made from; config.json holds it. `data` says which pairs, and how large the vocabularies are."""
+
+    model: TransformerConfig
+    recipe: Recipe
+    data: dict[str, Any]
+
+
+class Run(NamedTuple):
+    """A trained model with all that it takes to translate."""
+
+    model: EncoderDecoder
+    source: Tokenizer
+    target: Tokenizer
+    plan: Plan
+
+
+def save_plan(folder: Path, plan: Plan, source: Tokenizer, target: Tokenizer, device: torch.device) -> None:
+    """What is known before the first step: config, tokenizers, and the environment."""
+    plain = {"model": asdict(plan.model), "recipe": asdict(plan.recipe), "data": plan.data}
+    write_json(folder / CONFIG, plain)
+    for name, tokenizer in zip(TOKENIZERS, (source, target), strict=True):
+        write_whole(folder / name, tokenizer.to_json().encode())
+    write_json(folder / ENVIRONMENT, environment(device))
+
+
+def load_plan(folder: Path) -> Plan:
+    """Raises CommandError for a folder that holds no run, or another version's."""
+    path = folder / CONFIG
+    try:
+        plain = json.loads(path.read_text("utf-8"))
+        recipe = plain["recipe"] | {"betas": tuple(plain["recipe"]["betas"])}
+        return Plan(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"])
+    except FileNotFoundError as error:
+        raise CommandError(f"{folder}: holds no run; `attncourse train --to {folder}` makes one") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"{path}: cannot be used: {error}") from error
+
+
+def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """Raises CommandError for a file that is missing or no tokenizer."""
+    loaded = []
+    for name in TOKENIZERS:
+        try:
+            loaded.append(Tokenizer.load(folder / name))
+        except Exception as error:                                # the library raises bare Exceptions
+            raise CommandError(f"{folder / name}: cannot be used: {error}") from error
+    return loaded[0], loaded[1]
+
+
+def load_run(folder: Path | str, device: str | torch.device = "cpu") -> Run:
+    """The run's model with its best weights, ready to translate.
+
+    Raises CommandError where something is missing, cut short, or does not fit the rest.
+    """
+    folder = Path(folder)
+    plan = load_plan(folder)
+    source, target = load_tokenizers(folder)
+    model = EncoderDecoder(plan.model)
+    restore(model, load_tensors(folder / WEIGHTS).tensors, str(folder / WEIGHTS))
+    return Run(model.to(device).eval(), source, target, plan)
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What a figure depends on besides the code: versions, machine, date, command."""
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "command": shlex.join(["attncourse", *sys.argv[1:]]),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})",
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

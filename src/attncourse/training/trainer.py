@@ -1,0 +1,488 @@
+"""Training in earnest: from a recipe, in a folder that holds all that is needed to go on, on one process or several.
+
+A run can be killed at any step. What it does at step s depends on the recipe and s alone (the batches come in an order
+drawn from the seed, and dropout is drawn anew for each step), so a resumed run's losses are those of an unbroken one:
+on a CPU to the last bit.
+"""
+
+import csv
+import io
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from itertools import chain, count, islice, tee
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attncourse._needs import CommandError
+from attncourse.data import Batch, EncodedPair, epoch_batches, loader
+from attncourse.metrics import token_loss
+from attncourse.training.checkpoints import (
+    copy_into,
+    gather,
+    load_tensors,
+    named_tensors,
+    restore,
+    save_tensors,
+    write_whole,
+)
+from attncourse.training.recipe import Recipe
+from attncourse.training.workers import Workers, spread
+
+CHECKPOINT, WEIGHTS, LOSSES, EVALUATIONS = "checkpoint.safetensors", "weights.safetensors", "losses.csv", "scores.csv"
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+# Looking at a number on a GPU waits for it, so there it is done now and then.
+LOOK_EVERY = {"cpu": 1}
+LOOK_EVERY_ELSEWHERE = 25
+
+Evaluate = Callable[[Any], Mapping[str, float]]
+
+
+class Step(NamedTuple):
+    """What one update was: a line of losses.csv. `loss` is in nats a target token, smoothing and all."""
+
+    step: int
+    loss: float
+    lr: float
+    gradient: float
+    """The gradient's norm, before clipping."""
+
+
+@dataclass
+class Progress:
+    """How a run stands: what listeners are told, and what it returns in the end."""
+
+    recipe: Recipe
+    steps: list[Step] = field(default_factory=list)
+    scores: list[dict[str, float]] = field(default_factory=list)
+    """One for each evaluation: {"step": …, and what `evaluate` returned}."""
+    best: dict[str, float] | None = None
+    """The evaluation whose weights were kept."""
+    seconds: float = 0.0
+    """Of steps and evaluations, in all sessions of the run."""
+    tokens: int = 0
+    """Target tokens trained on, without padding."""
+    ended: str = ""
+    """Why it is over: "steps", "patience", or "interrupted"; empty while it goes on."""
+
+    @property
+    def step(self) -> int:
+        return self.steps[-1].step if self.steps else 0
+
+
+Listener = Callable[[Progress], None]
+
+
+class NonFiniteLoss(ArithmeticError):
+    """The loss became infinite or NaN. `pairs` are the numbers of the pairs in the batch that it was seen at."""
+
+    def __init__(self, step: int, loss: float, pairs: Sequence[int]):
+        self.step, self.loss, self.pairs = step, loss, list(pairs)
+        shown = ", ".join(map(str, self.pairs[:8])) + (", …" if len(self.pairs) > 8 else "")
+        super().__init__(
+            f"step {step}: the loss is {loss}, on a batch of {len(self.pairs)} pairs (numbers {shown} of the training "
+            "set). The last checkpoint is as it was. Look at these pairs, or begin anew with a smaller learning rate."
+        )
+
+
+class _Unseen(NamedTuple):
+    """A step behind us whose numbers may still be on the GPU: each micro-batch's part of the loss, and its pairs."""
+
+    step: int
+    losses: Tensor
+    norm: Tensor
+    pairs: list[list[int]]
+
+
+class _Shard(NamedTuple):
+    """One process' micro-batch of one step; `share` is its part of all the step's target `tokens`."""
+
+    batch: Batch
+    share: float
+    tokens: int
+    pairs: list[int]
+
+
+def train(
+    model: nn.Module,
+    pairs: Sequence[EncodedPair],
+    recipe: Recipe,
+    folder: Path | str | None = None,
+    evaluate: Evaluate | None = None,
+    best_by: str = "bleu",
+    resume: bool = False,
+    team: Workers | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Progress:
+    """Train `model` on `pairs`; afterwards it has the best weights found (without `evaluate`, the last).
+
+    The model is an `EncoderDecoder`, a `Seq2Seq`, or anything with `forward(source, lengths, target_in) -> logits`.
+    `evaluate(model) -> scores` is called every `recipe.evaluate_every` steps, and at the end, with the (averaged)
+    weights, by the first process alone; `best_by` names the score that decides, the higher the better ("loss": the
+    lower). With a `folder`, weights, checkpoints and logs are kept there, and `resume` goes on from its checkpoint.
+
+    Each of the team's processes calls this with the same model, pairs and recipe; one step's batch is `team.count ·
+    recipe.accumulate` micro-batches, so that one process with as many micro-batches takes the same steps.
+
+    The first Ctrl-C (or SIGTERM) ends the run behind the step that is under way, with a checkpoint; the second at once.
+    Raises NonFiniteLoss; ValueError for no pairs; CommandError for a checkpoint that does not fit or a full disk.
+    """
+    if not pairs:
+        raise ValueError("pairs: got none, expected at least one")
+    team = team or Workers(0, 1, next(model.parameters()).device)
+    return _Run(model, pairs, recipe, folder, evaluate, best_by, team, listeners).go(resume)
+
+
+class _Run:
+    def __init__(self, model, pairs, recipe: Recipe, folder, evaluate, best_by, team: Workers, listeners):
+        self.model, self.pairs, self.recipe, self.team = model, pairs, recipe, team
+        self.folder = None if folder is None else Path(folder)
+        self.evaluate, self.best_by, self.listeners = evaluate, best_by, listeners
+        self.progress = Progress(recipe)
+        self.replica = deepcopy(model) if evaluate and team.first else None
+        self.loss: Any = spread(_Loss(model, recipe), model, team, recipe.shard)
+        self.parameters = dict(model.named_parameters())
+        fused = team.device.type == "cuda" and not recipe.shard
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(), lr=recipe.lr, betas=recipe.betas, eps=recipe.eps,
+            weight_decay=recipe.weight_decay, fused=fused or None,
+        )  # fmt: skip
+        self.scaler = torch.amp.GradScaler(team.device.type, enabled=recipe.precision == "fp16")
+        self.ema = [p.detach().clone() for p in self.parameters.values()] if recipe.ema else []
+        self.worse = 0                                            # evaluations in a row that were not the best
+        self.look_every = LOOK_EVERY.get(team.device.type, LOOK_EVERY_ELSEWHERE)
+
+    def go(self, resume: bool) -> Progress:
+        first = self.resume() if resume else 0
+        steps = self.recipe.steps
+        if first == 0 and self.folder and self.team.first:
+            self.start_logs()
+        before, started = self.progress.seconds, time.perf_counter()
+        unseen: list[_Unseen] = []
+        self.model.train()
+        with _asked_to_stop() as asked:
+            if self.unscored(first) and self.score(asked):        # the run was stopped while it evaluated this step
+                self.save()
+            stream = self.shards(first)
+            for step in range(first + 1, steps + 1):
+                shards = list(islice(stream, self.recipe.accumulate))
+                unseen.append(self.update(step, shards))
+                last = step == steps
+                look = last or step % self.look_every == 0
+                evaluate = last or step % self.recipe.evaluate_every == 0
+                save = evaluate or step % self.recipe.save_every == 0
+                if not (look or save):
+                    continue
+                self.look(unseen)
+                unseen = []
+                self.progress.seconds = before + time.perf_counter() - started
+                stop = self.team.any(asked.already) or (evaluate and not self.score(asked))
+                if last and not self.unscored(step):
+                    self.progress.ended = "steps"
+                elif stop:
+                    self.progress.ended = "interrupted"
+                elif self.recipe.patience and self.worse >= self.recipe.patience:
+                    self.progress.ended = "patience"
+                self.progress.seconds = before + time.perf_counter() - started
+                if save or self.progress.ended:
+                    self.save()
+                self.tell()
+                if self.progress.ended:
+                    break
+            else:                                                 # there was no step left
+                self.progress.ended = "interrupted" if asked.already else "steps"
+        self.finish()
+        return self.progress
+
+    def shards(self, done: int) -> Iterator["_Shard"]:
+        """This process' micro-batches from the step behind `done` on, step after step."""
+        plan, ahead = tee(self.plan(done))                        # the loader reads ahead
+        batches = loader(self.pairs, (pairs for pairs, _, _ in ahead), self.team.device)
+        for (pairs, share, tokens), batch in zip(plan, batches, strict=True):
+            yield _Shard(batch, share, tokens, pairs)
+
+    def plan(self, done: int) -> Iterator[tuple[list[int], float, int]]:
+        """Which pairs are in each of them, its share of the step's target tokens, and how many these are in all."""
+        recipe, lengths = self.recipe, [len(pair.target) + 1 for pair in self.pairs]
+        epochs = (epoch_batches(self.pairs, recipe.batch_tokens, recipe.seed, epoch) for epoch in count())
+        a_step = recipe.accumulate * self.team.count
+        every = islice(chain.from_iterable(epochs), done * a_step, None)
+        while True:
+            step = list(islice(every, a_step))
+            tokens = [sum(lengths[i] for i in batch) for batch in step]
+            for batch, n in list(zip(step, tokens, strict=True))[self.team.rank :: self.team.count]:
+                yield batch, n / sum(tokens), sum(tokens)
+
+    def update(self, step: int, shards: Sequence[_Shard]) -> "_Unseen":
+        """One step of the optimiser, and what it measured, not yet looked at."""
+        recipe, losses = self.recipe, []
+        torch.manual_seed((recipe.seed << 40) + step * self.team.count + self.team.rank)
+        for i, shard in enumerate(shards):
+            # Gradients travel between the processes once, behind the last micro-batch.
+            with self.travelling(last=i == len(shards) - 1):
+                with torch.autocast(self.team.device.type, _dtype(recipe), enabled=recipe.precision != "float32"):
+                    loss = self.loss(*shard.batch) * shard.share
+                # The processes' gradients are averaged, and should be added up.
+                self.scaler.scale(loss * self.team.count).backward()
+            losses.append(loss.detach())
+        self.progress.tokens += shards[0].tokens
+        self.scaler.unscale_(self.optimizer)
+        norm = gather(nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip))
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.lr_at(step)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        if self.ema:
+            with torch.no_grad():
+                torch._foreach_lerp_(self.ema, list(self.parameters.values()), 1 - recipe.ema)
+        return _Unseen(step, torch.stack(losses), norm, [shard.pairs for shard in shards])
+
+    @contextmanager
+    def travelling(self, last: bool) -> Iterator[None]:
+        if self.team.count == 1 or last:
+            if hasattr(self.loss, "set_requires_gradient_sync"):
+                self.loss.set_requires_gradient_sync(True)
+            yield
+        elif hasattr(self.loss, "set_requires_gradient_sync"):                        # FSDP2
+            self.loss.set_requires_gradient_sync(False)
+            yield
+        else:
+            with self.loss.no_sync():
+                yield
+
+    def look(self, unseen: Sequence["_Unseen"]) -> None:
+        """Fetch the losses of the steps behind us, and stop if one is no number."""
+        own = torch.stack([step.losses for step in unseen]).float()                   # (n_steps, accumulate)
+        losses = self.team.sum(own.sum(dim=1)).tolist()
+        norms = torch.stack([step.norm for step in unseen]).tolist()
+        for i, (step, loss, norm) in enumerate(zip(unseen, losses, norms, strict=True)):
+            if not math.isfinite(loss):
+                bad = [not ok for ok in own[i].isfinite().tolist()]
+                pairs = [number for batch, is_bad in zip(step.pairs, bad, strict=True) if is_bad for number in batch]
+                raise NonFiniteLoss(step.step, loss, self.team.join(pairs))
+            self.progress.steps.append(Step(step.step, loss, self.recipe.lr_at(step.step), norm))
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to keep, whole, by name: averaged if the recipe says so."""
+        values = self.ema or self.parameters.values()
+        own = named_tensors(self.model) | dict(zip(self.parameters, values, strict=True))
+        return {name: gather(tensor.detach()) for name, tensor in own.items()}
+
+    def unscored(self, step: int) -> bool:
+        """Whether this step asks for an evaluation that has not been."""
+        wanted = step > 0 and (step == self.recipe.steps or step % self.recipe.evaluate_every == 0)
+        return wanted and (not self.progress.scores or self.progress.scores[-1]["step"] != step)
+
+    def score(self, asked: "_Asked") -> bool:
+        """Evaluate, and keep the weights if they are the best so far. Without `evaluate` the last are the best.
+
+        An evaluation is long, and changes nothing: Ctrl-C ends it at once, and then this returns False.
+        """
+        weights = self.weights()
+
+        def ask() -> dict[str, float]:
+            if self.replica is None or self.evaluate is None:
+                return {}
+            restore(self.replica, weights, "the averaged weights")
+            self.replica.eval()
+            with torch.no_grad():
+                return dict(self.evaluate(self.replica))
+
+        try:
+            with asked.at_once():
+                scores: dict[str, float] = {"step": self.progress.step} | self.team.ask_first(ask)
+        except KeyboardInterrupt:
+            return False
+        if self.evaluate is not None and self.best_by not in scores:
+            raise ValueError(f"best_by: got {self.best_by!r}, expected one of {', '.join(scores)}")
+        better = self.evaluate is None or self.progress.best is None
+        if not better:
+            sign = -1 if self.best_by == "loss" else 1
+            assert self.progress.best is not None
+            better = sign * scores[self.best_by] > sign * self.progress.best[self.best_by]
+        self.progress.scores.append(scores)
+        self.worse = 0 if better else self.worse + 1
+        if not better:
+            return True
+        self.progress.best = scores
+        self.best = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+        if self.folder and self.team.first:
+            save_tensors(self.folder / WEIGHTS, self.best, {"scores": scores})
+        return True
+
+    def save(self) -> None:
+        """All that it takes to go on from here."""
+        if not self.folder:
+            return
+        tensors = {f"model.{name}": gather(tensor.detach()) for name, tensor in named_tensors(self.model).items()}
+        for name, parameter in self.parameters.items():
+            state = self.optimizer.state[parameter]
+            tensors |= {f"optimizer.{moment}.{name}": gather(state[moment].detach()) for moment in MOMENTS}
+        tensors |= {f"ema.{name}": gather(average) for name, average in zip(self.parameters, self.ema, strict=False)}
+        now = self.progress
+        weights = self.weights() if now.best is None else {}      # before an evaluation, too, there is something to use
+        if not self.team.first:
+            return
+        notes = {
+            "recipe": asdict(self.recipe), "processes": self.team.count, "step": now.step, "seconds": now.seconds,
+            "tokens": now.tokens, "best": now.best, "worse": self.worse, "scaler": self.scaler.state_dict(),
+        }  # fmt: skip
+        # The checkpoint last: what is cut off between two of these has lines too many, which resuming leaves out.
+        write_whole(self.folder / LOSSES, _table([step._asdict() for step in now.steps]))
+        write_whole(self.folder / EVALUATIONS, _table(now.scores))
+        save_tensors(self.folder / CHECKPOINT, tensors, notes)
+        if weights:
+            save_tensors(self.folder / WEIGHTS, weights, {"scores": None})
+
+    def resume(self) -> int:
+        """Go back to the folder's checkpoint; returns its step."""
+        if not self.folder:
+            raise ValueError("resume: got True without a folder, expected the folder of the run to go on with")
+        path = self.folder / CHECKPOINT
+        tensors, notes = load_tensors(path)
+        theirs, ours = notes.get("recipe", {}), asdict(self.recipe)
+        # What may change between sessions: how long, and how often it looks around.
+        free = {"steps", "evaluate_every", "save_every", "patience", "compile", "shard"}
+        free -= {"steps"} if self.recipe.schedule == "cosine" else set()
+        changed = [name for name in ours if name not in free and _plain(theirs.get(name)) != _plain(ours[name])]
+        if changed:
+            said = ", ".join(f"{name} was {theirs.get(name)} and is {ours[name]}" for name in changed)
+            raise CommandError(f"{path}: from a run with another recipe: {said}")
+        micro = notes["processes"] * theirs["accumulate"], self.team.count * self.recipe.accumulate
+        if micro[0] != micro[1]:
+            raise CommandError(f"{path}: a step had {micro[0]} micro-batches and would have {micro[1]}: other batches")
+        restore(self.model, _beginning(tensors, "model."), str(path))
+        moments = {moment: _beginning(tensors, f"optimizer.{moment}.") for moment in MOMENTS}
+        for name, parameter in self.parameters.items():
+            state = {moment: torch.zeros_like(parameter) for moment in MOMENTS[1:]}
+            for moment, tensor in state.items():
+                copy_into(tensor, moments[moment][name])
+            step = moments["step"][name].to(self.team.device if self.optimizer.defaults["fused"] else "cpu")
+            self.optimizer.state[parameter] = {"step": step, **state}
+        for name, average in zip(self.parameters, self.ema, strict=False):
+            copy_into(average, tensors[f"ema.{name}"])
+        self.scaler.load_state_dict(notes["scaler"])
+        now, self.worse = self.progress, notes["worse"]
+        now.seconds, now.tokens, now.best = notes["seconds"], notes["tokens"], notes["best"]
+        now.steps = [Step(int(row["step"]), *(float(row[key]) for key in Step._fields[1:]))
+                     for row in _rows(self.folder / LOSSES) if int(row["step"]) <= notes["step"]]  # fmt: skip
+        now.scores = [{key: float(value) for key, value in row.items()}
+                      for row in _rows(self.folder / EVALUATIONS) if float(row["step"]) <= notes["step"]]  # fmt: skip
+        if now.best is not None:
+            self.best = load_tensors(self.folder / WEIGHTS).tensors
+        return notes["step"]
+
+    def start_logs(self) -> None:
+        """A new run in an old folder: what the old one measured and learned must not pass for this one's."""
+        assert self.folder
+        for name in (CHECKPOINT, WEIGHTS, LOSSES, EVALUATIONS):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def tell(self) -> None:
+        if self.team.first:
+            for listener in self.listeners:
+                listener(self.progress)
+
+    def finish(self) -> None:
+        """Leave the best weights in the model."""
+        if self.progress.best is not None:
+            restore(self.model, self.best, WEIGHTS)
+        self.model.eval()
+
+
+class _Loss(nn.Module):
+    """The model's loss as a module's forward, which is what DDP and FSDP hook into."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe):
+        super().__init__()
+        self.model, self.smoothing = model, recipe.label_smoothing
+        own: Any = model
+        self.call: Callable[..., Tensor]
+        if hasattr(model, "loss"):
+            self.call = own.compiled_loss(dynamic=True) if recipe.compile else own.loss
+        else:
+            forward: Any = torch.compile(model, dynamic=True) if recipe.compile else model
+            self.call = lambda source, lengths, target_in, target_out, label_smoothing: token_loss(
+                forward(source, lengths, target_in), target_out, label_smoothing=label_smoothing
+            )
+
+    def forward(self, *batch: Tensor) -> Tensor:
+        return self.call(*batch, label_smoothing=self.smoothing)
+
+
+class _Asked:
+    """Whether Ctrl-C or SIGTERM came; the second one is let through."""
+
+    def __init__(self) -> None:
+        self.already = False
+        self.waits = True
+        # Only the main thread may listen.
+        listens = threading.current_thread() is threading.main_thread()
+        self.old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if listens else {}
+        for number in self.old:
+            signal.signal(number, self.listen)
+
+    def listen(self, number: int, frame) -> None:
+        self.already = True
+        self.let_through()
+        if not self.waits:
+            raise KeyboardInterrupt
+
+    def let_through(self) -> None:
+        for number, handler in self.old.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """In here it raises KeyboardInterrupt; elsewhere what is under way is finished first."""
+        self.waits = False
+        try:
+            yield
+        finally:
+            self.waits = True
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[_Asked]:
+    asked = _Asked()
+    try:
+        yield asked
+    finally:
+        asked.let_through()
+
+
+def _dtype(recipe: Recipe) -> torch.dtype:
+    return torch.float16 if recipe.precision == "fp16" else torch.bfloat16
+
+
+def _beginning(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _plain(value):
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _table(rows: Sequence[Mapping[str, float]]) -> bytes:
+    text = io.StringIO(newline="")
+    if rows:
+        writer = csv.DictWriter(text, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read ({error.strerror}), and resuming needs it") from error

@@ -1,0 +1,54 @@
+"""`attncourse translate`: a sentence by a trained run, and where the model looked while it wrote."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from attncourse._needs import CommandError, needs
+
+with needs("attncourse translate", "train"):
+    import safetensors  # noqa: F401
+
+from attncourse.decoding import beam_translate, translate
+from attncourse.training.runs import CONFIG, load_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", nargs="*", help="what to translate, in quotes; without it, the lines of standard input")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="the run's folder (default: the newest under runs/)")
+    parser.add_argument("--beams", type=int, default=4, help="how many hypotheses are kept (1: greedy; default: 4)")
+    parser.add_argument("--alignment", type=Path, metavar="FILE.png",
+                        help="draw where the model looked (one sentence, greedily) into this file")  # fmt: skip
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print one translation a line."""
+    texts = args.text or [line.rstrip("\n") for line in sys.stdin]
+    if any(not text.strip() for text in texts) or not texts:
+        raise CommandError("text: got an empty line, expected a sentence")
+    if args.beams < 1:
+        raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
+    run = load_run(args.run or _newest())
+    if args.alignment is None:
+        print("\n".join(beam_translate(run.model, texts, run.source, run.target, args.beams)))
+        return 0
+    if len(texts) != 1:
+        raise CommandError(f"--alignment: got {len(texts)} sentences, expected one")
+    from attncourse.viz.figures import alignment_figure
+    from attncourse.viz.style import png
+
+    (written,) = translate(run.model, texts, run.source, run.target)
+    drawn = alignment_figure(written.weights.numpy(), written.source_pieces, written.target_pieces)
+    try:
+        args.alignment.write_bytes(png(drawn))
+    except OSError as error:
+        raise CommandError(f"{args.alignment}: cannot be written ({error.strerror})") from error
+    print(written.text)
+    return 0
+
+
+def _newest() -> Path:
+    found = sorted(Path("runs").glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise CommandError("there is no run under runs/: `attncourse train` makes one, or name one with --run DIR")
+    return found[-1].parent

@@ -1,0 +1,98 @@
+"""The processes of one run: one, or as many as `torchrun` started, on one machine or several."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Which of how many processes this is, and the device it has to itself."""
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and talks to people."""
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        if self.count > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def any(self, here: bool) -> bool:
+        """Whether it is so in any of the processes."""
+        return bool(self.sum(torch.tensor(float(here), device=self.device))) if self.count > 1 else here
+
+    def join(self, numbers: list[int]) -> list[int]:
+        """The lists of all processes, one behind the other."""
+        if self.count == 1:
+            return numbers
+        parts: list[list[int]] = [[]] * self.count
+        dist.all_gather_object(parts, numbers)
+        return [number for part in parts for number in part]
+
+    def ask_first(self, make: Callable[[], T]) -> T:
+        """What the first process makes of it, in all of them; an error of the first is an error of all."""
+        if self.count == 1:
+            return make()
+        made: list = [None, None]
+        if self.first:
+            try:
+                made[0] = make()
+            except (Exception, KeyboardInterrupt) as error:
+                made[1] = error
+        dist.broadcast_object_list(made, src=0, device=self.device)
+        if made[1] is not None:
+            raise made[1]
+        return made[0]
+
+
+@contextmanager
+def workers(device: str | None = None) -> Iterator[Workers]:
+    """Join the processes that `torchrun` started, or be the only one. `device` is a GPU where there is one.
+
+    Each process takes the GPU of its number on its machine; without GPUs they talk by gloo.
+    """
+    gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
+    if "RANK" not in os.environ:
+        yield Workers(0, 1, torch.device(device or ("cuda" if gpu else "cpu")))
+        return
+    own = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
+    if gpu:
+        torch.cuda.set_device(own)
+    dist.init_process_group("nccl" if gpu else "gloo")
+    try:
+        yield Workers(dist.get_rank(), dist.get_world_size(), own)
+    finally:
+        dist.destroy_process_group()
+
+
+def spread(module: nn.Module, model: nn.Module, team: Workers, shard: bool) -> Any:
+    """`module`, which calls `model`, so that its gradients are averaged over the processes.
+
+    DistributedDataParallel, or, with `shard`, FSDP2: each block of the model is gathered when it is needed.
+    """
+    if team.count == 1:
+        return module
+    if not shard:
+        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(team.device.type, (team.count,))
+    for stack in [part for part in model.modules() if isinstance(part, nn.ModuleList)]:
+        for block in stack:
+            fully_shard(block, mesh=mesh)
+    return fully_shard(module, mesh=mesh)

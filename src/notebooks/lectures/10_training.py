@@ -1,0 +1,1011 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Lecture 10 · Training an encoder–decoder
+#
+# *About 60 minutes, of which one is computing. You need the Transformer ([lecture 09](09_transformer.ipynb)), what
+# attention is good for in translation ([lecture 03](03_cross_attention.ipynb)), and, from [lecture
+# 08](08_deep_stacks.ipynb), what a warm-up does.*
+#
+# When you have finished you will be able to take two files of sentences to a translator and a number that you can
+# defend: to cut text into pieces without looking at the test set, to pack batches, to say what label smoothing,
+# clipping, warm-up and sixteen bits do and to measure it, to stop a run and go on as if nothing had happened, to write
+# translations greedily and with several hypotheses, and to compute BLEU by hand and say what it hides. In [assignment
+# 10](../assignments/a10/a10_training.ipynb) you build most of these parts.
+#
+# ## What the blueprint does not say
+#
+# Lecture 09 ended with a machine that is right, number by number. Suppose that you give its blueprint to two people,
+# with the same 29,000 pairs of sentences, and ask them for a translator. One comes back after a day with a model that
+# drops half of every sentence, the other after an hour with a good one. Neither has touched the architecture. What did
+# they do differently?
+#
+# There is a row of decisions between a text and a translation, and not one of them is in the blueprint: what a token
+# is, which sentences share a batch, what exactly the loss asks for, how large a step is, in how many bits, which of the
+# many weights along the way are kept, how a sentence is written when nobody dictates it, and what counts as good. This
+# lecture walks down that row. *Before you go on, say which of them you think costs most if it is done badly.*
+
+# %%
+try:
+    from attncourse import viz
+except ModuleNotFoundError:
+    raise ImportError(
+        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
+        "or choose a kernel of the environment in which you installed the course."
+    ) from None
+
+import math
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+
+from attncourse.data import (
+    BOS,
+    PAD,
+    Tokenizer,
+    aligned_pieces,
+    batch_by_tokens,
+    collate,
+    encode_pairs,
+    epoch_batches,
+    number_words,
+)
+from attncourse.data.results import training_runs
+from attncourse.decoding import beam_search, greedy, translate
+from attncourse.metrics import alignment_error, bleu, chrf, exact_match
+from attncourse.recurrent import SUMMARIES, Seq2Seq
+from attncourse.training.evaluation import mean_loss
+from attncourse.training.live import LiveCurves
+from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
+from attncourse.training.trainer import train
+from attncourse.transformer import EncoderDecoder, TransformerConfig, source_mask
+
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
+
+# %% [markdown]
+# Our pairs are number words once more, this time from German to English, so that the model has to read *einundneunzig*
+# and write *ninety-one*. They have two virtues: there are as many as we like, and we know which answer is right and
+# which word belongs to which. Everything below works the same for real captions; near the end we look at those.
+
+# %%
+pairs = number_words("de", "en", train=20_000, test=1_000, dates=0, seed=0)
+for pair in pairs.test[:3]:
+    print(f"{pair.source}\n    {pair.target}")
+
+# %% [markdown]
+# ## What is a token?
+#
+# Whole words would be natural, but German builds new ones all day: *siebenhundertdreiundvierzig* may never have been
+# seen, and the model could only say `<unk>`. Single letters never fail, but make sequences long, and lecture 07 told
+# what a long sequence costs. **Byte-pair encoding** (Sennrich, Haddow and Birch 2016) finds a middle. Begin with
+# letters. Count which two neighbours occur together most often. Make one piece of them. Count again.
+
+# %%
+def count_neighbours(cut, counts):
+    found = Counter()
+    for word, pieces in cut.items():
+        for pair in pairwise(pieces):
+            found[pair] += counts[word]                   # a frequent word counts often
+    return found
+
+
+def merge(pieces, pair):
+    out = []
+    for piece in pieces:
+        joins = bool(out) and (out[-1], piece) == pair
+        out[-1:] = [out[-1] + piece] if joins else [*out[-1:], piece]
+    return out
+
+# %%
+counts = Counter(word for source, _ in pairs.train for word in source.replace(",", "").split())
+cut = {word: list(word) for word in counts}               # letters, to begin with
+merges = []
+for _ in range(60):
+    found = count_neighbours(cut, counts)
+    merges.append(max(found, key=lambda pair: (found[pair], pair)))
+    cut = {word: merge(pieces, merges[-1]) for word, pieces in cut.items()}
+print("  ".join("+".join(pair) for pair in merges[:12]))
+
+# %% [markdown]
+# Nobody told it any German, and yet among the first pieces are *und* and, a few merges later, *hundert*. To cut up a
+# word, also one that was never seen, apply the merges to its letters in the order in which they were learned. *Before
+# you move the slider:* will *einundzwanzig* end as one piece, as three, or as something that no grammar would draw? And
+# what becomes of *hundertmeterlauf*, a hundred metres' run, of which no number word knows the end?
+
+# %%
+def cut_up(word, n):
+    pieces = list(word)
+    for pair in merges[:n]:                               # in the order in which they were learned
+        pieces = merge(pieces, pair)
+    return pieces
+
+
+def draw_pieces(merges):
+    words = ("einhundert", "einundzwanzig", "siebenhundertdrei", "hundertmeterlauf")
+    return viz.pieces_frame({word: cut_up(word, merges) for word in words}, f"after {merges} merges")
+
+
+viz.explore(draw_pieces, merges=[0, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60], start={"merges": 10})
+
+# %% [markdown]
+# The pieces follow frequency and nothing else. Often that is a word's part, sometimes it is *undz*. The number of
+# merges is a knob between two costs: more pieces make shorter sequences, and a larger table of embeddings, in which
+# many rows are seldom trained. For captions some 8,000 to 10,000 pieces are usual; we shall take 112, and keep
+# *hundert* and *und* apart, as lecture 03 did, so that alignments can be read.
+#
+# ### The vocabulary is trained, too
+#
+# The merges are learned from text, so they are part of the model. If the test set is among that text, the model has
+# seen something of it. Does it matter? Let the training texts be numbers and the test texts *dates*: names of weekdays
+# and months, which the training texts do not hold.
+
+# %%
+dated = [pair.source for pair in number_words("de", "en", train=500, test=1, dates=1.0, seed=1).train]
+train_texts = [pair.source for pair in pairs.train[:2_000]]
+honest = Tokenizer.train(train_texts, size=160)
+leaking = Tokenizer.train(train_texts + dated, size=160)
+for name, tokenizer in {"from the training texts": honest, "with the test texts": leaking}.items():
+    ids = [tokenizer.encode(text) for text in dated]
+    print(f"{name:>24}: {sum(map(len, ids)) / len(ids):.0f} pieces a test sentence,"
+          f" {sum(row.count(3) for row in ids) / len(ids):.1f} of them <unk>:  {' | '.join(tokenizer.pieces(dated[0])[:8])}")
+
+# %%
+n_honest, n_leaking = (sum(len(t.encode(text)) for text in dated) for t in (honest, leaking))
+assert n_leaking < 0.8 * n_honest, "the test looks easier than new text will be"
+
+# %% [markdown]
+# With the leak the test sentences are a good deal shorter, and none of their letters is unknown. A model that is
+# measured there will look better than it will be on the next new text, and *nothing in its loss or its score says so*.
+# On captions, where training and test come from one source, the effect would be small. But "small" is an argument that
+# has to be made anew each time, and the rule that needs no argument is: **merges from the training split alone.**
+#
+# > **Check yourself.** A course-mate trains the vocabulary on training and *validation* texts. The test set is
+# > untouched. Is that clean?
+# > <details><summary>Answer</summary>The test score is: nothing of the test was seen. But the validation score is now
+# > too kind, and it is the one by which the step to stop at and the size of the vocabulary are chosen. Choices made by
+# > a flattering number are not the best ones. Keep it out, too.</details>
+
+# %%
+german = Tokenizer.train((pair.source for pair in pairs.train), size=112, keep_apart="hundert|und")
+english = Tokenizer.train((pair.target for pair in pairs.train), size=112)
+encoded = encode_pairs(pairs.train, german, english)
+test_encoded = encode_pairs(pairs.test, german, english)
+print(" | ".join(german.pieces(pairs.test[0].source)), "\n", " | ".join(english.pieces(pairs.test[0].target)))
+
+# %% [markdown]
+# ## Who shares a batch?
+#
+# A batch is a rectangle, and short sentences are filled up with padding. With 16 sentences drawn at random, how much of
+# the rectangle is padding? *Guess.* And there is a second trouble: a batch of 16 long sentences has five times the
+# tokens of one of 16 short ones, so that the memory has to be kept free for the largest, and a step means now much and
+# now little.
+#
+# Both have one remedy. Put sentences of like length together, and count **tokens** instead of sentences: as many rows
+# as fit into the budget with their padding.
+
+# %%
+lengths = [len(pair.target) + 1 for pair in encoded[:160]]                # <eos> counts
+by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
+by_tokens = [[lengths[i] for i in batch] for batch in batch_by_tokens(lengths, batch_tokens=256)]
+viz.packed({"16 sentences at random": by_number, "256 tokens, like with like": by_tokens})
+
+
+def padding(batches):
+    return 1 - sum(map(sum, batches)) / sum(len(batch) * max(batch) for batch in batches)
+
+
+assert padding(by_tokens) < 0.5 * padding(by_number)
+
+# %% [markdown]
+# On the right the rectangles are nearly full and nearly equally large; short sentences come in many rows, long ones in
+# few. With all 20,000 pairs to choose from, instead of 160, they get fuller still. Two details keep this honest. Which
+# pairs of equal length come together, and in which order the batches come, is drawn anew for each epoch, or the model
+# would see the same batches for ever, the short ones first. And a pair counts as the longer of its two sides, because
+# encoder and decoder each make a rectangle of their own. (`epoch_batches` does both.)
+#
+# ## Never quite sure
+#
+# The loss is the cross entropy of each next token. Its ideal is a model that gives the true token the probability 1,
+# and with softmax that takes an infinite logit. So the gradient never stops pulling: towards certainty, long after the
+# answer is right. **Label smoothing** (Szegedy et al. 2016) asks for a little less. What ought to be is a mixture of
+# the truth $y$ and of all $V$ tokens alike:
+#
+# $$
+# q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
+# \text{loss} = -\sum_v q_v \log p_v = (1 - \varepsilon)\,(-\log p_y) + \varepsilon \cdot \frac1V \sum_v (-\log p_v)
+# $$
+#
+# The loss is smallest where $p = q$, and that is at a finite logit. *Where?* Let the true token's logit be larger than
+# all the others by $m$, in a vocabulary of 112, and draw the loss against $m$.
+
+# %%
+margins, V = torch.linspace(0, 15, 301), 112
+logits = torch.cat([margins[:, None], torch.zeros(301, V - 1)], dim=1)    # (301, V)  the truth is token 0
+smoothed = {}
+for share in (0.0, 0.1, 0.3):
+    wanted = share / V + (1 - share) * F.one_hot(torch.tensor(0), V)      # (V,)  sums to one
+    smoothed[f"ε = {share}"] = -(wanted * logits.log_softmax(dim=-1)).sum(dim=-1)     # (301,)
+viz.function_curves(smoothed, margins, x_name="how far the true logit is ahead", y_name="loss (nats)")
+
+# %%
+best = margins[smoothed["ε = 0.1"].argmin()]
+q = 0.9 + 0.1 / V
+assert abs(best - math.log(q * (V - 1) / (1 - q))) < 0.05, "where p equals q"
+assert smoothed["ε = 0.0"].argmin() == 300, "without smoothing: the further the better, for ever"
+theirs = F.cross_entropy(logits[:1], torch.tensor([0]), label_smoothing=0.1)
+assert torch.isclose(theirs, smoothed["ε = 0.1"][0]), "torch's, too, spreads over all V"
+print(f"best at {best:.1f}; even there the loss is {smoothed['ε = 0.1'].min():.2f}")
+
+# %% [markdown]
+# With ε = 0.1 the valley's floor is near 7, and beyond it certainty *costs*. The floor is not at zero: it is the
+# entropy of $q$. So a training loss with smoothing compares with nothing but itself, and the loss that is reported of
+# held-out text is always the plain one.
+#
+# What does it do to a real model? Three small ones, one layer each, on lists of one or two numbers; the third is for
+# later. *What do you expect of the second:* more right, less right? A higher or a lower plain loss on unseen pairs?
+
+# %%
+short = number_words("de", "en", train=8_000, test=500, max_items=2, dates=0, seed=3)
+short_train, short_test = (encode_pairs(part, german, english) for part in (short.train, short.test))
+small = TransformerConfig(vocabulary=len(german), vocabulary_target=len(english), d_model=64, n_layers=1, n_heads=4,
+                          d_ff=128, dropout=0.1)
+brisk = Recipe(steps=220, batch_tokens=256, lr=6e-3, warmup=30, label_smoothing=0.0)
+
+
+def train_small(**changes):
+    torch.manual_seed(0)
+    model = EncoderDecoder(small)
+    progress = train(model, short_train, replace(brisk, **changes))
+    return model, progress
+
+# %%
+small_models = {"plain": train_small(), "smoothed": train_small(label_smoothing=0.1), "averaged": train_small(ema=0.97)}
+
+# %%
+@torch.no_grad()
+def tokens_of(model, encoded):
+    """For each target token: how sure the model is of its first choice, and whether that is right."""
+    source, lengths, target_in, target_out = collate(encoded)
+    p = model(source, lengths, target_in).softmax(dim=-1)                 # (batch, n, vocabulary)
+    sure, choice = p.max(dim=-1)                                          # (batch, n) each
+    real = target_out != PAD
+    return sure[real], (choice == target_out)[real]
+
+
+for name in ("plain", "smoothed"):
+    sure, right = tokens_of(small_models[name][0], short_test)
+    loss = mean_loss(small_models[name][0], short_test)
+    print(f"{name:>9}: right {right.float().mean():.1%}   sure {sure.mean():.1%}   loss {loss:.3f}")
+
+# %%
+def surplus(model):                                       # how much surer it is than right
+    sure, right = tokens_of(model, short_test)
+    return (sure.mean() - right.float().mean()).item()
+
+
+timid, bold = surplus(small_models["smoothed"][0]), surplus(small_models["plain"][0])
+print(f"surer than right by {bold:+.3f} without smoothing, by {timid:+.3f} with")
+assert timid < bold - 0.02
+
+# %% [markdown]
+# The smoothed model says what it knows more timidly than it need: it has learned what it was asked for. On the saved
+# page its plain loss is *worse*, though it is about as often right. Vaswani et al. (2017, section 5.4) say the same of
+# theirs, in one sentence that is worth remembering: smoothing hurts perplexity, as the model learns to be more unsure,
+# and improves accuracy and BLEU. On our task, where there is exactly one right answer and nothing to be unsure of,
+# there is nothing to gain, so we shall train without it. On captions, where a dozen translations are right and the data
+# shows one of them, ε = 0.1 is usual.
+#
+# ## How large a step?
+#
+# [Lecture 08](08_deep_stacks.ipynb) showed what the first hundred steps can do to a deep stack, and that a warm-up
+# prevents it. What comes after the warm-up? The two schedules that are used most:
+
+# %%
+rates = {
+    "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in range(1, 4001)],
+    "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in range(1, 4001)],
+    "inverse square root, warm-up 1,600": [1e-3 * inverse_sqrt(step, warmup=1600) for step in range(1, 4001)],
+}
+viz.learning_rates(rates)
+paper = [512**-0.5 * min(step**-0.5, step * 4000**-1.5) for step in range(1, 100_001)]
+peak = max(paper)
+print(f"in the paper: highest at step {paper.index(peak) + 1:,}, {peak:.1e}; at the end {paper[-1]:.1e}")
+assert all(math.isclose(rate, peak * inverse_sqrt(step, 4000)) for step, rate in enumerate(paper, start=1))
+
+# %% [markdown]
+# The inverse square root (Vaswani et al. 2017, equation 3) does not need to know how long the run will be: one can look
+# in, and go on. The cosine does, and ends at zero, where the last steps no longer jump about. If the length is known
+# beforehand it is usually the better one, and it is what we take.
+#
+# Steps are counted from one. Whoever counts from zero has a first step of rate zero, or, with the formula as it is
+# printed, $0^{-1/2}$.
+#
+# ## One step, in full
+#
+# Here is everything that happens between two looks at the loss. The batch comes in parts, *micro-batches*, because the
+# whole may not fit into memory, or because each part is on another GPU. Gradients add up until somebody clears them.
+
+# %%
+def gradient_of(model, parts, share):
+    """The gradient of a step whose batch comes in parts, as one long vector. `share(part)` is a part's weight."""
+    model.zero_grad()
+    for part in parts:
+        source, lengths, target_in, target_out = collate(part)
+        (model.loss(source, lengths, target_in, target_out) * share(part)).backward()     # adds to what is there
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def n_tokens(part):
+    return sum(len(pair.target) + 1 for pair in part)
+
+# %% [markdown]
+# One question decides whether this is right. Each part's loss is a *mean* over its tokens. How are the means put
+# together? Below two parts, as they come from batches by tokens: many short sentences in one, a few long ones in the
+# other. On two GPUs, the obvious thing is to average what the two have computed. *Is it the gradient of the whole
+# batch?*
+
+# %%
+model = train_small(steps=30)[0].eval()                                   # without dropout: the same each time
+by_length = sorted(test_encoded, key=lambda pair: len(pair.target))
+parts = [by_length[:40], by_length[-8:]]
+whole = gradient_of(model, [parts[0] + parts[1]], share=lambda part: 1)
+averaged = gradient_of(model, parts, share=lambda part: 1 / len(parts))
+weighted = gradient_of(model, parts, share=lambda part: n_tokens(part) / n_tokens(parts[0] + parts[1]))
+print("tokens in the parts:", [n_tokens(part) for part in parts])
+for name, gradient in {"mean of means": averaged, "by tokens": weighted}.items():
+    print(f"{name:>13}: off by {(gradient - whole).norm() / whole.norm():.1e} of the gradient's length")
+assert (weighted - whole).norm() < 1e-4 * whole.norm() < 0.02 * whole.norm() < (averaged - whole).norm()
+
+# %% [markdown]
+# It is not. A token in the smaller part counts for more, so the step depends on how the batch was cut, and a run on
+# four GPUs is another run than on one. Divide by the tokens of the *whole step*, on all machines together, and it is
+# the same to the last rounding. This bug was in widely used training code for years (accumulation of gradients,
+# repaired in several libraries in 2024), because the loss falls all the same.
+#
+# What is summed between GPUs is exactly this: each has the whole model and its own part of the batch, computes its own
+# gradient, and then all gradients are added up and handed to everybody (an *all-reduce*), so that all take the same
+# step. That is data parallelism, in torch `DistributedDataParallel`. Where the model itself is too large, each GPU
+# keeps only a slice of the parameters, and they lend each other what they need (*fully sharded*, FSDP). The command is
+# the same for one GPU or eight:
+#
+# ```
+# torchrun --nproc-per-node 8 -m attncourse train --profile base --data multi30k
+# ```
+#
+# **Clipping** is the last thing before the step: if the gradient, all parameters together, is longer than 1, say, it is
+# scaled down to that length. Its direction stays. One odd batch can then do no more harm than any other. (To clip each
+# parameter by itself would turn the direction.) How often it happens we shall see below.
+#
+# > **Check yourself.** With Adam, a step hardly depends on the gradient's size: it is divided by its own recent root
+# > mean square. What is clipping for, then?
+# > <details><summary>Answer</summary>For "recent". A batch whose gradient is a hundred times as long as usual gets a step that is too large
+# > before the average has noticed, and afterwards the average remembers it: with β₂ = 0.98 for some fifty steps, in
+# > which ordinary steps are too small.</details>
+#
+# ## Sixteen bits
+#
+# GPUs multiply matrices several times as fast in 16 bits as in 32, and move half the bytes. There are two ways to spend
+# 16 bits. **fp16** gives 5 to the exponent and 10 to the digits, **bf16** 8 and 7. *Which of the two would you rather
+# lose, digits or range?*
+
+# %%
+fp16, bf16 = torch.float16, torch.bfloat16
+for name, x in {"a large score": 70_000.0, "a small gradient": 1e-8, "one and a bit": 1 + 1 / 512}.items():
+    print(f"{name:>17}: {x:<12.7g} fp16 {torch.tensor(x, dtype=fp16).item():<12.7g} bf16 {torch.tensor(x, dtype=bf16).item():.7g}")
+assert torch.tensor(70_000.0, dtype=fp16).isinf() and torch.tensor(70_000.0, dtype=bf16).isfinite()
+assert torch.tensor(1e-8, dtype=fp16) == 0 < torch.tensor(1e-8, dtype=bf16)
+assert torch.tensor(1 + 1 / 512, dtype=bf16) == 1 < torch.tensor(1 + 1 / 512, dtype=fp16)
+
+# %% [markdown]
+# fp16 has more digits and runs out of range at both ends: scores overflow, and small gradients vanish. The remedy is
+# **loss scaling** (Micikevicius et al. 2018): multiply the loss by a large number, and so all gradients; divide again
+# in 32 bits before the step; if something overflowed, skip the step and take a smaller number. bf16 has the range of
+# float32 and needs none of this. It is what one takes today wherever the hardware has it.
+#
+# What bf16 loses are digits, and there is one place where they are dear:
+
+# %%
+weight, update = torch.tensor(1.0), torch.tensor(1e-3)
+low = weight.to(bf16)
+for _ in range(1000):
+    weight, low = weight - update, low - update.to(bf16)
+print(f"after 1,000 updates of 0.001: in 32 bits {weight:.3f}, in bf16 {low:.3f}")
+scaled = (torch.tensor(1e-8) * 2**16).to(fp16)                            # loss scaling: up before it is rounded,
+assert low == 1.0 and weight < 1e-3                                       # and the updates have had no effect at all
+assert math.isclose((scaled.float() / 2**16).item(), 1e-8, rel_tol=1e-3)  # and down in 32 bits
+
+# %% [markdown]
+# A thousand updates, and nothing has moved: each was less than half of the last digit. So the *products* are computed
+# in 16 bits, and the parameters, the optimiser's averages, sums and losses stay in 32. torch calls this autocast, and
+# our `Recipe` calls it `precision="bf16"`.
+#
+# The other lever on a GPU is `torch.compile(model.loss)`, one line. It fuses the many small operations between the
+# matrix products, which otherwise each read and write the whole tensor, into few. It takes a minute to begin with, and
+# is worth it for runs that are longer than that. On one thread of a CPU neither of the two pays, and we use neither.
+#
+# ## The ladder's last rung
+#
+# In lecture 03 three models translated lists of numbers: the decoder was handed the encoder's last state, or the mean
+# of its states, or attention. Today the ladder gets its last rung. What is a fair comparison? The same steps? A step of
+# the Transformer computes all positions at once, a step of the recurrent models one after the other. Equal numbers of
+# steps would hide that; so **all four get about the same computing time**, some nine seconds of one CPU thread each,
+# with batches of the same size. The Transformer gets through 600 steps, the recurrent ones through 340. (On a GPU its
+# advantage would be much larger.) It has slightly fewer parameters than they.
+#
+# *Write down your guess:* of a thousand lists of one to five numbers, what share will each of the four get right to the
+# last letter? The picture is drawn while the Transformer trains.
+
+# %%
+recipe = Recipe(steps=600, batch_tokens=256, lr=5e-3, warmup=100, schedule="cosine", label_smoothing=0.0, evaluate_every=200)
+
+
+def exactly_right(model, pairs):
+    written = [translation.text for translation in translate(model, [pair.source for pair in pairs], german, english)]
+    return sum(exact_match(written, [pair.target for pair in pairs])) / len(pairs)
+
+
+watching = []                                                             # seconds that looking on takes
+
+
+def timed(function):
+    def call(*arguments):
+        began = time.process_time()
+        result = function(*arguments)
+        watching.append(time.process_time() - began)
+        return result
+    return call
+
+# %%
+validation = pairs.train[:100]                                            # kept out of what is trained on
+torch.manual_seed(0)
+transformer = EncoderDecoder(replace(small, n_layers=2, dropout=0.0))
+began = time.process_time()
+progress = train(transformer, encoded[100:], recipe, best_by="exact", listeners=[timed(LiveCurves("exact", seconds=4))],
+                 evaluate=timed(lambda model: {"exact": exactly_right(model, validation)}))
+seconds = {"Transformer": time.process_time() - began - sum(watching)}
+
+# %%
+models = {}
+for summary in SUMMARIES:
+    torch.manual_seed(0)
+    models[summary] = Seq2Seq(len(german), len(english), d_embedding=32, d_hidden=128, summary=summary)
+    began = time.process_time()
+    train(models[summary], encoded[100:], replace(recipe, steps=340, lr=6e-3, warmup=60))
+    seconds[summary] = time.process_time() - began
+models["Transformer"] = transformer
+
+# %%
+right = {name: exactly_right(model, pairs.test) for name, model in models.items()}
+for name, model in models.items():
+    size = sum(p.numel() for p in model.parameters())
+    print(f"{name:>12}: {right[name]:6.1%} exactly right   {size:,} parameters   {seconds[name]:.0f} s of computing")
+assert max(right["last state"], right["mean pool"]) < 0.15 < 0.5 < right["attention"]
+assert right["Transformer"] > max(0.75, right["attention"] - 0.03)
+
+# %% [markdown]
+# The two postcards are nowhere, attention gets most of the lists, and the Transformer, with fewer parameters, has the
+# last word. By how much depends on the seed, and mostly on the recurrent model's: on five seeds that we tried it was
+# ahead on all five, by two points on one and by nineteen on another. Notice for what reason. It is *not* that a step of
+# it teaches more: at equal steps, and this is worth trying, the recurrent network with attention is as good on this
+# task, or better. The Transformer gets through nearly twice as many steps in the same time. "Attention is all you need"
+# makes the same argument in its introduction: what recurrence costs is parallel computing.
+#
+# > **On the slide.** "We can compute next-token probabilities for *all* positions at once", says one deck under
+# > "Transformer training", and in training that is so: the true words are there, and one pass sees them all. When
+# > the model *writes* they are not there. Count how often the decoder has to be asked:
+
+# %%
+calls = Counter()
+handle = transformer.decoder.register_forward_hook(lambda *_: calls.update(["decoder"]))
+source, lengths, target_in, target_out = collate(test_encoded[:1])
+transformer(source, lengths, target_in)
+training_calls, calls["decoder"] = calls["decoder"], 0
+with torch.no_grad():
+    n_written = greedy(transformer, source, lengths).tokens.shape[1]
+handle.remove()
+print(f"training: {training_calls} pass for {target_in.shape[1]} tokens   writing: {calls['decoder']} for {n_written}")
+assert training_calls == 1 and calls["decoder"] == n_written > 1
+
+# %% [markdown]
+# Writing is as sequential as in any recurrent network, and that is why so much thought goes into making a step of
+# it cheap. First, what the clip did while we trained:
+
+# %%
+norms = [step.gradient for step in progress.steps]
+viz.curves({"before clipping": norms, "the limit": [recipe.clip] * len(norms)}, y_name="length of the gradient", log_y=True)
+share = {name: sum(norm > recipe.clip for norm in some) / 100 for name, some in
+         {"first 100 steps": norms[:100], "last 100 steps": norms[-100:]}.items()}
+print("clipped:", {name: f"{s:.0%}" for name, s in share.items()})
+assert share["first 100 steps"] > share["last 100 steps"]
+
+# %% [markdown]
+# A limit of 1 is no emergency brake here. Early in the run most gradients are longer and are all cut to one length, so
+# that for a while each step says only *where* to go; towards the end few are.
+
+# %% [markdown]
+# ## Pull the plug
+#
+# A run of days will be interrupted: by a failing machine, by a queue, by you. What has to be kept so that it can go on
+# *as if nothing had happened*? The weights alone will not do. Adam's two averages are needed, or the next steps are out
+# of proportion; the step's number, or the rate is wrong; and the order of the data and the state of the dropout, or the
+# run is another one. Ours keeps the averages in the checkpoint, and *draws* the other two from seed and step number, so
+# there is nothing of them to be kept.
+#
+# Let us pull the plug at step 25, resume from the checkpoint of step 20, and compare with a run that was left alone.
+
+# %%
+class PowerCut(Exception):
+    pass
+
+
+def cut_the_power(progress):
+    if progress.step == 25:
+        raise PowerCut
+
+
+def run(folder, listeners=(), resume=False):
+    torch.manual_seed(0)
+    plan = replace(brisk, steps=40, save_every=10)
+    return train(EncoderDecoder(small), short_train, plan, folder, resume=resume, listeners=listeners)
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    unbroken = [step.loss for step in run(folder).steps]
+with tempfile.TemporaryDirectory() as folder:
+    try:
+        run(folder, listeners=[cut_the_power])
+    except PowerCut:
+        print("the lights are out")
+    resumed = [step.loss for step in run(folder, resume=True).steps]
+assert resumed == unbroken and len(resumed) == 40
+print("steps 19 to 23, unbroken:", [f"{loss:.6f}" for loss in unbroken[18:23]])
+print("                resumed: ", [f"{loss:.6f}" for loss in resumed[18:23]])
+
+# %% [markdown]
+# All forty losses are equal, to the last bit, with dropout and all. That is more than neatness. If a resumed run is
+# *exactly* the unbroken one, then a difference between two runs has a cause, and can be looked for. (On a GPU some sums
+# are added in an order that changes, so there "exactly" becomes "nearly".) A checkpoint is written beside the old one
+# and then put into its place in one move, so that a power cut in the middle of writing finds the old one whole.
+#
+# Which weights are the *result* of a run? The last ones stand wherever the last noisy step has left them. An
+# **average** over the last stretch is calmer. Vaswani et al. average the last five checkpoints (section 6.1); a moving
+# average, $\bar\theta \leftarrow \beta\bar\theta + (1 - \beta)\theta$ after each step, costs one copy of the weights.
+# The third of our small models was trained exactly as the first, step by step, but hands over its moving average.
+# *Better, or worse?*
+
+# %%
+same_losses = [step.loss for step in small_models["plain"][1].steps] == [step.loss for step in small_models["averaged"][1].steps]
+last, average = (mean_loss(small_models[name][0], short_test) for name in ("plain", "averaged"))
+print(f"the same training: {same_losses};   loss of the last weights {last:.4f}, of their average {average:.4f}")
+assert same_losses and average > last
+
+# %% [markdown]
+# Here it *hurts*, and it is worth seeing why. An average looks back. This run is so short that each step still makes
+# the model better, and thirty steps ago it was worse. Averaging pays where the loss has levelled out and the rate is
+# still high, so that the weights wander about a place instead of moving on; after a cosine that has ended at zero there
+# is nothing left to calm. That is why a tool that helped somebody is measured again before it is used.
+#
+# ## Where does it look?
+#
+# Nobody told the model which German piece belongs to which English piece. We know it, though, and can ask each head of
+# the decoder's cross-attention: of the target pieces, for what share does the largest weight stand at a source piece
+# that they do *not* translate? That is the **alignment error**. There are two layers with four heads. *Do you expect
+# them to be alike?*
+
+# %%
+@torch.no_grad()
+def cross_attention(pair):
+    """The true alignment, and what each head does when the true target is dictated: (layers, heads, n_target, n_source)."""
+    ids = encode_pairs([pair], german, english)
+    source, lengths, target_in, _ = collate(ids)
+    weights = transformer(source, lengths, target_in, with_weights=True)[1].cross[0]
+    pieces = german.pieces(ids[0].source), english.pieces(ids[0].target)
+    truth = aligned_pieces(pair, *pieces, source="de", target="en")       # (n_target, n_source)  without <eos>
+    return truth, weights[:, :, : len(truth)], pieces
+
+
+aligned = [cross_attention(pair) for pair in pairs.test[:300]]
+
+# %%
+truths = [truth for truth, _, _ in aligned]
+errors = torch.tensor([[alignment_error([weights[layer, head] for _, weights, _ in aligned], truths) for head in range(4)]
+                       for layer in range(2)])                            # (layers, heads)
+viz.draw_weights(errors, ["layer 1", "layer 2"], ["head 1", "head 2", "head 3", "head 4"], title="alignment error")
+layer, head = divmod(int(errors.argmin()), 4)
+print(f"best: layer {layer + 1}, head {head + 1}, {errors.min():.0%};  worst: {errors.max():.0%}")
+assert errors.min() < 0.5 * errors.max()
+
+# %% [markdown]
+# They are not. Some heads look where a person would draw the line, others somewhere else altogether, and the mean over
+# heads, which is what most pictures show, mixes the two. Here is one list as the best head sees it.
+
+# %%
+example = next(k for k, pair in enumerate(pairs.test[:300]) if pair.target.count("-") == 2 and pair.target.count(",") == 1)
+truth, weights, (source_pieces, target_pieces) = aligned[example]
+viz.alignment_heatmap(weights[layer, head, :], source_pieces, target_pieces)
+
+# %% [markdown]
+# The list runs down the diagonal, and within each number the ten and the unit cross, as they must. Take it as in
+# lecture 03: the weights say which states were averaged. That a few heads align well and the others do not is no fault
+# of those; they carry other things, and all are added up.
+#
+# ## Writing, and the road not taken
+#
+# So far the model wrote **greedily**: the likeliest token, then the likeliest after that. What we should like is the
+# likeliest *sentence*. Is that not the same? Here is a model of one sentence, as a tree small enough to see all of it.
+# Each line says how likely a word is after the words before it. *Follow the greedy path, and then look for a better
+# one.*
+
+# %%
+TREE = {
+    (): {"a": 0.5, "two": 0.4, "the": 0.1},
+    ("a",): {"dog": 0.4, "cat": 0.35, "boat": 0.25},
+    ("two",): {"dogs": 0.9, "cats": 0.1},
+    ("the",): {"dogs": 0.6, "sea": 0.4},
+    ("a", "dog"): {"runs .": 0.6, "by the sea .": 0.4},
+    ("two", "dogs"): {"run .": 0.8, "by the sea .": 0.2},
+}
+
+# %%
+p_of = {(): 1.0}
+for words, following in TREE.items():
+    p_of |= {(*words, word): p_of[words] * p for word, p in following.items()}        # a product along the path
+
+
+def search(n_beams):
+    open_, kept = [()], set()
+    while any(words in TREE for words in open_):
+        longer = [(*words, word) for words in open_ for word in TREE.get(words, {})]
+        open_ = sorted(longer, key=p_of.get, reverse=True)[:n_beams]      # all continuations compete
+        kept.update(open_)
+    return max(open_, key=p_of.get), kept
+
+# %%
+def draw_search(beams):
+    best, kept = search(beams)
+    title = f"{beams} {'beam' if beams == 1 else 'beams'}: “{' '.join(best)}”"
+    return viz.search_frame({words: p for words, p in p_of.items() if words}, kept, best, title)
+
+
+viz.explore(draw_search, beams=[1, 2, 3], start={"beams": 2})
+
+# %%
+assert search(1)[0] == ("a", "dog", "runs .") and search(2)[0] == ("two", "dogs", "run .")
+print(f"greedy: {p_of[search(1)[0]]:.3f}   two beams: {p_of[search(2)[0]]:.3f}")
+assert p_of[search(2)[0]] > 2 * p_of[search(1)[0]]
+
+# %% [markdown]
+# The greedy path takes "a", because it is the likeliest first word, and pays for it afterwards. **Beam search** keeps
+# the best few beginnings instead of one. With two beams it finds a sentence that is more than twice as likely. It is no
+# guarantee: what falls out of the beam early is never looked at again (the third, pale here, might have been the best),
+# and to be certain one would have to look at everything.
+#
+# One thing has to be mended before it can be used on real sentences. A sentence's log-probability is a sum of negative
+# numbers, one a token, so *long sentences lose by being long*. The score is therefore divided by a power of the length,
+# $|y|$ tokens (Wu et al. 2016, section 7):
+#
+# $$\text{score}(y) = \frac{\log p(y)}{\left(\frac{5 + |y|}{6}\right)^{\alpha}}$$
+#
+# It *divides*. The numerator is negative, so a large divisor brings the score nearer to zero, which is better; whoever
+# multiplies makes long sentences lose twice.
+
+# %%
+scores = {}
+for name, log_p, n in (("short", -3.0, 4), ("long", -4.2, 9)):
+    scores[name] = {alpha: log_p / ((5 + n) / 6) ** alpha for alpha in (0.0, 0.6, 1.0)}
+    print(f"{name:>5}, {n} tokens:", "   ".join(f"α = {a}: {s:.2f}" for a, s in scores[name].items()))
+assert scores["short"][0.0] > scores["long"][0.0] and scores["short"][1.0] < scores["long"][1.0]
+
+# %% [markdown]
+# > **Check yourself.** All hypotheses of one step have equally many tokens. Why is the penalty not needed to choose
+# > which of *them* are kept?
+# > <details><summary>Answer</summary>The divisor is the same for all, so it changes no order. It is needed where
+# > hypotheses of different length meet: among those that have ended, and when asking whether an open one can still beat
+# > them.</details>
+#
+# And our model? *How many of its mistakes will four beams mend?*
+
+# %%
+sources = [pair.source for pair in pairs.test[:300]]
+source, lengths, *_ = collate(test_encoded[:300])
+began = time.process_time()
+greedily = greedy(transformer, source, lengths, 60).tokens
+middle = time.process_time()
+beams = beam_search(transformer, source, lengths, n_beams=4, length_penalty=0.6, max_length=60).tokens[:, 0]
+cost = (time.process_time() - middle) / (middle - began)
+texts = {name: [english.decode(row) for row in rows.tolist()] for name, rows in (("greedy", greedily), ("beams", beams))}
+found = {name: sum(exact_match(some, [pair.target for pair in pairs.test[:300]])) for name, some in texts.items()}
+print("exactly right of 300:", found, f"  {sum(a != b for a, b in zip(*texts.values(), strict=True))} differ,"
+      f" for {cost:.1f} times the computing")
+assert cost > 1.5 and abs(found["beams"] - found["greedy"]) <= 15
+
+# %% [markdown]
+# Hardly any. Where one answer is right and the model knows it, the greedy path *is* the best one; where it does not
+# know, the likeliest sentence is wrong as well. On captions, where much can be said in several ways, four or five beams
+# usually gain a little, for several times the computing. (And more beams are not better for ever: with hundreds,
+# translations get worse, because the likeliest sentence of all is often a very short one. Koehn and Knowles 2017,
+# section 3.6.)
+#
+# ### What is kept between two tokens
+#
+# Written naively, each new token means a pass over everything that was written. But the keys and values of the old
+# tokens do not change (the decoder sees only its past), so one keeps them: the cache of [lecture
+# 07](07_many_heads.ipynb). Is it the same, and what is it worth?
+
+# %%
+@torch.no_grad()
+def write_without(tokens, steps):
+    mask = source_mask(source[:16], lengths[:16])
+    memory = transformer.encoder(source[:16], lengths[:16])
+    for _ in range(steps):
+        logits = transformer.output(transformer.decoder(tokens, memory, mask))[:, -1]         # all of it, again
+        tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+@torch.no_grad()
+def write_with(tokens, steps):
+    state = transformer.start(source[:16], lengths[:16])
+    for _ in range(steps):
+        logits, state, _ = transformer.step(tokens[:, -1], state)                             # the new one alone
+        tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+# %%
+def measure(write, steps):
+    first = torch.full((16, 1), BOS)
+    began = time.process_time()
+    tokens = write(first, steps)                                          # <eos> or not: we want equal lengths
+    return tokens, time.process_time() - began
+
+
+took = {"without a cache": {}, "with a cache": {}}
+for steps in (15, 30, 60, 120):
+    plain, took["without a cache"][steps] = measure(write_without, steps)
+    cached, took["with a cache"][steps] = measure(write_with, steps)
+    assert (plain == cached).float().mean() > 0.95                        # a tie may fall the other way
+viz.measured(took, x_name="tokens written", y_name="seconds", low=0)
+assert took["without a cache"][120] > 1.5 * took["with a cache"][120]
+
+# %% [markdown]
+# The same tokens, in a time that grows in proportion to the length instead of its square.
+#
+# One more thing can go wrong while a model writes, and it is the silliest. Dropout belongs to training. A model that is
+# left in training mode translates with a tenth of its numbers missing, another tenth each time, and nothing warns of
+# it:
+
+# %%
+model = small_models["plain"][0]
+quiet = mean_loss(model.eval(), short_test)
+noisy = [mean_loss(model.train(), short_test) for _ in range(2)]
+model.eval()
+print(f"held-out loss in evaluation mode {quiet:.3f}, in training mode {noisy[0]:.3f}, and once more {noisy[1]:.3f}")
+assert min(noisy) > 1.02 * quiet and noisy[0] != noisy[1]
+
+# %% [markdown]
+# Two measurements of one model that differ are the sign to look for. (`torch.no_grad()` does not help: it saves memory,
+# and dropout does not care for it. It is `model.eval()` that is meant.)
+#
+# ## How good is a translation?
+#
+# For number words we count what is right to the last letter. For a caption that would be unfair: *a boy runs along the
+# beach* and *a boy is running on the beach* are both right. **BLEU** (Papineni et al. 2002) counts what a translation
+# and a reference have in common: of the translation's words, pairs, triples and quadruples of words, which share occurs
+# in the reference, too? Let us compute it by hand.
+
+# %%
+hypothesis = ["a", "boy", "in", "a", "red", "coat", "runs", "along", "the", "beach", "with", "two", "dogs", "."]
+reference = ["a", "boy", "in", "a", "red", "coat", "is", "running", "along", "the", "beach", "with", "his", "two", "dogs", "."]
+
+
+def n_grams(words, n):
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+precisions = []
+for n in (1, 2, 3, 4):
+    ours, theirs = n_grams(hypothesis, n), n_grams(reference, n)
+    common = (ours & theirs).total()                                      # each at most as often as in the reference
+    precisions.append(common / ours.total())
+    print(f"{n}: {common} of {ours.total()}")
+
+# %% [markdown]
+# The four shares are multiplied and the fourth root is taken, so one poor share spoils it all. And as it would be easy
+# to have good shares with a translation of three safe words, there is a **brevity penalty** for one that is shorter
+# than the reference:
+#
+# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \Bigl(\prod_{n=1}^{4} \text{precision}_n\Bigr)^{1/4}$$
+#
+# with $c$ words in the translation and $r$ in the reference. Over a corpus, the counts are added up first and divided
+# afterwards: BLEU of a corpus is not the mean of its sentences' BLEU.
+
+# %%
+brevity = min(1.0, math.exp(1 - len(reference) / len(hypothesis)))
+by_hand = 100 * brevity * math.prod(precisions) ** (1 / 4)
+score = bleu([" ".join(hypothesis)], [" ".join(reference)])
+print(f"by hand {by_hand:.2f}   sacrebleu {score.score:.2f}\n{score.signature}")
+assert math.isclose(by_hand, score.score, abs_tol=1e-6)
+
+# %% [markdown]
+# The line below the number is its **signature**: how the text was cut into words (`tok:13a`), whether capitals count
+# (`case:mixed`), how zeros are smoothed, which version. It looks like pedantry. *The next cell scores one and the same
+# output against one and the same reference, five ways. How far apart can the numbers be?*
+
+# %%
+import sacrebleu
+
+outputs = ["Two dogs, a brown one and a white one, run along the beach.", "A woman in a T-shirt sells ice-cream at the lake."]
+answers = ["two dogs, one brown and one white, run along the beach .", "A woman in a t-shirt is selling ice-cream by the lake."]
+measured = {}
+for tokenise, lowercase in (("13a", False), ("13a", True), ("none", False), ("intl", False), ("char", False)):
+    metric = sacrebleu.BLEU(tokenize=tokenise, lowercase=lowercase)
+    measured[tokenise, lowercase] = metric.corpus_score(outputs, [answers]).score
+    print(f"{measured[tokenise, lowercase]:5.1f}   {metric.get_signature()}")
+assert max(measured.values()) - min(measured.values()) > 20
+
+# %% [markdown]
+# More than twenty points, and not a letter of the translations has changed. To lower-case makes more words
+# equal; to cut at spaces alone makes "beach." and "beach" two different words; letters are another thing
+# altogether. So: *two BLEU scores compare only where their signatures are the same*, and a score without one compares
+# with nothing. Post (2018) counted differences of up to 1.8 points among configurations in common use, more than
+# many papers claim as their gain.
+#
+# > **On the slide.** Three decks print a column "BLEU" for English–German and English–French, from the Transformer's
+# > own paper, and no deck says *which* BLEU. The paper's numbers were computed on tokenised output by the authors' own
+# > scripts. They may stand beside each other in one table; a number that you compute today with sacreBLEU must not be
+# > put into that table as another row.
+#
+# ## Real sentences
+#
+# Multi30k (Elliott et al. 2016) is 29,000 captions of photographs in English, and in the German that translators made
+# of them, with 1,014 pairs to choose by and 1,000 to test on. Nobody may pass the files on, so they are not part of
+# this course; the loader fetches them once from the data set's own repository, checks them, and keeps them:
+#
+# ```python
+# from attncourse.data import multi30k
+#
+# captions = multi30k("de", "en")            # 29,000 pairs in captions.train, 1,014 in .val, 1,000 in .test
+# ```
+#
+# From there on nothing is new. The same tokenizer, batches, loss, schedule, checkpoints and search are behind one
+# command, with one profile that is made for a laptop and one for a GPU:
+#
+# ```
+# attncourse train --profile cpu --data multi30k      # or --profile gpu
+# attncourse translate "Zwei Hunde rennen am Strand entlang."
+# ```
+#
+# What comes out of it was measured by `benchmarks/training.py`, not on this page. The next cell prints what is kept of
+# such runs with this copy of the course.
+
+# %%
+runs = training_runs()
+for run_ in runs:
+    print(f"{run_.model} ({run_.profile}), {run_.source}→{run_.target}: BLEU {run_.bleu:.1f}, lower-cased {run_.bleu_lowercase:.1f}"
+          f"   {run_.parameters / 1e6:.1f} M parameters, {run_.seconds:,.0f} s on {run_.device}\n    {run_.signature}\n    {run_.command}")
+if not runs:
+    print("No run on captions has been kept yet.")
+if not any("cpu" not in run_.device.lower() and "x86" not in run_.device for run_ in runs):
+    print("None was made on a GPU.")
+
+# %% [markdown]
+# Beside it, what others published on the same 1,000 captions. Mind the last column.
+#
+# | German → English | BLEU | measured on |
+# |---|---|---|
+# | recurrent, last state | 13.8 | tokenised |
+# | recurrent (GRU), one vector still | 20.6 | tokenised |
+# | recurrent, attention | 28.3 | tokenised |
+# | Transformer, 9.04 M parameters | 36.5 | tokenised, lower-cased |
+# | **English → German** | | |
+# | Transformer (tiny), beam 5 | 41.0 | tokenised |
+#
+# It is the ladder that you have just climbed, with words in place of numbers: from one vector to attention the score
+# doubles, and the Transformer adds eight points to that.
+#
+# ## What went wrong
+#
+# A score says how much is wrong, never what. So read the worst. Which lists did our Transformer spoil most, by letters
+# that they have in common with the truth (chrF)?
+
+# %%
+written = translate(transformer, [pair.source for pair in pairs.test], german, english)
+wrong = [(chrf([w.text], [pair.target]).score, pair, w.text) for w, pair in zip(written, pairs.test, strict=True)
+         if w.text != pair.target]
+for score, pair, text in sorted(wrong, key=lambda each: each[0])[:4]:
+    print(f"chrF {score:.0f}\n   source {pair.source}\n  written {text[:80]}{' …' * (len(text) > 80)}\n    truth {pair.target}")
+
+# %% [markdown]
+# Look at the sources. Did you expect *these* to be the hardest? Guessing from four examples is how legends begin,
+# though, so count all of them: what kind of mistake, and in lists of how many numbers?
+
+# %%
+def what_went_wrong(text, truth):
+    ours, theirs = text.split(", "), truth.split(", ")
+    if len(ours) != len(theirs):
+        return "a number too few" if len(ours) < len(theirs) else "a number too many"
+    off = sum(a != b for a, b in zip(ours, theirs, strict=True))
+    return "one number wrong" if off == 1 else "several numbers wrong"
+
+
+def numbers_in(pair):
+    return pair.source.count(",") + 1
+
+# %%
+kinds = Counter(what_went_wrong(text, pair.target) for _, pair, text in wrong)
+print(f"{len(wrong)} of 1000 wrong:", dict(kinds))
+all_lists, wrong_lists = Counter(map(numbers_in, pairs.test)), Counter(numbers_in(pair) for _, pair, _ in wrong)
+shares = {n: wrong_lists[n] / all_lists[n] for n in range(1, 6)}
+print("wrong, by numbers in the list:", {n: f"{share:.0%}" for n, share in shares.items()})
+assert shares[5] > shares[3] and shares[1] > shares[3] - 0.02, "both ends, not only the long one"
+
+# %% [markdown]
+# Two things go wrong. The longest lists fail because everything has to be right in them, and they end too soon. But the
+# *shortest* fail as well, a single number, which ought to be the easiest, and how they fail is telling: *thirteen
+# thirteen thirteen*, or a last syllable stammered for ever. It has said what there was to say and does not know how to
+# stop. Why?
+#
+# There are two suspects. No source occurs twice in our data, and there are but a thousand numbers below a thousand, so
+# single numbers are rarer in the training set than one would think. And pairs of like length share a batch, the short
+# ones many to a batch, so that few batches hold any. In how many *steps* of the run was there a list of one number?
+
+# %%
+batches = epoch_batches(encoded[100:], recipe.batch_tokens, recipe.seed, epoch=0)[: recipe.steps]
+one_number = [sum(numbers_in(pairs.train[100 + i]) == 1 for i in batch) / len(batch) for batch in batches]
+print(f"pairs with one number: {sum(numbers_in(pair) == 1 for pair in pairs.train) / len(pairs.train):.0%} of all;"
+      f"  in {sum(share > 0 for share in one_number) / len(batches):.0%} of the steps,"
+      f" and in {sum(share > 0.5 for share in one_number) / len(batches):.0%} more than half of the batch")
+assert sum(share > 0 for share in one_number) < 0.15 * len(batches)
+
+# %% [markdown]
+# Few pairs, and fewer steps still: a handful of visits, each with a batch full of them, and in between long stretches
+# in which every list goes on. Whoever samples test sentences by another rule than training sentences, and packs like
+# with like, gets a model that is weakest where nobody looks. The padding that we saved has a price, and the training
+# loss, an average over *tokens*, hardly shows it: a single number has three or four of them. More steps mend it, and so
+# do larger batches, in which more lengths meet. What *found* it is reading the worst translations. And what does BLEU
+# make of them?
+
+# %%
+corpus = bleu([w.text for w in written], [pair.target for pair in pairs.test])
+print(f"BLEU {corpus.score:.1f} ({corpus.signature}), and {right['Transformer']:.1%} exactly right")
+assert corpus.score > 75
+
+# %% [markdown]
+# BLEU does not know what a number is. To it, *four hundred and six* for *four hundred and seven* is four fifths of a
+# translation. For a caption that may be fair; for a number it is a wrong number. **The measure is a decision, too**,
+# and the last one in the row: it says what you wanted.
+#
+# ## What you have
+#
+# > **Check yourself.** Which of the following would the *training loss* have told you: (1) the vocabulary has seen the
+# > test set, (2) two GPUs average means, (3) the schedule counts from zero, (4) dropout is on while you translate, (5)
+# > the length penalty multiplies, (6) the score is lower-cased and the one you compare with is not?
+# > <details><summary>Answer</summary>None of the six. (3) wastes one batch; (2) trains something slightly else, and the
+# > loss falls; the other four happen where the training loss is not looking. That is the rule rather than the
+# > exception, and the reason why each part of this lecture ended in an assertion.</details>
+#
+# With a GPU nothing on this page changes but the sizes: bf16 and `torch.compile` are switched on, a batch has thousands
+# of tokens, and the captions become a matter of minutes.
+#
+# **In the package.** `attncourse.data` has `Tokenizer`, `batch_by_tokens`, `epoch_batches` and `multi30k`;
+# `attncourse.training.recipe` the schedules and every choice of a run; `attncourse.training.trainer.train` the loop,
+# with accumulation, clipping, averaging and exact resumption; `attncourse.decoding` has `greedy`, `beam_search` and
+# `translate`; `attncourse.metrics` has `bleu`, `chrf` and `alignment_error`.
+#
+# **Read next.** Vaswani et al., *Attention is all you need* (2017): section 5 is one page, and you can now read every
+# line of it. Sennrich, Haddow and Birch, *Neural machine translation of rare words with subword units* (2016): section
+# 3. Post, *A call for clarity in reporting BLEU scores* (2018): four pages that everybody should have read who prints a
+# number. Wu et al., *Google's neural machine translation system* (2016): section 7, on beams. Müller, Kornblith and
+# Hinton, *When does label smoothing help?* (2019). Popel and Bojar, *Training tips for the Transformer model* (2018):
+# what batch size, rate and averaging do, measured patiently.
