@@ -19,8 +19,8 @@ _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, An
     ("cpu", "number-words"): (
         _NUMBERS,
         {"d_model": 96, "n_layers": 2, "n_heads": 4, "d_ff": 256, "positions": "rope", "dropout": 0.0},
-        {"steps": 1_300, "batch_tokens": 1024, "lr": 4e-3, "warmup": 60, "schedule": "cosine", "label_smoothing": 0.0,
-         "evaluate_every": 325},
+        {"steps": 700, "batch_tokens": 2048, "lr": 4e-3, "warmup": 60, "schedule": "cosine", "label_smoothing": 0.0,
+         "evaluate_every": 350},
     ),
     ("cpu", "multi30k"): (
         _CAPTIONS | {"vocabulary": 6_000},
