@@ -43,7 +43,7 @@ from attncourse.sizes import count_parameters, count_training_flops
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
 from attncourse.training.recipe import Recipe
-from attncourse.training.trainer import Progress, train
+from attncourse.training.trainer import LOOK_EVERY, LOOK_EVERY_ELSEWHERE, Progress, train
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 
 SPEED_GOAL, MFU_GOAL, FAST_BLEU, SECONDS_GOAL = 1.5, 0.45, 36.5, 60
@@ -57,6 +57,19 @@ def micro_batches(pairs: Sequence[EncodedPair], recipe: Recipe, steps: int) -> l
     epochs = (epoch_batches(pairs, recipe.batch_tokens, recipe.seed, epoch) for epoch in itertools.count())
     chosen = itertools.islice(itertools.chain.from_iterable(epochs), steps)
     return [collate([pairs[i] for i in batch]) for batch in chosen]
+
+
+def shape(config: TransformerConfig) -> dict[str, int]:
+    """What the peers are told, in the words of benchmarks/model.py."""
+    return {"vocabulary": config.vocabulary, "d_model": config.d_model, "n_layers": config.n_layers,
+            "n_heads": config.n_heads, "d_ff": config.width_ff}  # fmt: skip
+
+
+def note(stamps: dict[int, float], step: int, steps: int, device: str) -> None:
+    """The time, as often as `train` looks: on a GPU a look waits for all that is under way."""
+    if step % LOOK_EVERY.get(device, LOOK_EVERY_ELSEWHERE) == 0 or step == steps:
+        _wait(device)
+        stamps[step] = time.perf_counter()
 
 
 class Ours:
@@ -80,15 +93,13 @@ class PlainLoop:
     """What one writes by hand."""
 
     def __init__(self, config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str):
-        size = {"vocabulary": config.vocabulary, "d_model": config.d_model, "n_layers": config.n_layers,
-                "n_heads": config.n_heads, "d_ff": config.width_ff}  # fmt: skip
-        self.model = _with_dropout(Torch(size), config.dropout).to(device)
+        self.model = _with_dropout(Torch(shape(config)), config.dropout).to(device)
         self.call = torch.compile(self.model, dynamic=True) if recipe.compile else self.model
         self.pairs, self.recipe, self.device = pairs, recipe, device
 
     def run(self) -> dict[int, float]:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
-        stamps = {}
+        stamps: dict[int, float] = {}
         for step, batch in enumerate(micro_batches(self.pairs, self.recipe, self.recipe.steps), start=1):
             batch = Batch(*(x.to(self.device) for x in batch))
             with _autocast(self.recipe, self.device):
@@ -97,9 +108,7 @@ class PlainLoop:
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-            if step % 25 == 0 or self.device == "cpu" or step == self.recipe.steps:
-                _wait(self.device)
-                stamps[step] = time.perf_counter()
+            note(stamps, step, self.recipe.steps, self.device)
         return stamps
 
 
@@ -107,9 +116,7 @@ class HuggingFace:
     """Marian in transformers' Trainer, fed with our micro-batches one by one."""
 
     def __init__(self, config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str):
-        size = {"vocabulary": config.vocabulary, "d_model": config.d_model, "n_layers": config.n_layers,
-                "n_heads": config.n_heads, "d_ff": config.width_ff}  # fmt: skip
-        self.model = _with_dropout(Marian(size), config.dropout).model
+        self.model = _with_dropout(Marian(shape(config)), config.dropout).model
         self.pairs, self.recipe, self.device = pairs, recipe, device
 
     def run(self) -> dict[int, float]:
@@ -120,9 +127,7 @@ class HuggingFace:
 
         class Stamp(TrainerCallback):
             def on_step_end(self, args, state, control, **rest) -> None:
-                if state.global_step % 25 == 0 or device == "cpu" or state.global_step == args.max_steps:
-                    _wait(device)
-                    stamps[state.global_step] = time.perf_counter()
+                note(stamps, state.global_step, args.max_steps, device)
 
         batches = [
             {
@@ -202,7 +207,7 @@ def quality(plan, corpora, tokenizers, device: str) -> dict:
     name = plan.data["name"]
     torch.manual_seed(plan.recipe.seed)
     model = EncoderDecoder(plan.model).to(device)
-    evaluate = make_evaluate(name, corpora.validation, *tokenizers)
+    evaluate = make_evaluate(name, corpora.val, *tokenizers)
     pairs = encode_pairs(corpora.train, *tokenizers)
     curve: list[dict[str, float]] = []
     lost = 0.0                                                    # seconds of evaluation

@@ -35,7 +35,7 @@ def tiny(monkeypatch, tmp_path):
 
     def captions(source, target):
         pairs = [Pair("ein Hund rennt .", "a dog runs ."), Pair("eine Katze schläft .", "a cat sleeps .")]
-        return profiles.Corpora(20 * pairs, pairs, pairs)
+        return profiles.Split3(20 * pairs, pairs, pairs)
 
     monkeypatch.setattr(profiles, "number_words", few)
     monkeypatch.setattr(profiles, "multi30k", captions)
@@ -80,7 +80,7 @@ def test_a_loaded_run_is_the_model_that_was_kept(capsys):
     main(["train", "--to", "one"])
     run = runs.load_run("one")
     saved = json.loads(Path("one/metrics.json").read_text())["best_validation"]
-    validation = profiles.load_corpora(run.plan.data).validation
+    validation = profiles.load_corpora(run.plan.data).val
     evaluate = command.make_evaluate("number-words", validation, run.source, run.target)
     assert evaluate(run.model)["loss"] == pytest.approx(saved["loss"], abs=1e-6)
 

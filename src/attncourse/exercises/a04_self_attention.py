@@ -10,8 +10,8 @@ import torch
 
 from attncourse import attention, sizes
 from attncourse.exercises.core import Exercise
-from attncourse.exercises.judge import row_sums, told
-from attncourse.exercises.observe import gradients, telling
+from attncourse.exercises.judge import arrives, row_sums, told
+from attncourse.exercises.observe import reached, telling
 
 READY_MADE = (
     "attncourse.attention",
@@ -28,17 +28,6 @@ def _sentences(draw, *shape):
     d_model, d_k, d_v = [size for size in draw.sizes(3 + len(shape), 3, 9) if size not in shape][:3]
     projections = [1.3 * draw.normal(d_model, d) / math.sqrt(d_model) for d in (d_k, d_k, d_v)]
     return [draw.normal(*shape, d_model), *projections]
-
-
-def _reached(output, inputs, draw):
-    """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
-    found = gradients(output, inputs, draw)
-    return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
-
-
-def _unreached(got, expected):
-    """Says which input learns nothing."""
-    return f"no gradient reaches {' and '.join(f'`{name}`' for name, ok in zip(MATRICES, got, strict=True) if not ok)}"
 
 
 MOVED = told("the output at {place} differs by {size} from what the same word got before the sentence was shuffled")
@@ -93,11 +82,11 @@ def _(answer, draw):
     return answer(x[order], *projections) - telling(answer(x, *projections))[order]
 
 
-@self_attention_loop.aspect("gradient", points=1, explain=_unreached)
+@self_attention_loop.aspect("gradient", points=1, explain=arrives(*MATRICES))
 def _(answer, draw):
     """all three projections can be learned, and the words too"""
     inputs = [tensor.requires_grad_() for tensor in _sentences(draw, 5)]
-    return _reached(answer(*inputs), inputs, draw)
+    return reached(answer(*inputs), inputs, draw)
 
 
 @self_attention_loop.misconception("what a word gives for what it gets", fails=("output",))
@@ -510,11 +499,11 @@ def _(answer, draw):
     return answer(x, *projections)[0] - alone
 
 
-@self_attention.aspect("gradient", points=1, explain=_unreached)
+@self_attention.aspect("gradient", points=1, explain=arrives(*MATRICES))
 def _(answer, draw):
     """all three projections can be learned, and the words too"""
     inputs = [tensor.requires_grad_() for tensor in _sentences(draw, 2, 5)]
-    return _reached(answer(*inputs)[0], inputs, draw)
+    return reached(answer(*inputs)[0], inputs, draw)
 
 
 @self_attention.misconception("keys ask, queries answer", fails=("weights",))

@@ -11,8 +11,8 @@ from torch import nn
 from attncourse import attention, sizes
 from attncourse.exercises.answering import Problem, Stop
 from attncourse.exercises.core import Exercise
-from attncourse.exercises.judge import row_sums, told
-from attncourse.exercises.observe import gradients, telling
+from attncourse.exercises.judge import arrives, row_sums, told
+from attncourse.exercises.observe import reached, telling
 from attncourse.transformer import LanguageModel, TransformerConfig
 
 READY_MADE = (
@@ -23,22 +23,6 @@ READY_MADE = (
     "torch.nn.functional.multi_head_attention_forward",
     "torch.nn.MultiheadAttention",
 )
-
-
-def _reached(output, inputs, draw):
-    """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
-    found = gradients(output, inputs, draw)
-    return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
-
-
-def _unreached(*names):
-    """Says which input learns nothing."""
-
-    def explain(got, expected):
-        lost = [f"`{name}`" for name, ok in zip(names, got, strict=True) if not ok]
-        return f"no gradient reaches {' and '.join(lost)}"
-
-    return explain
 
 
 # ---------------------------------------------------------------------------------------------------- scaled_attention
@@ -98,11 +82,11 @@ def _(answer, draw):
     return telling(output) - torch.stack([torch.stack(row) for row in alone])
 
 
-@scaled_attention.aspect("gradient", points=1, explain=_unreached("query", "key", "value"))
+@scaled_attention.aspect("gradient", points=1, explain=arrives("query", "key", "value"))
 def _(answer, draw):
     """queries, keys and values can all be learned"""
     inputs = [x.requires_grad_() for x in _asked(draw, 2)]
-    return _reached(answer(*inputs)[0], inputs, draw)
+    return reached(answer(*inputs)[0], inputs, draw)
 
 
 @scaled_attention.misconception("not scaled", fails=("weights",))
@@ -350,11 +334,11 @@ def _(answer, draw):
     return answer(*_wide(draw, n=1))
 
 
-@split_heads.aspect("gradient", points=1, explain=_unreached("x"))
+@split_heads.aspect("gradient", points=1, explain=arrives("x"))
 def _(answer, draw):
     """the gradient finds its way back"""
     x, n_heads = _wide(draw)
-    return _reached(answer(x.requires_grad_(), n_heads), [x], draw)
+    return reached(answer(x.requires_grad_(), n_heads), [x], draw)
 
 
 @split_heads.misconception("view without transpose", fails=("heads",))
@@ -471,11 +455,11 @@ def _(answer, draw):
     return answer(_heads(draw, n=1))
 
 
-@merge_heads.aspect("gradient", points=1, explain=_unreached("heads"))
+@merge_heads.aspect("gradient", points=1, explain=arrives("heads"))
 def _(answer, draw):
     """the gradient finds its way back"""
     heads = _heads(draw).requires_grad_()
-    return _reached(answer(heads), [heads], draw)
+    return reached(answer(heads), [heads], draw)
 
 
 @merge_heads.misconception("view without transpose", fails=("side by side",))
@@ -629,12 +613,12 @@ def _(answer, draw):
 LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight")
 
 
-@MultiHeadAttention.aspect("gradient", points=1, explain=_unreached(*LEARNED))
+@MultiHeadAttention.aspect("gradient", points=1, explain=arrives(*LEARNED))
 def _(answer, draw):
     """all four projections can be learned"""
     module, x, _ = _module(answer, draw)
     x.requires_grad_()
-    return _reached(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
+    return reached(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
 
 
 @MultiHeadAttention.misconception("view without transpose", fails=("self-attention", "mask"))
@@ -1005,11 +989,11 @@ def _(answer, draw):
     return answer(*_grouped(draw, 3, 3))
 
 
-@grouped_query_attention.aspect("gradient", points=1, explain=_unreached("query", "key", "value"))
+@grouped_query_attention.aspect("gradient", points=1, explain=arrives("query", "key", "value"))
 def _(answer, draw):
     """queries, keys and values can all be learned"""
     inputs = [x.requires_grad_() for x in _grouped(draw, 6, 2)]
-    return _reached(answer(*inputs), inputs, draw)
+    return reached(answer(*inputs), inputs, draw)
 
 
 NOT_GROUPED = ("groups", "one for all")

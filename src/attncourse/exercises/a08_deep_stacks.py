@@ -11,8 +11,8 @@ from torch import nn
 from attncourse import layers
 from attncourse.exercises.answering import Problem, Stop
 from attncourse.exercises.core import Exercise
-from attncourse.exercises.judge import nonzero, told
-from attncourse.exercises.observe import gradients, telling
+from attncourse.exercises.judge import arrives, nonzero, told
+from attncourse.exercises.observe import gradients, reached, telling
 
 READY_MADE = (
     "attncourse.layers",
@@ -26,22 +26,6 @@ READY_MADE = (
     "torch.layer_norm",
     "torch.rms_norm",
 )
-
-
-def _reached(output, inputs, draw):
-    """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
-    found = gradients(output, inputs, draw)
-    return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
-
-
-def _unreached(*names):
-    """Says which input learns nothing."""
-
-    def explain(got, expected):
-        lost = [f"`{name}`" for name, ok in zip(names, got, strict=True) if not ok]
-        return f"no gradient reaches {' and '.join(lost)}"
-
-    return explain
 
 
 # ---------------------------------------------------------------------------------------------------------- layer_norm
@@ -590,11 +574,8 @@ def _cut(sublayer):
 
 
 def _gradient(output, x, draw):
-    """Of a drawn combination of `output`, at x; zeros if none arrives."""
-    loss = (output * draw.child("direction").normal(*output.shape)).sum()
-    if not loss.requires_grad:
-        return torch.zeros_like(x)
-    return torch.autograd.grad(loss, [x], materialize_grads=True)[0]
+    """That of `gradients` at x alone, in the shape of x."""
+    return gradients(output, [x], draw)[0].view_as(x)
 
 
 def _through_both(answer, draw):
@@ -918,15 +899,14 @@ def _(answer, draw):
     return telling(answer(10 * x, attend, feed_forward, *plain)) - answer(x, attend, feed_forward, *plain)
 
 
-@post_norm_block.aspect("gradient", points=1, explain=_unreached("x"))
+@post_norm_block.aspect("gradient", points=1, explain=arrives("x"))
 def _(answer, draw):
     """a gradient arrives at x, also where the sublayers pass nothing on"""
     if not _through_both(answer, draw.child("both")):
         raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = _parts(draw)
     x.requires_grad_()
-    found = _gradient(answer(x, _cut(attend), _cut(feed_forward), norm_1, norm_2), x, draw)
-    return (found.isfinite().all() & (found.abs().max() > 1e-5))[None]
+    return reached(answer(x, _cut(attend), _cut(feed_forward), norm_1, norm_2), [x], draw)
 
 
 POST = ("attention's half", "feed-forward's half", "together")
@@ -1308,12 +1288,12 @@ def _(answer, draw):
 TAUGHT = ("x", "norm_1.weight", "norm_2.weight", "attention.in_proj_weight", "up.weight", "down.weight")
 
 
-@repair_the_block.aspect("gradient", points=1, explain=_unreached(*TAUGHT))
+@repair_the_block.aspect("gradient", points=1, explain=arrives(*TAUGHT))
 def _(answer, draw):
     """a gradient reaches x and everything that is learned, both norms included"""
     module, x, mask = _silenced(answer, draw, "nothing")
     x.requires_grad_()
-    return _reached(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
+    return reached(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
 
 
 STREAM = ("silent sublayers", "attention's half", "feed-forward's half", "together")

@@ -13,8 +13,8 @@ from torch import nn
 from attncourse import attention, layers
 from attncourse.exercises.answering import Problem, Stop
 from attncourse.exercises.core import Exercise
-from attncourse.exercises.judge import told
-from attncourse.exercises.observe import gradients, telling
+from attncourse.exercises.judge import arrives, told
+from attncourse.exercises.observe import reached, telling
 
 READY_MADE = (
     "attncourse.attention",
@@ -25,22 +25,6 @@ READY_MADE = (
     "torch.nn.TransformerEncoderLayer",
     "torch.nn.TransformerDecoderLayer",
 )
-
-
-def _reached(output, inputs, draw):
-    """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
-    found = gradients(output, inputs, draw)
-    return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
-
-
-def _unreached(*names):
-    """Says which input learns nothing."""
-
-    def explain(got, expected):
-        lost = [f"`{name}`" for name, ok in zip(names, got, strict=True) if not ok]
-        return f"no gradient reaches {' and '.join(lost)}"
-
-    return explain
 
 
 # The parts that are handed over
@@ -324,19 +308,19 @@ def _(answer, draw):
     return telling(output * words) - answer(other, mask[:, None], *parts) * words
 
 
-@encoder_block.aspect("gradient", points=1, explain=_unreached("x"))
+@encoder_block.aspect("gradient", points=1, explain=arrives("x"))
 def _(answer, draw):
     """the gradient finds its way back through both parts"""
-    reached = torch.ones(1, dtype=torch.bool)
+    all_reached = torch.ones(1, dtype=torch.bool)
     for loud in ((True, True), (True, False), (False, True)):
         x, mask, parts = _encoding(draw, *loud)
         x.requires_grad_()
         output = answer(x, mask, *parts)
         # What is left of the gradient without the residual path's; and there is one at all.
-        reached &= _reached(output - x, [x], draw)
+        all_reached &= reached(output - x, [x], draw)
         if all(loud):
-            reached &= _reached(output, [x], draw)
-    return reached
+            all_reached &= reached(output, [x], draw)
+    return all_reached
 
 
 BLOCK = ("silent parts", "attention", "network", "both")
@@ -641,7 +625,7 @@ def _(answer, draw):
     return telling(output) - changed
 
 
-@decoder_block.aspect("gradient", points=1, explain=_unreached("x", "memory"))
+@decoder_block.aspect("gradient", points=1, explain=arrives("x", "memory"))
 def _(answer, draw):
     """decoder and encoder can both be learned"""
     (x, memory, mask, memory_mask), parts = _decoding(draw, *LOUD)
@@ -649,7 +633,7 @@ def _(answer, draw):
     memory.requires_grad_()
     output = answer(x, memory, mask, memory_mask, *parts)
     # What is left of the gradient without the residual path's; and there is one at all.
-    return _reached(output - x, [x, memory], draw) & _reached(output, [x, memory], draw)
+    return reached(output - x, [x, memory], draw) & reached(output, [x, memory], draw)
 
 
 ALL_WRONG = tuple(aspect.name for aspect in decoder_block.aspects)
@@ -1330,11 +1314,11 @@ def _(answer, draw):
     return telling(answer(100 * x, *matrices).nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
 
 
-@swiglu.aspect("gradient", points=1, explain=_unreached("x", "W_gate", "W_up", "W_down"))
+@swiglu.aspect("gradient", points=1, explain=arrives("x", "W_gate", "W_up", "W_down"))
 def _(answer, draw):
     """all three matrices can be learned"""
     inputs = [tensor.requires_grad_() for tensor in _gated(draw)]
-    return _reached(answer(*inputs), inputs, draw)
+    return reached(answer(*inputs), inputs, draw)
 
 
 @swiglu.misconception("gate and value swapped", fails=("output",))

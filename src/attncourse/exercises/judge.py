@@ -78,7 +78,7 @@ nonzero = told("{got} at {place}, expected 0")
 
 
 def arrives(*inputs: str) -> Explain:
-    """For `gradients`: says which input is not reached at all."""
+    """For `gradients` and `reached`: says which input is not reached at all."""
 
     def explain(got: np.ndarray, expected: np.ndarray) -> str | None:
         rows = zip(inputs, got, expected, strict=True)

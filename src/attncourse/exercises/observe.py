@@ -181,6 +181,12 @@ def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
     return nn.utils.rnn.pad_sequence([gradient.flatten() for gradient in found], batch_first=True)
 
 
+def reached(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
+    """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
+    found = gradients(output, inputs, draw)
+    return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
+
+
 def _plain(value: Tensor) -> np.ndarray:
     """A float64, int64 or bool array: widening loses nothing, and no learner's object survives it."""
     value = value.detach().cpu()

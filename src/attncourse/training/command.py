@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -16,6 +17,7 @@ with needs("attncourse train", "train"):
     import safetensors  # noqa: F401
 
 from attncourse.data import Pair, encode_pairs
+from attncourse.data.multi30k import Split3
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
 from attncourse.training.runs import METRICS, Run, load_plan, load_run, load_tokenizers, save_plan, write_json
@@ -60,15 +62,13 @@ def _run(args: argparse.Namespace, team: Workers) -> int:
         plan, tokenizers = load_plan(folder), load_tokenizers(folder)
         if args.steps is not None:
             plan = plan._replace(recipe=replace(plan.recipe, steps=args.steps))
-        corpora = load_corpora(plan.data)
+        corpora = _corpora(plan.data, team)
     else:
         if (folder / CHECKPOINT).exists() and not args.overwrite:
             raise CommandError(f"{folder} holds a run: --resume goes on with it, --overwrite begins anew")
         data, _, _ = settings(args.profile, name)
         data |= {"source": args.source, "target": args.target}
-        # One process downloads, the others find the files.
-        team.ask_first(lambda: load_corpora(data) and None)
-        corpora = load_corpora(data)
+        corpora = _corpora(data, team)
         tokenizers = train_tokenizers(data, corpora.train)
         changes = {"seed": args.seed, "shard": args.shard} | ({"steps": args.steps} if args.steps is not None else {})
         plan = make_plan(args.profile, name, args.source, args.target, tokenizers, **changes)
@@ -86,7 +86,7 @@ def _run(args: argparse.Namespace, team: Workers) -> int:
         try:
             progress = train(
                 model, pairs, plan.recipe, folder,
-                evaluate=make_evaluate(plan.data["name"], corpora.validation, *tokenizers),
+                evaluate=make_evaluate(plan.data["name"], corpora.val, *tokenizers),
                 best_by=best_by, resume=args.resume, team=team, listeners=[bar.show],
             )  # fmt: skip
         except NonFiniteLoss as error:
@@ -99,6 +99,12 @@ def _run(args: argparse.Namespace, team: Workers) -> int:
     if team.first:
         _report(load_run(folder, team.device), folder, corpora.test, progress)
     return 0
+
+
+def _corpora(data: dict[str, Any], team: Workers) -> Split3:
+    if team.count > 1:                                            # one process downloads, the others find the files
+        team.ask_first(lambda: load_corpora(data) and None)
+    return load_corpora(data)
 
 
 def _report(run: Run, folder: Path, test: list[Pair], progress: Progress) -> None:

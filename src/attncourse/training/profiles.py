@@ -1,9 +1,10 @@
 """The sizes to train in: what a laptop does in a minute, in twenty, a GPU in one, and a big GPU in earnest."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from attncourse._checks import check_one_of
 from attncourse.data import Pair, Tokenizer, multi30k, number_words
+from attncourse.data.multi30k import Split3
 from attncourse.training.recipe import Recipe
 from attncourse.training.runs import Plan
 from attncourse.transformer import TransformerConfig
@@ -49,14 +50,6 @@ _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, An
 }  # fmt: skip
 
 
-class Corpora(NamedTuple):
-    """The pairs of a run; what is measured on `test` was chosen by `validation` alone."""
-
-    train: list[Pair]
-    validation: list[Pair]
-    test: list[Pair]
-
-
 def settings(profile: str, data: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """What the profile says of the data, the model and the recipe; `changes` are of the recipe.
 
@@ -70,14 +63,14 @@ def settings(profile: str, data: str, **changes: Any) -> tuple[dict[str, Any], d
     return dict(of_data), dict(of_model), {"save_every": of_recipe["evaluate_every"]} | of_recipe | changes
 
 
-def load_corpora(data: dict[str, Any]) -> Corpora:
+def load_corpora(data: dict[str, Any]) -> Split3:
     """The pairs that `data` (of a plan) names, in its languages. Raises what the loaders raise."""
     source, target = data["source"], data["target"]
     if data["name"] == "multi30k":
-        return Corpora(*multi30k(source, target))
+        return multi30k(source, target)
     n = data["test"]
     drawn = number_words(source, target, train=data["train"], test=2 * n, dates=data["dates"], seed=0)
-    return Corpora(drawn.train, drawn.test[:n], drawn.test[n:])
+    return Split3(drawn.train, drawn.test[:n], drawn.test[n:])
 
 
 def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:

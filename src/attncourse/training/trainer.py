@@ -7,12 +7,13 @@ on a CPU to the last bit.
 
 import csv
 import io
+import json
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from itertools import chain, count, islice, tee
@@ -156,7 +157,8 @@ class _Run:
             weight_decay=recipe.weight_decay, fused=fused or None,
         )  # fmt: skip
         self.scaler = torch.amp.GradScaler(team.device.type, enabled=recipe.precision == "fp16")
-        self.ema = [p.detach().clone() for p in self.parameters.values()] if recipe.ema else []
+        self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if recipe.ema else {}
+        self.best: dict[str, Tensor] = {}                         # the weights of the best evaluation
         self.worse = 0                                            # evaluations in a row that were not the best
         self.look_every = LOOK_EVERY.get(team.device.type, LOOK_EVERY_ELSEWHERE)
 
@@ -168,24 +170,21 @@ class _Run:
         before, started = self.progress.seconds, time.perf_counter()
         unseen: list[_Unseen] = []
         self.model.train()
-        with _asked_to_stop() as asked:
+        with _Asked() as asked:
             if self.unscored(first) and self.score(asked):        # the run was stopped while it evaluated this step
                 self.save()
             stream = self.shards(first)
             for step in range(first + 1, steps + 1):
                 shards = list(islice(stream, self.recipe.accumulate))
                 unseen.append(self.update(step, shards))
-                last = step == steps
-                look = last or step % self.look_every == 0
-                evaluate = last or step % self.recipe.evaluate_every == 0
+                evaluate = self.unscored(step)
                 save = evaluate or step % self.recipe.save_every == 0
-                if not (look or save):
+                if not (save or step % self.look_every == 0):
                     continue
                 self.look(unseen)
                 unseen = []
-                self.progress.seconds = before + time.perf_counter() - started
                 stop = self.team.any(asked.already) or (evaluate and not self.score(asked))
-                if last and not self.unscored(step):
+                if step == steps and not self.unscored(step):
                     self.progress.ended = "steps"
                 elif stop:
                     self.progress.ended = "interrupted"
@@ -243,21 +242,16 @@ class _Run:
         self.optimizer.zero_grad()
         if self.ema:
             with torch.no_grad():
-                torch._foreach_lerp_(self.ema, list(self.parameters.values()), 1 - recipe.ema)
+                torch._foreach_lerp_(list(self.ema.values()), list(self.parameters.values()), 1 - recipe.ema)
         return _Unseen(step, torch.stack(losses), norm, [shard.pairs for shard in shards])
 
     @contextmanager
     def travelling(self, last: bool) -> Iterator[None]:
-        if self.team.count == 1 or last:
-            if hasattr(self.loss, "set_requires_gradient_sync"):
-                self.loss.set_requires_gradient_sync(True)
+        if hasattr(self.loss, "set_requires_gradient_sync"):                          # FSDP2
+            self.loss.set_requires_gradient_sync(last)
+        stays = not last and hasattr(self.loss, "no_sync")                            # DDP
+        with self.loss.no_sync() if stays else nullcontext():
             yield
-        elif hasattr(self.loss, "set_requires_gradient_sync"):                        # FSDP2
-            self.loss.set_requires_gradient_sync(False)
-            yield
-        else:
-            with self.loss.no_sync():
-                yield
 
     def look(self, unseen: Sequence["_Unseen"]) -> None:
         """Fetch the losses of the steps behind us, and stop if one is no number."""
@@ -273,9 +267,7 @@ class _Run:
 
     def weights(self) -> dict[str, Tensor]:
         """The weights to keep, whole, by name: averaged if the recipe says so."""
-        values = self.ema or self.parameters.values()
-        own = named_tensors(self.model) | dict(zip(self.parameters, values, strict=True))
-        return {name: gather(tensor.detach()) for name, tensor in own.items()}
+        return {name: gather(tensor.detach()) for name, tensor in (named_tensors(self.model) | self.ema).items()}
 
     def unscored(self, step: int) -> bool:
         """Whether this step asks for an evaluation that has not been."""
@@ -314,7 +306,7 @@ class _Run:
         if not better:
             return True
         self.progress.best = scores
-        self.best = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+        self.best = {name: tensor.cpu().clone() for name, tensor in weights.items()}
         if self.folder and self.team.first:
             save_tensors(self.folder / WEIGHTS, self.best, {"scores": scores})
         return True
@@ -327,7 +319,7 @@ class _Run:
         for name, parameter in self.parameters.items():
             state = self.optimizer.state[parameter]
             tensors |= {f"optimizer.{moment}.{name}": gather(state[moment].detach()) for moment in MOMENTS}
-        tensors |= {f"ema.{name}": gather(average) for name, average in zip(self.parameters, self.ema, strict=False)}
+        tensors |= {f"ema.{name}": gather(average) for name, average in self.ema.items()}
         now = self.progress
         weights = self.weights() if now.best is None else {}      # before an evaluation, too, there is something to use
         if not self.team.first:
@@ -349,11 +341,11 @@ class _Run:
             raise ValueError("resume: got True without a folder, expected the folder of the run to go on with")
         path = self.folder / CHECKPOINT
         tensors, notes = load_tensors(path)
-        theirs, ours = notes.get("recipe", {}), asdict(self.recipe)
+        theirs, ours = notes.get("recipe", {}), json.loads(json.dumps(asdict(self.recipe)))
         # What may change between sessions: how long, and how often it looks around.
         free = {"steps", "evaluate_every", "save_every", "patience", "compile", "shard"}
         free -= {"steps"} if self.recipe.schedule == "cosine" else set()
-        changed = [name for name in ours if name not in free and _plain(theirs.get(name)) != _plain(ours[name])]
+        changed = [name for name in ours if name not in free and theirs.get(name) != ours[name]]
         if changed:
             said = ", ".join(f"{name} was {theirs.get(name)} and is {ours[name]}" for name in changed)
             raise CommandError(f"{path}: from a run with another recipe: {said}")
@@ -368,7 +360,7 @@ class _Run:
                 copy_into(tensor, moments[moment][name])
             step = moments["step"][name].to(self.team.device if self.optimizer.defaults["fused"] else "cpu")
             self.optimizer.state[parameter] = {"step": step, **state}
-        for name, average in zip(self.parameters, self.ema, strict=False):
+        for name, average in self.ema.items():
             copy_into(average, tensors[f"ema.{name}"])
         self.scaler.load_state_dict(notes["scaler"])
         now, self.worse = self.progress, notes["worse"]
@@ -394,7 +386,7 @@ class _Run:
 
     def finish(self) -> None:
         """Leave the best weights in the model."""
-        if self.progress.best is not None:
+        if self.best:
             restore(self.model, self.best, WEIGHTS)
         self.model.eval()
 
@@ -420,9 +412,9 @@ class _Loss(nn.Module):
 
 
 class _Asked:
-    """Whether Ctrl-C or SIGTERM came; the second one is let through."""
+    """Whether Ctrl-C or SIGTERM came inside the block; the second one is let through."""
 
-    def __init__(self) -> None:
+    def __enter__(self) -> "_Asked":
         self.already = False
         self.waits = True
         # Only the main thread may listen.
@@ -430,6 +422,10 @@ class _Asked:
         self.old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if listens else {}
         for number in self.old:
             signal.signal(number, self.listen)
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.let_through()
 
     def listen(self, number: int, frame) -> None:
         self.already = True
@@ -451,25 +447,12 @@ class _Asked:
             self.waits = True
 
 
-@contextmanager
-def _asked_to_stop() -> Iterator[_Asked]:
-    asked = _Asked()
-    try:
-        yield asked
-    finally:
-        asked.let_through()
-
-
 def _dtype(recipe: Recipe) -> torch.dtype:
     return torch.float16 if recipe.precision == "fp16" else torch.bfloat16
 
 
 def _beginning(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _plain(value):
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _table(rows: Sequence[Mapping[str, float]]) -> bytes:
