@@ -1,4 +1,4 @@
-"""A course on attention and the Transformer: `check` and `hint` for its notebooks, and the models beneath them."""
+"""A course on attention and the Transformer: what its notebooks call, and the models beneath them."""
 
 import sys
 
@@ -9,11 +9,11 @@ if sys.version_info < (3, 11):  # noqa: UP036  (pip refuses too, but not when th
     )
 
 __version__ = "0.1.0"
-__all__ = ["check", "hint"]
+__all__ = ["check", "hint", "progress"]
 
 
 def __getattr__(name: str):
-    """Load `check` and `hint` on first use: `import attncourse` alone must not pay for torch."""
+    """Load them on first use: `import attncourse` alone must not pay for torch."""
     if name not in __all__:
         raise AttributeError(f"module 'attncourse' has no attribute {name!r}")
     try:

@@ -98,6 +98,7 @@ def _environment(package: Path, ipython: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",
         "IPYTHONDIR": ipython,                                        # no start-up files of the author
+        "ATTNCOURSE_PROGRESS": "",                                    # an author's points are not a learner's
         "TQDM_DISABLE": "1",                                          # a bar at its end teaches nothing
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",                        # the debugger's warning goes to stderr
     }

@@ -1,4 +1,4 @@
-"""The exercises of the course, and the two calls that a notebook makes: `check` and `hint`."""
+"""The exercises of the course, and the calls that a notebook makes: `check`, `hint` and `progress`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from attncourse.exercises import record
 from attncourse.exercises.core import Alternative, Aspect, Exercise, Misconception
 from attncourse.exercises.judge import judge
 from attncourse.exercises.observe import Observation, observe
@@ -33,6 +34,7 @@ __all__ = [
     "judge",
     "observe",
     "of",
+    "progress",
 ]
 
 # Three seeds, because sizes are drawn too: a mistake that one set of sizes hides shows on another.
@@ -56,6 +58,8 @@ def check(name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdi
         right_so_far = all(verdict.points == verdict.out_of for verdict in verdicts)
         verdicts.append(judge(exercise, observe(exercise, answer, seed), seed, name=right_so_far))  # named once
     verdict = Verdict.over(verdicts)
+    if record.wanted():
+        record.keep(exercise, verdict)
     if os.environ.get("NBGRADER_EXECUTION") == "validate" and verdict.points < verdict.out_of and not exercise.extra:
         # nbgrader's Validate shows this, cut at some 84 columns, where it would only say "Partial credit".
         print(verdict.text(width=80), file=sys.stderr)
@@ -69,6 +73,15 @@ def hint(name: str, tier: int = 1) -> None:
         raise ValueError(f"{name} has hints 1 to {len(hints)}, got {tier}")
     more = f'  (one more: hint("{name}", {tier + 1}))' if tier < len(hints) else ""
     print(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}{more}")
+
+
+def progress(assignment: str | None = None) -> record.Progress:
+    """The points of your own checks so far, assignment by assignment; they are kept on this machine alone.
+
+    LookupError for an assignment that there is not.
+    """
+    chosen = assignments() if assignment is None else [assignment]
+    return record.Progress({name: of(name) for name in chosen})
 
 
 def get(name: str) -> Exercise:
