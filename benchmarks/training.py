@@ -1,7 +1,8 @@
 """How fast our training is beside a plain loop and transformers' Trainer, and how good what it trains becomes.
 
     python benchmarks/training.py [--profile cpu|gpu|base] [--data multi30k|number-words] [--source de --target en]
-                                  [--only speed|quality] [--steps 40] [--rounds 3] [--save FILE] [--json]
+                                  [--only speed|quality] [--rung attention] [--steps 40] [--rounds 3] [--save FILE]
+                                  [--json]
 
 Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten lines, and transformers' Marian in its
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
@@ -11,6 +12,7 @@ peak for dense bf16.
 
 Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
 seconds of training until then, and with all that is reported at the end. What is kept is chosen by the validation set.
+--rung trains one of lecture 03's recurrent models on the same batches by the same recipe instead (and no speed).
 
 Goals: 1.5 times the tokens a second of the fastest peer; on an H100 45 % utilisation for the base preset and 36.5 BLEU
 (de→en, test2016) within 60 s; at least 40 in the end (en→de 42) with at most 12 M parameters; on two CPU cores number
@@ -39,7 +41,8 @@ from torch import nn
 from attncourse.data import PAD, Batch, EncodedPair, collate, encode_pairs, epoch_batches
 from attncourse.decoding import beam_translate
 from attncourse.metrics import bleu
-from attncourse.sizes import count_parameters, count_training_flops
+from attncourse.recurrent import SUMMARIES, Seq2Seq
+from attncourse.sizes import count_training_flops
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
 from attncourse.training.recipe import Recipe
@@ -202,11 +205,16 @@ def utilisation(
     return statistics.mean(flops) * steps_per_second / peak
 
 
-def quality(plan, corpora, tokenizers, device: str) -> dict:
+def recurrent(config: TransformerConfig, summary: str) -> Seq2Seq:
+    """A rung of the ladder below the Transformer: as wide, and with embeddings so narrow that it is about as large."""
+    return Seq2Seq(config.vocabulary, config.target_words, config.d_model // 2, config.d_model, summary)
+
+
+def quality(plan, corpora, tokenizers, device: str, rung: str | None = None) -> dict:
     """A whole run: the final metrics, and the test's score against the seconds of training."""
     name = plan.data["name"]
     torch.manual_seed(plan.recipe.seed)
-    model = EncoderDecoder(plan.model).to(device)
+    model = (recurrent(plan.model, rung) if rung else EncoderDecoder(plan.model)).to(device)
     evaluate = make_evaluate(name, corpora.val, *tokenizers)
     pairs = encode_pairs(corpora.train, *tokenizers)
     curve: list[dict[str, float]] = []
@@ -266,6 +274,7 @@ def main() -> None:
     parser.add_argument("--source", default="de")
     parser.add_argument("--target", default="en")
     parser.add_argument("--only", choices=["speed", "quality"])
+    parser.add_argument("--rung", choices=SUMMARIES, help="a recurrent model of lecture 03 in place of the Transformer")
     parser.add_argument("--steps", type=int, default=40 if device == "cpu" else 300, help="of each turn, for the speed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
@@ -281,19 +290,21 @@ def main() -> None:
     plan = make_plan(args.profile, args.data, args.source, args.target, tokenizers)
     threads = f"{platform.machine()}, {torch.get_num_threads()} threads"
     where = torch.cuda.get_device_name() if device == "cuda" else threads
-    size = count_parameters(plan.model, EncoderDecoder).total
-    print(f"{args.profile}, {args.data} {args.source} → {args.target}; {size:,} parameters, {where}")
+    kind = f"recurrent, {args.rung}" if args.rung else "Transformer"
+    built = recurrent(plan.model, args.rung) if args.rung else EncoderDecoder(plan.model)
+    size = sum(p.numel() for p in built.parameters())
+    print(f"{kind}, {args.profile}, {args.data} {args.source} → {args.target}; {size:,} parameters, {where}")
     result: dict = {
-        "benchmark": "training", "profile": args.profile, "data": data, "parameters": size, "device": device,
-        "device_name": where, "precision": plan.recipe.precision, "compiled": plan.recipe.compile,
+        "benchmark": "training", "model": kind, "profile": args.profile, "data": data, "parameters": size,
+        "device": device, "device_name": where, "precision": plan.recipe.precision, "compiled": plan.recipe.compile,
         "date": time.strftime("%Y-%m-%d"),
         "command": f"python benchmarks/training.py --profile {args.profile} --data {args.data} "
-                   f"--source {args.source} --target {args.target}",
+                   f"--source {args.source} --target {args.target}" + f" --rung '{args.rung}'" * bool(args.rung),
         "versions": {name: version(name) for name in ("torch", "transformers", "sacrebleu", "attncourse")}
         | {"python": platform.python_version()},
     }  # fmt: skip
 
-    if args.only != "quality":
+    if args.only != "quality" and not args.rung:
         recipe = replace(plan.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
         pairs = encode_pairs(corpora.train, *tokenizers)
         rates = speed(plan.model, pairs, recipe, device, args.rounds)
@@ -308,7 +319,7 @@ def main() -> None:
         print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}){used}")
         result |= {"rates": rates, "tokens_per_second_ratio": ratio, "mfu": mfu}
     if args.only != "speed":
-        trained = quality(plan, corpora, tokenizers, device)
+        trained = quality(plan, corpora, tokenizers, device, args.rung)
         measured = trained["measured"]
         result |= trained | {key: measured.get(key) for key in ("bleu", "bleu_signature", "exact")}
         print(f"after {trained['training_seconds']:.0f} s of training:")

@@ -1,5 +1,6 @@
 """`attncourse train` and `attncourse translate`, as one types them."""
 
+import argparse
 import json
 import os
 import re
@@ -13,8 +14,10 @@ import pytest
 import torch
 
 from attncourse.cli import main
-from attncourse.data import BadData, Pair
+from attncourse.data import BadData, Pair, Tokenizer
 from attncourse.training import command, profiles, runs
+from attncourse.training.trainer import Progress
+from attncourse.training.workers import Workers
 
 TINY_MODEL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "dropout": 0.0}
 TINY_RECIPE = {"steps": 6, "batch_tokens": 128, "warmup": 2, "lr": 1e-2, "evaluate_every": 3}
@@ -93,6 +96,38 @@ def test_a_folder_that_holds_a_run_is_not_overwritten_unless_told_to(capsys):
     assert Path("one/losses.csv").read_text() == before
     assert main(["train", "--to", "one", "--seed", "1", "--overwrite"]) == 0
     assert Path("one/losses.csv").read_text() != before
+
+
+def test_a_run_begun_anew_shows_no_scores_of_the_old_one_while_it_trains(capsys, monkeypatch):
+    main(["train", "--to", "one"])
+    seen = []
+
+    def stopped(*args, **rest):
+        seen.append(Path("one/metrics.json").exists())
+        raise ValueError("stopped here")
+
+    monkeypatch.setattr(command, "train", stopped)
+    assert main(["train", "--to", "one", "--overwrite"]) == 1
+    assert seen == [False]
+
+
+def test_all_processes_of_a_run_have_the_first_ones_tokenizers(monkeypatch):
+    """Training one is repeatable today; a run must not depend on it."""
+    own = (Tokenizer.train(["b b"], 12), Tokenizer.train(["b b"], 12))
+    firsts = (Tokenizer.train(["a a"], 12), Tokenizer.train(["a a"], 12))
+
+    class Second(Workers):
+        def ask_first(self, make):
+            return firsts if make() is own else make()
+
+    seen = []
+    monkeypatch.setattr(command, "train_tokenizers", lambda data, pairs: own)
+    monkeypatch.setattr(command, "encode_pairs", lambda pairs, *tokenizers: seen.append(tokenizers))
+    monkeypatch.setattr(command, "train", lambda *args, **rest: Progress(args[2], ended="interrupted"))
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    assert command._run(parser.parse_args([]), Second(1, 2, torch.device("cpu"))) == 130
+    assert seen == [firsts]
 
 
 def test_ctrl_c_says_how_to_go_on_and_going_on_ends_where_the_whole_run_does(tiny, capsys, monkeypatch):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -12,6 +11,7 @@ from attncourse._checks import check_boolean, check_shape
 from attncourse._needs import needs
 from attncourse.data.batches import pad_batch
 from attncourse.data.tokenizer import PAD
+from attncourse.transformer import cross_entropy
 
 
 def token_loss(
@@ -22,17 +22,12 @@ def token_loss(
 ) -> Float[Tensor, ""]:
     """Cross entropy in nats, averaged over the real target tokens: padding counts for nothing.
 
-    `label_smoothing` is the share of the truth that all tokens of the vocabulary get alike (Szegedy et al. 2016).
-    Raises ValueError for a target of another shape than the logits have in front, or a share that is not 0 to 1.
+    Raises ValueError for a target of another shape than the logits have in front, and what `cross_entropy` raises.
     """
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"label_smoothing: got {label_smoothing}, expected 0 to 1")
     if logits.shape[:-1] != target.shape:
         expected = f"{tuple(logits.shape[:-1])}, as the logits have"
         raise ValueError(f"target: got shape {tuple(target.shape)}, expected {expected}")
-    return F.cross_entropy(
-        logits.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=label_smoothing
-    )
+    return cross_entropy(logits, target, label_smoothing, pad)
 
 
 def perplexity(

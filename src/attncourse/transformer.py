@@ -531,7 +531,7 @@ class EncoderDecoder(_Writer):
         batch, n_target = target_in.shape
         check_tokens("target_out", target_out, self.config.target_words, batch=batch, n=n_target)
         if torch.compiler.is_compiling():  # a compiled graph has fixed shapes: here padding is computed and ignored
-            return _cross_entropy(self(source, lengths, target_in), target_out, label_smoothing, pad)
+            return cross_entropy(self(source, lengths, target_in), target_out, label_smoothing, pad)
         packed, real = Packing(mask.squeeze(1)), _pack_real("target_out", target_out, pad)
         packed_loss = self._packed_loss if packed_loss is None else packed_loss
         return packed_loss(source, mask, packed, target_in, target_out, real, label_smoothing, pad)
@@ -539,7 +539,7 @@ class EncoderDecoder(_Writer):
     def _packed_loss(self, source, mask, packed, target_in, target_out, real, label_smoothing, pad):
         memory = self._read(source, mask, packed)                                         # (n_source_tokens, d_model)
         states = self.decoder(target_in, memory, mask, packing=real, memory_packing=packed)
-        return _cross_entropy(self.output(states), real.pack(target_out), label_smoothing, pad)
+        return cross_entropy(self.output(states), real.pack(target_out), label_smoothing, pad)
 
     def start(self, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"]) -> State:
         """Read the source; nothing is written yet."""
@@ -614,14 +614,14 @@ class LanguageModel(_Writer):
         batch, n = tokens_in.shape
         check_tokens("tokens_out", tokens_out, self.config.target_words, batch=batch, n=n)
         if torch.compiler.is_compiling():
-            return _cross_entropy(self(tokens_in, mask=mask), tokens_out, label_smoothing, pad)
+            return cross_entropy(self(tokens_in, mask=mask), tokens_out, label_smoothing, pad)
         real = _pack_real("tokens_out", tokens_out, pad)
         packed_loss = self._packed_loss if packed_loss is None else packed_loss
         return packed_loss(tokens_in, tokens_out, real, mask, label_smoothing, pad)
 
     def _packed_loss(self, tokens_in, tokens_out, real, mask, label_smoothing, pad):
         states = self.decoder(tokens_in, packing=real, mask=mask)                         # (n_tokens, d_model)
-        return _cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
+        return cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
 
     def start(self) -> State:
         """Nothing is read yet."""
@@ -663,7 +663,14 @@ def _pack_real(name: str, tokens: Tensor, pad: int) -> Packing:
     return packing
 
 
-def _cross_entropy(logits: Tensor, answers: Tensor, label_smoothing: float, pad: int) -> Float[Tensor, ""]:
+def cross_entropy(
+    logits: Float[Tensor, "*batch vocabulary"], answers: Int[Tensor, "*batch"], label_smoothing: float, pad: int
+) -> Float[Tensor, ""]:
+    """Nats a token, averaged over the answers that are not `pad`; the shapes are the caller's to check.
+
+    `label_smoothing` is the share of the truth that all tokens of the vocabulary get alike (Szegedy et al. 2016).
+    Raises ValueError for a share that is not 0 to 1.
+    """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: got {label_smoothing}, expected 0 to 1")
     logits, answers = logits.flatten(0, -2), answers.flatten()                            # (n_tokens, vocabulary)

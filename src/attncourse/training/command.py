@@ -69,11 +69,12 @@ def _run(args: argparse.Namespace, team: Workers) -> int:
         data, _, _ = settings(args.profile, name)
         data |= {"source": args.source, "target": args.target}
         corpora = _corpora(data, team)
-        tokenizers = train_tokenizers(data, corpora.train)
+        tokenizers = team.ask_first(lambda: train_tokenizers(data, corpora.train))
         changes = {"seed": args.seed, "shard": args.shard} | ({"steps": args.steps} if args.steps is not None else {})
         plan = make_plan(args.profile, name, args.source, args.target, tokenizers, **changes)
         if team.first:
             save_plan(folder, plan, *tokenizers, team.device)
+            (folder / METRICS).unlink(missing_ok=True)            # of a run that this one overwrites
     torch.manual_seed(plan.recipe.seed)
     model = EncoderDecoder(plan.model).to(team.device)
     size = sum(p.numel() for p in model.parameters())

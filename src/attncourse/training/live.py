@@ -1,6 +1,5 @@
 """A run as it goes: its loss and its score, drawn again every few seconds in one place on the page."""
 
-import base64
 import time
 
 import numpy as np
@@ -8,7 +7,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from attncourse.training.trainer import Progress
-from attncourse.viz.style import BLUE, INK, ORANGE, figure, figure_metadata, png
+from attncourse.viz.style import BLUE, INK, ORANGE, figure, picture
 
 
 class LiveCurves:
@@ -28,8 +27,7 @@ class LiveCurves:
         if not progress.ended and time.monotonic() < self.drawn + self.seconds:
             return
         drawn, alt = progress_figure(progress, self.score)
-        data = {"image/png": base64.b64encode(png(drawn)).decode(), "text/plain": alt}
-        metadata = figure_metadata(drawn, alt)
+        data, metadata = picture(drawn, alt)
         if self.handle is None:
             self.handle = display(data, metadata=metadata, raw=True, display_id=True)
         else:

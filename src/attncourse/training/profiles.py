@@ -26,8 +26,8 @@ _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, An
     ("cpu", "multi30k"): (
         _CAPTIONS | {"vocabulary": 6_000},
         {"d_model": 256, "n_layers": 2, "n_heads": 4, "d_ff": 512, "dropout": 0.1},
-        {"steps": 3_000, "batch_tokens": 2048, "lr": 1.5e-3, "warmup": 300, "schedule": "cosine",
-         "evaluate_every": 750},
+        {"steps": 2_200, "batch_tokens": 2048, "lr": 2e-3, "warmup": 220, "schedule": "cosine",
+         "evaluate_every": 550},
     ),
     ("gpu", "number-words"): (
         _NUMBERS,
