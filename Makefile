@@ -40,3 +40,4 @@ bench: setup
 	.venv/bin/python benchmarks/attention.py
 	.venv/bin/python benchmarks/model.py
 	.venv/bin/python benchmarks/grading.py
+	.venv/bin/python benchmarks/viewer.py

@@ -10,6 +10,7 @@ from copying import TOLERANCE, Pair, assert_same, copy_weights, same
 from transformers import ViTConfig as TheirConfig
 from transformers import ViTForImageClassification
 
+from attncourse import exercises
 from attncourse.beyond_text import (
     VIT_BASE_16,
     VIT_DIGITS,
@@ -21,6 +22,7 @@ from attncourse.beyond_text import (
     ViTConfig,
     Wav2Vec2,
     Wav2Vec2Config,
+    attention_rollout,
     contrastive_loss,
     count_frames,
     diversity_loss,
@@ -208,6 +210,28 @@ def test_vit_exports_for_any_batch(vit, images):
     close(program.module()(more), vit(more))
 
 
+# Where it looked
+
+
+def test_rollout_follows_tokens_through_the_layers_in_their_order():
+    to_next = torch.eye(3).roll(1, dims=1).view(1, 1, 3, 3)                        # token i looks at i + 1
+    to_first = torch.tensor([1.0, 0, 0]).expand(1, 1, 3, 3)
+    rolled = attention_rollout(torch.cat([to_next, to_first], dim=0))              # (n_layers, n_heads, n, n)
+    expected = (to_first + torch.eye(3)) @ (to_next + torch.eye(3)) / 4
+    close(rolled, expected[0, 0])
+
+
+def test_rollout_of_tables_that_look_nowhere_else_is_the_identity():
+    assert torch.equal(attention_rollout(torch.eye(4).expand(2, 3, 5, 4, 4)), torch.eye(4).expand(2, 4, 4))
+
+
+def test_rollout_of_a_vit_has_a_row_of_shares_for_every_token(vit, images):
+    _, weights = vit(images, with_weights=True)
+    rolled = attention_rollout(weights)
+    assert rolled.shape == (BATCH, 17, 17)
+    close(rolled.sum(dim=-1), torch.ones(BATCH, 17))
+
+
 # Frames
 
 
@@ -284,6 +308,15 @@ def test_with_p_of_one_all_is_masked():
 
 def test_the_papers_p_and_span_hide_half_of_a_long_sound():
     assert span_mask(1, 50_000, 0.065, 10, seed(0)).float().mean() == pytest.approx(1 - 0.935**10, abs=0.01)
+
+
+def test_the_exercise_asks_for_the_spans_and_negatives_that_the_package_draws():
+    lot = torch.rand(3, 60, generator=seed(0))
+    lengths = torch.tensor([60, 41, 12])
+    asked = exercises.get("span_mask").reference(lot, lengths, 0.07, 6)
+    assert torch.equal(asked, span_mask(3, 60, 0.07, 6, seed(0), lengths))
+    asked = exercises.get("draw_negatives").reference(torch.rand(7, 5, generator=seed(0)))
+    assert torch.equal(asked, sample_negatives(torch.ones(1, 7).bool(), 5, seed(0)))
 
 
 def test_a_generator_repeats_spans_and_negatives():
@@ -508,6 +541,8 @@ BAD = {
     "pictures of another size": (lambda: ViT(VIT)(torch.randn(1, 3, 8, 6)), ValueError, "width = 8"),
     "grey pictures": (lambda: ViT(VIT)(torch.randn(1, 1, 8, 8)), ValueError, "channels = 3"),
     "pictures of whole numbers": (lambda: ViT(VIT)(torch.ones(1, 3, 8, 8).byte()), TypeError, "got torch.uint8"),
+    "tables that are not square": (lambda: attention_rollout(torch.ones(2, 3, 4, 5)), ValueError, "weights: got shape"),
+    "tables of no heads": (lambda: attention_rollout(torch.ones(2, 4, 4)), ValueError, "weights: got shape"),
     "too few samples": (lambda: count_frames(184, (10, 8, 8), (5, 4, 4)), ValueError, "n_samples: got 184"),
     "a length too short": (lambda: count_frames(torch.tensor([9, 2]), (3,), (1,)), ValueError, "n_samples: got"),
     "a stride too few": (lambda: FeatureEncoder(4, (3, 3), (2,)), ValueError, "strides: got"),

@@ -28,7 +28,9 @@ from attncourse.efficient import (
     linformer_attend,
     longformer,
     online_softmax,
+    online_softmax_step,
     random_keys,
+    receptive_field,
     sliding_window,
     sliding_window_attend,
     tiled_attend,
@@ -108,6 +110,35 @@ def test_longformer_and_bigbird_are_the_sums_of_their_parts():
 def test_a_sparse_patterns_share_of_all_pairs_falls_as_n_grows():
     shares = [dense_mask(bigbird(n, width=2, n_global=2, n_random=3), n).float().mean() for n in (64, 256)]
     assert shares[1] < shares[0] / 3
+
+
+def test_windows_hear_a_window_further_with_each_layer():
+    mask = dense_mask(sliding_window(2), 20)
+    for layers in (0, 1, 3):
+        assert torch.equal(receptive_field(mask, layers), dense_mask(sliding_window(2 * layers), 20))
+
+
+def test_a_global_token_lets_everybody_hear_of_everybody_in_two_layers():
+    mask = dense_mask(longformer(0, 1), 12)
+    assert not receptive_field(mask, 1).all() and receptive_field(mask, 2).all()
+
+
+def test_news_travels_from_key_to_query_and_not_back():
+    mask = torch.tensor([[True, False], [True, True]])
+    assert torch.equal(receptive_field(mask, 5), mask)
+
+
+@pytest.mark.parametrize(
+    ("mask", "layers", "error", "words"),
+    [
+        (torch.ones(3, 4, dtype=torch.bool), 1, ValueError, r"mask: got shape \(3, 4\), expected a square"),
+        (torch.ones(3, 3), 1, TypeError, "mask: got torch.float32"),
+        (torch.ones(3, 3, dtype=torch.bool), -1, ValueError, "layers: got -1"),
+    ],
+)
+def test_a_receptive_field_is_asked_for_a_square_mask_and_some_layers(mask, layers, error, words):
+    with pytest.raises(error, match=words):
+        receptive_field(mask, layers)
 
 
 # Flex attention
@@ -279,6 +310,27 @@ def test_the_online_softmax_is_the_softmax_however_the_scores_are_cut(sizes):
     scores = 50 * torch.randn(3, 7, dtype=torch.float64)
     scores[0, :3] = -math.inf
     assert_same([online_softmax(scores.split(sizes, dim=-1))], [scores.softmax(-1)])
+
+
+def test_a_chunk_of_minus_infinity_changes_nothing_first_or_later():
+    masked, scores = torch.full((2, 3), -math.inf), torch.randn(2, 5)
+    start = torch.full((2, 1), -math.inf), torch.zeros(2, 1)
+    state = online_softmax_step(masked, *start)
+    assert torch.equal(state[0], start[0]) and torch.equal(state[1], start[1])
+    state = online_softmax_step(masked, *online_softmax_step(scores, *state))
+    torch.testing.assert_close(state[0] + state[1].log(), scores.logsumexp(-1, keepdim=True))
+
+
+def test_the_running_sum_stays_finite_for_scores_of_any_size():
+    largest, total = torch.full((1, 1), -math.inf), torch.zeros(1, 1)
+    for level in (-1e4, 300.0, 1e4, 0.0):
+        largest, total = online_softmax_step(level + torch.tensor([[0.0, 1.0]]), largest, total)
+    assert largest.item() == 10_001 and total.item() == pytest.approx(1 + math.exp(-1), abs=1e-3)
+
+
+def test_a_state_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"total: got shape \(2,\), expected \(2, 1\): one number for each row"):
+        online_softmax_step(torch.zeros(2, 3), torch.zeros(2, 1), torch.zeros(2))
 
 
 def test_the_online_softmax_of_nothing_allowed_is_zeros():

@@ -150,6 +150,28 @@ class GridPositions(FixedPositions):
         return {"table": F.pad(grid, (0, 0, 1, 0))}
 
 
+def attention_rollout(weights: Float[Tensor, "*batch n_layers n_heads n n"]) -> Float[Tensor, "*batch n n"]:
+    """How much of each input token there is in each token at the top, if values were only averaged: rows sum to 1.
+
+        R = ½(A_L + I) … ½(A_2 + I) ½(A_1 + I),   A_ℓ the mean of layer ℓ's tables over its heads
+
+    It follows the weights and the residual path alone, and knows nothing of what values, projections and feed-forward
+    networks do. Raises ValueError for tables that are not square. Abnar and Zuidema 2020, section 3.
+
+    >>> swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    >>> attention_rollout(swap.expand(1, 1, 2, 2))  # one layer, one head
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
+    if weights.ndim < 4 or weights.shape[-1] != weights.shape[-2]:
+        raise ValueError(f"weights: got shape {tuple(weights.shape)}, expected (*batch, n_layers, n_heads, n, n)")
+    stays = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+    rolled = stays
+    for layer in weights.mean(dim=-3).unbind(dim=-3):                                 # (*batch, n, n)
+        rolled = (layer + stays) / 2 @ rolled
+    return rolled.expand(*weights.shape[:-4], *stays.shape)
+
+
 # Sound
 
 

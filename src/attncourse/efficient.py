@@ -184,6 +184,27 @@ def bigbird(
     return any_of(sliding_window(width), global_tokens(n_global), random_keys(n, n, n_random, seed, device))
 
 
+def receptive_field(mask: Bool[Tensor, "n n"], layers: int) -> Bool[Tensor, "n n"]:
+    """Whom each position has heard of after so many layers under the mask: row i is True at those whom i hears of.
+
+    Each layer passes on what its keys have heard, and a residual connection keeps what a position had: with no layers
+    it knows itself. Raises TypeError for a mask that is not boolean, ValueError for one not square or layers < 0.
+
+    >>> receptive_field(dense_mask(sliding_window(1), 7), layers=2)[0].int()
+    tensor([1, 1, 1, 0, 0, 0, 0], dtype=torch.int32)
+    """
+    check_boolean("mask", mask, "a query may attend")
+    check_shape("mask", mask, "n n")
+    if mask.shape[0] != mask.shape[1]:
+        raise ValueError(f"mask: got shape {tuple(mask.shape)}, expected a square one: a sequence looks at itself")
+    check_at_least(0, layers=layers)
+    step = mask.float() + torch.eye(len(mask), device=mask.device)                    # (n, n)
+    heard = torch.eye(len(mask), device=mask.device)
+    for _ in range(layers):
+        heard = (step @ heard > 0).float()
+    return heard > 0
+
+
 def dense_mask(
     pattern: Pattern, n_query: int, n_key: int | None = None, device: torch.device | str | None = None
 ) -> Bool[Tensor, "{n_query} n_key"]:
@@ -486,8 +507,7 @@ def _divide(total: Float[Tensor, "*rows d_v_1"]) -> Float[Tensor, "*rows d_v"]:
 def online_softmax(chunks: Iterable[Float[Tensor, "*batch n_chunk"]]) -> Float[Tensor, "*batch n"]:
     """Softmax of scores that come in chunks, with one look at each to know the largest and the sum.
 
-    When a larger score turns up, the sum so far is scaled down to it. A row of −∞ alone gives zeros.
-    Milakov and Gimelshein 2018, algorithm 3.
+    A row of −∞ alone gives zeros. Raises ValueError for no chunks. Milakov and Gimelshein 2018, algorithm 3.
 
     >>> scores = torch.tensor([1.0, 3.0, 2.0, 5.0])
     >>> torch.allclose(online_softmax(scores.split(2)), scores.softmax(-1))
@@ -496,14 +516,42 @@ def online_softmax(chunks: Iterable[Float[Tensor, "*batch n_chunk"]]) -> Float[T
     chunks = list(chunks)
     if not chunks:
         raise ValueError("chunks: got none, expected at least one")
-    largest = torch.full_like(chunks[0][..., :1], torch.finfo(chunks[0].dtype).min)   # (*batch, 1)
+    largest = torch.full_like(chunks[0][..., :1], -math.inf)                          # (*batch, 1)
     total = torch.zeros_like(largest)                                                 # (*batch, 1)
     for scores in chunks:
-        largest_so_far = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-        total = total * (largest - largest_so_far).exp() + (scores - largest_so_far).exp().sum(dim=-1, keepdim=True)
-        largest = largest_so_far
-    total = total.masked_fill(total == 0, 1.0)
+        largest, total = online_softmax_step(scores, largest, total)
+    largest, total = _finite(largest), total.masked_fill(total == 0, 1.0)
     return torch.cat([(scores - largest).exp() / total for scores in chunks], dim=-1)
+
+
+def online_softmax_step(
+    scores: Float[Tensor, "*batch n_chunk"], largest: Float[Tensor, "*batch 1"], total: Float[Tensor, "*batch 1"]
+) -> tuple[Float[Tensor, "*batch 1"], Float[Tensor, "*batch 1"]]:
+    """One more chunk: the largest score so far, and the sum so far of exp(score − largest).
+
+        m′ = max(m, s_1, …),   ℓ′ = ℓ · exp(m − m′) + Σ_j exp(s_j − m′)
+
+    Begin with −∞ and 0. Scores of −∞ count nothing, also in a chunk that has no others.
+    Raises ValueError where shapes do not fit. Milakov and Gimelshein 2018, algorithm 3.
+
+    >>> state = torch.tensor([-math.inf]), torch.tensor([0.0])
+    >>> for chunk in torch.tensor([1.0, 3.0, 2.0, 5.0]).split(2):
+    ...     state = online_softmax_step(chunk, *state)
+    >>> torch.allclose(state[0] + state[1].log(), torch.tensor([1.0, 3.0, 2.0, 5.0]).logsumexp(-1))
+    True
+    """
+    expected = (*scores.shape[:-1], 1)
+    for name, x in (("largest", largest), ("total", total)):
+        if x.shape != expected:
+            raise ValueError(f"{name}: got shape {tuple(x.shape)}, expected {expected}: one number for each row")
+    largest_so_far = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))        # (*batch, 1)
+    base = _finite(largest_so_far)
+    return largest_so_far, total * (largest - base).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
+
+
+def _finite(largest: Tensor) -> Tensor:
+    """Where nothing but −∞ has come, the lowest number that is one: −∞ − (−∞) would be NaN."""
+    return largest.clamp(min=torch.finfo(largest.dtype).min)
 
 
 def tiled_attend(

@@ -31,7 +31,8 @@ NOTEBOOK_METADATA = {
     },
 }
 SHORTHAND = ("exercise", "check", "written", "locked")
-KNOWN = {*SHORTHAND, "points", "tags", "jupyter", "slideshow", "editable", "deletable"}
+FOR_TESTS = ("erratum",)  # on a lecture's box: which of `attncourse.errata` it shows. The notebook does not keep it
+KNOWN = {*SHORTHAND, *FOR_TESTS, "points", "tags", "jupyter", "slideshow", "editable", "deletable"}
 
 
 class Exercises(Protocol):
@@ -117,7 +118,7 @@ class _Expansion:
         if cell.cell_type not in ("code", "markdown"):
             self.fail(f"a {cell.cell_type} cell: write code or [markdown]")
         new_cell = new_code_cell if cell.cell_type == "code" else new_markdown_cell
-        plain = {name: value for name, value in given.items() if name not in (*SHORTHAND, "points")}
+        plain = {name: value for name, value in given.items() if name not in (*SHORTHAND, *FOR_TESTS, "points")}
         new = new_cell(source=cell.source, metadata=plain)
         if kinds:
             expand = getattr(self, f"_{kinds[0]}")

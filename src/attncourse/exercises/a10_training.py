@@ -1030,6 +1030,9 @@ _TREES = {
     "penalty": _WAYS
     | {"": "a .41  b .38  . .17", "a": "d .5  . .47", "bec": ". .97"}
     | {"bd": "f .25", "bdf": "a .8  . .1", "bdfa": "b .75", "bdfab": ". .99"},
+    # Two beams: c d f is best and falls out at once; b d f wins where an ended hypothesis makes room for another.
+    "narrow": {"": "a .5  b .3  c .15", "a": ". .35  d .3  e .15", "b": "d .35  e .3", "bd": "f .98", "bdf": ". .98"}
+    | {"c": "d .98", "cd": "f .98", "cdf": ". .98"},
     "nobody": _WAYS
     | {"": "a .45  b .4  c .07", "a": "f .333  d .3  e .3", "bec": "f .93", "bdf": "a .995"}
     | {"c": "c .99", "cc": "c .99", "ccc": "c .95"},
@@ -1101,6 +1104,12 @@ def _(answer, draw):
     return _search(answer, draw, "nobody", 3, 0.6, 4)
 
 
+@beam_search.aspect("no more than the beams", points=1, explain=_texts)
+def _(answer, draw):
+    """what has fallen out stays out, and with each hypothesis that ends the beam gets narrower"""
+    return _search(answer, draw, "narrow", 2, 1.5, 6)
+
+
 @beam_search.aspect("score", points=1)
 def _(answer, draw):
     """the total, divided by the penalty, where every token that was written counts"""
@@ -1108,7 +1117,7 @@ def _(answer, draw):
     return answer(oracle, 4, 0.7 + 0.2 * float(draw.uniform(1)), oracle.bos, oracle.eos, 6)[1]
 
 
-EVERY_SEARCH = ("one beam", "several beams", "length penalty", "nobody ends")
+EVERY_SEARCH = ("one beam", "several beams", "length penalty", "nobody ends", "no more than the beams")
 WIDE = ("several beams", "length penalty", "nobody ends", "score")
 
 
@@ -1163,7 +1172,10 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     return torch.tensor(best[1:]), score
 
 
-@beam_search.misconception("runs past <eos>", fails=("one beam", "several beams", "length penalty", "score"))
+@beam_search.misconception(
+    "runs past <eos>",
+    fails=("one beam", "several beams", "length penalty", "no more than the beams", "score"),
+)
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """Hypotheses are continued behind their <eos>. What has ended is taken out of the open ones, and waits with its
     total until the end."""
@@ -1176,7 +1188,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     return torch.tensor(best[1:]), score
 
 
-@beam_search.misconception("the past is forgotten", fails=WIDE)
+@beam_search.misconception("the past is forgotten", fails=(*WIDE, "no more than the beams"))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """Continuations were ranked by the new token's log-probability alone. A beam is as good as all of its tokens
     together: add the hypothesis' own total before you compare."""
@@ -1193,7 +1205,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     return torch.tensor(best[1:]), score
 
 
-@beam_search.misconception("each beam by itself", fails=WIDE)
+@beam_search.misconception("each beam by itself", fails=(*WIDE, "no more than the beams"))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """After the first token each hypothesis was continued with its own best token, so there are several greedy searches
     side by side. In a beam search all continuations compete with each other: two of the kept ones may come from the
@@ -1291,6 +1303,40 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
         if not open_:
             break
     score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished)
+    return torch.tensor(best[1:]), score
+
+
+@beam_search.misconception("ended ones are replaced", fails=("no more than the beams",))
+def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
+    """When a hypothesis had ended, the next best open one came up in its place. Many programs do that, and it is
+    another search. Here the `n_beams` best are cut out first, ended or not, and what ends leaves its place empty."""
+    open_, finished = [([bos], 0.0)], []
+    for _ in range(max_length):
+        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
+        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
+        longer = sorted(longer, key=lambda h: -h[1])
+        finished += [h for h in longer[:n_beams] if h[0][-1] == eos]
+        open_ = [h for h in longer if h[0][-1] != eos][:n_beams]
+        if not open_:
+            break
+    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
+    return torch.tensor(best[1:]), score
+
+
+@beam_search.misconception("more than the beams", fails=("no more than the beams",))
+def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
+    """More hypotheses were kept than `n_beams`. What comes out may even be better, for more computing than was allowed:
+    all continuations of all open hypotheses compete for the same few places."""
+    open_, finished = [([bos], 0.0)], []
+    for _ in range(max_length):
+        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
+        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
+        kept = sorted(longer, key=lambda h: -h[1])[:100]
+        finished += [h for h in kept if h[0][-1] == eos]
+        open_ = [h for h in kept if h[0][-1] != eos]
+        if not open_:
+            break
+    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
     return torch.tensor(best[1:]), score
 
 
@@ -1668,9 +1714,10 @@ def _(self, micro_batches, held_out, lr, clip):
     return total, norm, validation
 
 
-@TrainStep.misconception("clipped after the step", fails=("clipping",))
+@TrainStep.misconception("not clipped before the step", fails=("clipping",))
 def _(self, micro_batches, held_out, lr, clip):
-    """The gradient was scaled down when the step had been taken with it. Clip between `backward()` and `step()`."""
+    """The step was taken with the gradient at its full length: it was not scaled down, or only afterwards. Clip between
+    `backward()` and `step()`."""
     n = sum(len(target) for _, target in micro_batches)
     self.model.train()
     self.optimizer.zero_grad()

@@ -3,12 +3,15 @@
 from attncourse._needs import needs
 
 with needs("attncourse.viz", "lab"):
+    import anywidget as _anywidget  # noqa: F401
     import ipywidgets as _ipywidgets  # noqa: F401
     import matplotlib as _matplotlib  # noqa: F401
 
 from attncourse.viz.architecture import block_frame, towers
+from attncourse.viz.cheap import weight_maps
 from attncourse.viz.depth import gradient_flow, landscapes, norm_steps, normed_vector, runs, wiring
 from attncourse.viz.diagrams import encoder_decoder
+from attncourse.viz.errata import caught_table, erratum_frame
 from attncourse.viz.figures import accuracy_by_length, alignment_heatmap, curves, draw_masks, draw_weights
 from attncourse.viz.heads import head_frame, head_pieces, many_heads, shares, softmax_frame
 from attncourse.viz.lookup import (
@@ -21,6 +24,18 @@ from attncourse.viz.lookup import (
     two_lookups,
 )
 from attncourse.viz.masking import mask_frame, shrinking, teacher_forcing, who_hears_whom
+from attncourse.viz.pattern_pad import pattern_pad, pattern_presets
+from attncourse.viz.pictures_and_sound import (
+    codes_used,
+    hide_and_guess,
+    looking,
+    looking_frame,
+    picture_to_sequence,
+    pictures,
+    position_maps,
+    sound,
+    span_frame,
+)
 from attncourse.viz.positions import (
     attention_past_the_end,
     bands,
@@ -36,18 +51,22 @@ from attncourse.viz.self_attention import one_question, path_lengths, reach, sel
 from attncourse.viz.shapes import batch_axes, broadcasting, clouds, exponents, rectangle
 from attncourse.viz.style import figure, show
 from attncourse.viz.translation import learning_rates, packed, pieces_frame, search_frame
+from attncourse.viz.viewer import attention_viewer, look
 from attncourse.viz.widgets import explore, step_through
 
 __all__ = [
     "accuracy_by_length",
     "alignment_heatmap",
     "attention_past_the_end",
+    "attention_viewer",
     "bands",
     "batch_axes",
     "block_frame",
     "broadcasting",
+    "caught_table",
     "clock",
     "clouds",
+    "codes_used",
     "counting",
     "curves",
     "differences",
@@ -55,6 +74,7 @@ __all__ = [
     "draw_masks",
     "draw_weights",
     "encoder_decoder",
+    "erratum_frame",
     "explore",
     "exponents",
     "figure",
@@ -64,9 +84,13 @@ __all__ = [
     "grouped_bars",
     "head_frame",
     "head_pieces",
+    "hide_and_guess",
     "labelled_points",
     "landscapes",
     "learning_rates",
+    "look",
+    "looking",
+    "looking_frame",
     "lookup_frame",
     "lookup_table",
     "many_heads",
@@ -78,7 +102,12 @@ __all__ = [
     "packed",
     "past_the_end",
     "path_lengths",
+    "pattern_pad",
+    "pattern_presets",
+    "picture_to_sequence",
+    "pictures",
     "pieces_frame",
+    "position_maps",
     "property_table",
     "ranking",
     "reach",
@@ -91,6 +120,8 @@ __all__ = [
     "show",
     "shrinking",
     "softmax_frame",
+    "sound",
+    "span_frame",
     "step_through",
     "teacher_forcing",
     "towers",
@@ -98,6 +129,7 @@ __all__ = [
     "two_lookups",
     "unrolled",
     "walk",
+    "weight_maps",
     "weight_tables",
     "who_hears_whom",
     "wiring",

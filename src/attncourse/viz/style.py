@@ -2,6 +2,7 @@
 
 import base64
 from io import BytesIO
+from typing import Any
 
 from IPython.display import display
 from matplotlib.axes import Axes
@@ -97,11 +98,15 @@ def show(drawn: Figure, alt: str) -> None:
     """
     if not alt.strip():
         raise ValueError("alt: got nothing, expected a sentence that says what the figure shows")
-    data = {"image/png": base64.b64encode(png(drawn)).decode(), "text/plain": alt}
-    display(data, metadata=figure_metadata(drawn, alt), raw=True)
+    data, metadata = picture(drawn, alt)
+    display(data, metadata=metadata, raw=True)
 
 
-def figure_metadata(drawn: Figure, alt: str) -> dict[str, dict[str, str | int]]:
-    """What goes beside the PNG: its alt text, and its size on the page (the picture has half as many pixels again)."""
+def picture(drawn: Figure, alt: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a notebook keeps of a figure: the data of its output, and beside it alt text and the size on the page.
+
+    The PNG has half as many pixels again as the page shows.
+    """
     width, height = (round(inches * 96) for inches in drawn.get_size_inches())
-    return {"image/png": {"alt": alt, "width": width, "height": height}}
+    data = {"image/png": base64.b64encode(png(drawn)).decode(), "text/plain": alt}
+    return data, {"image/png": {"alt": alt, "width": width, "height": height}}

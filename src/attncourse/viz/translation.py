@@ -5,7 +5,21 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from attncourse.viz.style import BLUE, GREY, INK, ORANGE, figure, hold_still, line_style, name_lines, show, stage
+from attncourse.viz.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    WEIGHTS,
+    figure,
+    hold_still,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
+
+PALE_BLUE = WEIGHTS(0.25)
 
 
 def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[Figure, str]:
@@ -20,7 +34,7 @@ def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[F
         for i, piece in enumerate(pieces):
             width = len(piece) + 0.1
             ax.add_patch(FancyBboxPatch((x, -row - 0.3), width, 0.6, boxstyle="round,pad=0,rounding_size=0.15",
-                                        facecolor="#cfe1f2" if i % 2 == 0 else "white", edgecolor=BLUE))  # fmt: skip
+                                        facecolor=PALE_BLUE if i % 2 == 0 else "white", edgecolor=BLUE))  # fmt: skip
             ax.text(x + width / 2, -row - 0.02, piece, ha="center", va="center", fontsize=9.5, family="monospace")
             x += width + 0.3
         ax.text(longest + 3.8, -row, str(len(pieces)), ha="right", va="center", fontsize=10, color=GREY)
@@ -83,7 +97,7 @@ def search_frame(
             ax.plot([x - 1 + 0.36, x - 0.36], [ys[words[:-1]], y], color=colour, linewidth=3 if on_way else 1.2,
                     linestyle="-" if seen or on_way else ":")  # fmt: skip
         ax.add_patch(FancyBboxPatch((x - 0.36, y - 0.36), 0.72, 0.72, boxstyle="round,pad=0,rounding_size=0.1",
-                                    facecolor="#cfe1f2" if seen else "white", edgecolor=colour,
+                                    facecolor=PALE_BLUE if seen else "white", edgecolor=colour,
                                     linewidth=2.4 if on_way else 1.2, linestyle="-" if seen else ":"))  # fmt: skip
         ax.text(x, y + 0.12, words[-1], ha="center", va="center", fontsize=9.5, color=INK if seen else GREY)
         ax.text(x, y - 0.19, f"{p:.3f}", ha="center", va="center", fontsize=8, color=INK if seen else GREY)
@@ -104,4 +118,3 @@ def learning_rates(lines: Mapping[str, Sequence[float]], title: str = "") -> Non
     said = "; ".join(f"{name} is highest at step {max(range(len(line)), key=line.__getitem__) + 1}, "
                      f"{max(line):.2g}, and ends at {line[-1]:.2g}" for name, line in lines.items())  # fmt: skip
     show(drawn, f"Learning rate against the step. {said}.")
-

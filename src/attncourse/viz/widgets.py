@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from matplotlib.figure import Figure
 
 from attncourse.viz.figures import alignment_figure, as_matrix, describe
-from attncourse.viz.style import BLUE, GREY, PALE, figure_metadata, png
+from attncourse.viz.style import BLUE, GREY, PALE, picture, png
 
 MOST_FRAMES = 120  # each stands in the saved notebook, some 20 kB of it
 
@@ -67,9 +67,8 @@ class explore(widgets.VBox):
     def _repr_mimebundle_(self, include=None, exclude=None, **kwargs):
         """The widget, and beside it a picture and words that are the same at every run (no memory address)."""
         figure, words = self._still
-        data = dict(super()._repr_mimebundle_(**kwargs))
-        data |= {"text/plain": words, "image/png": base64.b64encode(png(figure)).decode()}
-        return data, figure_metadata(figure, words)
+        data, metadata = picture(figure, words)
+        return super()._repr_mimebundle_(**kwargs) | data, metadata
 
 
 def _start(values: Mapping[str, list], start: Mapping[str, Any]) -> dict[str, int]:
@@ -149,6 +148,5 @@ class step_through(widgets.VBox):
         """The widget, and beside it a picture and words that are the same at every run (no memory address)."""
         words = f"Attention step by step. {describe(self._weights, self._source, self._target)}"
         drawn = alignment_figure(self._weights, self._source, self._target)
-        data = dict(super()._repr_mimebundle_(**kwargs))
-        data |= {"text/plain": words, "image/png": base64.b64encode(png(drawn)).decode()}
-        return data, figure_metadata(drawn, words)
+        data, metadata = picture(drawn, words)
+        return super()._repr_mimebundle_(**kwargs) | data, metadata

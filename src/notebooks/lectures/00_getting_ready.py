@@ -288,7 +288,7 @@ by_einsum = torch.einsum("cf,pf->cp", customers, products)     # customer, featu
 assert torch.equal(scores, by_matmul) and torch.equal(scores, by_einsum)
 viz.draw_weights(scores, rows=["reader", "wet"], columns=list(ratings), title="scores")
 
-# %% [markdown]
+# %% [markdown] erratum="a star for a matrix product"
 # The loop, `@` and `einsum` are three ways to say one thing, and the course uses whichever is clearest. The checks accept
 # all three.
 #

@@ -741,7 +741,7 @@ def draw_walk(length, signal):
 signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_walk, length=[4, 8, 12, 16], signal=signals, start={"length": 12, "signal": signals[-1]})
 
-# %% [markdown]
+# %% [markdown] erratum="a missing with"
 # > **On the slide.** One deck says of attention: "Number of unparallelizable operations does not increase sequence length."
 # > A *with* is missing, as a twin of the slide shows: it does not increase *with* sequence length. Let us not take it from
 # > either. Autograd keeps a graph of what was computed from what; the longest chain in it are operations that had to

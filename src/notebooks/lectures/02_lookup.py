@@ -59,7 +59,7 @@ except KeyError as error:
 # %%
 print(hash(7.0), hash(7.000001))
 
-# %% [markdown]
+# %% [markdown] erratum="exactly one pair"
 # Nearness is destroyed, deliberately, and with it goes any hope of an answer when no key is equal. (Small whole numbers are
 # their own hash in Python, as you see. But the table never asks whether two keys are near, only whether they are equal.)
 #
@@ -515,7 +515,7 @@ with torch.no_grad():
     side_by_side = torch.cat([q[1], k[2]]) @ torch.cat([W, U])  # (12,) · (12, 10)
     assert torch.isclose(torch.tanh(side_by_side) @ v, by_network(q, k)[1, 2], atol=1e-6)
 
-# %% [markdown]
+# %% [markdown] erratum="√|k|"
 # > **On the slide.** For the scaled dot product one deck writes $q^\top k / \sqrt{|k|}$ and says "scale by size of the vector".
 # > Bars around a vector are read as its length, $\lVert k \rVert$, and then each key is divided by something else, which
 # > changes who wins. What is meant is how *many* numbers there are in a key:

@@ -101,7 +101,7 @@ S = torch.tensor([[0.0, 1.0, 0.0],                   # s₁  about to write "ein
 scores = S @ H.mT                                    # (3, 2)  row t, column i:  s_t · h_i
 viz.draw_weights(scores, rows=target, columns=source, title="scores")
 
-# %% [markdown]
+# %% [markdown] erratum="a square table"
 # Every row is one question, every column is one place where the answer might be. *Ein* matches *one* and not
 # *ninety*; *neunzig* the other way round: the crossing that we said would come. *Und* has no partner in English and
 # matches both alike.
@@ -159,7 +159,7 @@ a = alpha @ H                                        # (3, 3)  one attention out
 for word, vector in zip(target, a, strict=True):
     print(f"{word:>8}:  tens {vector[0]:.2f}   units {vector[1]:.2f}   joint {vector[2]:.2f}")
 
-# %% [markdown]
+# %% [markdown] erratum="x for h; the encoder's cross-attention"
 # *Ein* has received nearly the state of "one", *neunzig* nearly that of "ninety", and *und* exactly half of each.
 # Notice what did not happen. No place was chosen: a choice has no gradient, an average has one, so where to look can
 # be *learned*. And however long the source is, $a_t$ is one vector of fixed width. The postcard is back, but a fresh
@@ -193,7 +193,7 @@ unmasked = (S @ padded.mT).softmax(dim=-1)           # (3, 5)
 viz.draw_weights(unmasked, rows=target, columns=names, title="nobody said who is there")
 print("to padding:", (unmasked * ~mask).sum(dim=-1))
 
-# %% [markdown]
+# %% [markdown] erratum="weights set to 0"
 # A score of zero is not "no attention". Softmax makes it $e^0 = 1$, and three empty seats together weigh as much as a
 # score of $\ln 3 \approx 1.1$. So the same sentence would be translated differently depending on whom it shares a batch
 # with. (Large scores would drown the empty seats, and trained models often have large scores. Nothing guarantees it.)

@@ -167,7 +167,7 @@ def ask(word):
 
 viz.explore(ask, word=words, start={"word": "her"})
 
-# %% [markdown]
+# %% [markdown] erratum="sum over the asker"
 # Two things to look for. The word that asks stands among those that answer, in another colour; does any of them take
 # much of itself? None does, this time. And *because* and *Anna*, who ask nothing, still receive something. Nobody can
 # abstain: the shares must go somewhere. (In a whole Transformer a word keeps its own vector too, and adds what it
@@ -231,7 +231,7 @@ output, weights = self_attention(sentences, P_Q, P_K, P_V)       # (3, 7, 16), (
 packaged, _ = attend(query=sentences @ P_Q, key=sentences @ P_K, value=sentences @ P_V)
 assert torch.allclose(output, packaged, atol=1e-5)
 
-# %% [markdown]
+# %% [markdown] erratum="Qx beside XQ"
 # > **On the slide.** Three decks write $q_i = Q x_i$ on one slide (one of them $W^Q x_i$) and stack the words into $XQ$
 # > on a later one, with the same matrix. The first treats a word as a column, the second as a row, and then the one $Q$
 # > is the other's transpose. On the slides $Q$ is square, or its shape is not told, so that nothing looks wrong. Give
@@ -575,7 +575,7 @@ crossing = next(n for n in range(1, 4096) if 2 * n**2 * d >= 3 * n * d**2)
 print("pairs cost as much as the projections at n =", crossing)
 assert crossing == 1.5 * d
 
-# %% [markdown]
+# %% [markdown] erratum="O(n²d) alone"
 # > **On the slide.** Four of the five decks give the cost of self-attention as $O(n^2 d)$, and where a recurrence
 # > stands beside it, that is $O(nd^2)$. As orders of growth in $n$ alone both are right. But the projections, $3nd^2$,
 # > are left out, and they are the larger part as long as $n < 1.5\,d$. Two of the decks even propose numbers: d about
@@ -588,7 +588,7 @@ for n in (30, 512, 50_000):
     print(f"n = {n:>6}, d = {d}: the pairs are {share[n]:5.1%} of the arithmetic")
 assert share[30] < 0.03 and share[50_000] > 0.95
 
-# %% [markdown]
+# %% [markdown] erratum="cheaper while n is small"
 # In the sentence the famous square is next to nothing, in the document nearly everything. Both belong to the picture:
 # *up to about d words self-attention is a few matrix products a word; far beyond, it is its square*. (Lecture 11 is
 # about that other end.) The same two decks remark that the larger a Transformer, the more of its work lies elsewhere,

@@ -85,7 +85,7 @@ y_shuffled = attention(shuffled, causal=True)[0]      # (5, 16)
 print("the second dog moves by", (y_shuffled[4] - y_causal[4]).abs().max().item())
 assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
-# %% [markdown]
+# %% [markdown] erratum="identical output; outputs 2 and 5"
 # It does not notice. Through one layer of masked attention a word knows *which* words came before it, and not in
 # which order. With several layers much more can be squeezed out, since every word in between has seen another past, and
 # language models of this kind, without any positions, come close to those that have them (Haviv et al. 2022). An
@@ -221,7 +221,7 @@ table = sinusoidal(torch.arange(64), 64)                                      # 
 assert torch.allclose(table, package.sinusoidal(torch.arange(64), 64), atol=1e-5)
 viz.bands(table, title="sinusoidal positions")
 
-# %% [markdown]
+# %% [markdown] erratum="twice the rows; pairs counted from 1"
 # Each row is one position's tag. On the left the hands race; from the middle on they hardly stir, because 64 words
 # are nothing to a hand that needs thousands for one round. There the sines stay near 0 and the cosines near 1. Those
 # columns are for longer texts than this.
@@ -265,7 +265,7 @@ viz.curves(hills, xs=offsets.tolist(), x_name="offset from the position", y_name
 # %%
 assert torch.allclose(waves_20, waves_47, atol=1e-5) and not torch.allclose(digits_20, digits_47, atol=0.1)
 
-# %% [markdown]
+# %% [markdown] erratum="positions behind the projections"
 # The hills of the waves coincide:
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(q) = \sum_i \cos\bigl((p - q)/10000^{2i/d}\bigr)$, and only the difference is in
 # it. The digits have a skyline instead, and another one at every place. (Four decks say of the sinusoids that their
@@ -327,7 +327,7 @@ try:
 except ValueError as error:
     print(error)
 
-# %% [markdown]
+# %% [markdown] erratum="learned positions credited to Shaw; positions by the batch"
 # No formula has to be right, and position 0, which is special in many texts, can become special. BERT and GPT-2 do it
 # so. The price is in the last line: position 32 has no row. It is not that the model does badly there; it cannot be
 # asked.
@@ -386,7 +386,7 @@ a = shaw.key[index]                                   # (6, 6, 16)  a_ij
 scores = torch.einsum("id,ijd->ij", q, k[None] + a) / math.sqrt(16)           # (6, 6)
 assert torch.allclose(scores, (q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16), atol=1e-5)
 
-# %% [markdown]
+# %% [markdown] erratum="Shaw's formula under Absolute"
 # How large must $k$ be? For English to German the paper measures 12.5 BLEU with $k = 0$, which is no order at all,
 # 25.5 with $k = 1$, 25.8 with $k = 2$, and then nothing more up to $k = 256$. Half of the score of a translation
 # hangs on order, and nearly all of that can be had from who stands next to whom. (The model has several layers, and

@@ -414,7 +414,7 @@ for i in range(n):
     print(f"{words[i]:>8} asks: queries (1, {d}), keys and values {tuple(K[: i + 1].shape)}")
 slow = torch.cat(slow)                                # (n, d)
 
-# %% [markdown]
+# %% [markdown] erratum="keys and queries"
 # > **On the slide.** Three decks say that at every step one could change the set of "keys and *queries*" to include only
 # > past words. It is the *keys and values* that grow, as the shapes above say. A step has one query, that of the newest
 # > word; the queries of earlier words have been answered and are of no further use. The slip matters where a model writes:
@@ -439,7 +439,7 @@ weights = scores.softmax(dim=-1)                      # (4, 4)
 viz.draw_weights({"scores": scores, "weights": weights}, rows=words, columns=words)
 assert torch.allclose(weights @ V, slow, atol=1e-6), "all at once is what it was one by one"
 
-# %% [markdown]
+# %% [markdown] erratum="i > i; not even itself"
 # The same numbers, in one product. A triangle of the arithmetic is done for nothing, and that is cheaper than waiting.
 # Each row still sums to one: what was forbidden was never in the denominator.
 #

@@ -201,7 +201,7 @@ for head in range(4):
     print(f"of four, without head {head}:  tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
 assert any(min(right(diaries[4], silent=head)) > 0.95 for head in range(4)), "one at least is not missed"
 
-# %% [markdown]
+# %% [markdown] erratum="Y on the wrong side; one row for all"
 # At least one of the four can be silenced and hardly anybody notices. Is it idle, or does another do the same? One run
 # cannot tell. Keep it in mind; it will come back when we look into a larger model.
 #
@@ -307,7 +307,7 @@ with torch.no_grad():
         linear.weight.copy_(W.mT)                                         # nn.Linear multiplies by the transpose
 assert torch.allclose(packaged(X), loop(X)[0], atol=1e-4)
 
-# %% [markdown]
+# %% [markdown] erratum="projected twice"
 # > **On the slide.** Torch has the layer, too, `nn.MultiheadAttention`, and takes queries, keys and values. One deck
 # > makes them with three linear layers of its own and hands them over. But the layer has its projections *inside*, so
 # > that everything is projected twice. Nothing crashes, and it is not the equation. What it wants is $X$, three times:
@@ -321,7 +321,7 @@ W_Q, W_K, W_V = wide
 assert torch.allclose(mha(X, X, X)[0], loop(X)[0], atol=1e-4)
 assert not torch.allclose(mha(X @ W_Q, X @ W_K, X @ W_V)[0], loop(X)[0], atol=0.1), "projected twice"
 
-# %% [markdown]
+# %% [markdown] erratum="same amount of computation"
 # One more way to read the equation is worth having. $W_O$ has $d$ rows, a block of $d/h$ for each head. To multiply the
 # concatenation by $W_O$ is to multiply each head's output by its own block and to *add*:
 #
@@ -402,7 +402,7 @@ viz.curves(variances, xs=widths, x_name="width d_k", y_name="variance of the sco
 for d_k, plain, root in zip(widths, variances["plain"], variances["÷ √d_k"], strict=True):
     assert 0.85 * d_k < plain < 1.15 * d_k and 0.85 < root < 1.15
 
-# %% [markdown]
+# %% [markdown] erratum="variance from LayerNorm"
 # The derivation needs three things: independence, mean 0, variance 1. Who guarantees them?
 #
 # > **On the slide.** One deck does: "After LayerNorm, the mean and variance of vector elements is 0 and 1". (LayerNorm
@@ -496,7 +496,7 @@ viz.explore(
     names={"divided": "scores", "d_k": "d_k"}, start={"divided": "plain", "d_k": 256},
 )
 
-# %% [markdown]
+# %% [markdown] erratum="cross-attention unscaled"
 # Two things to find: from which width on does the plain softmax give nearly everything to one key? And with the root,
 # does anything change from 4 to 4096, beyond the luck of each draw?
 #
@@ -928,7 +928,7 @@ for row in GPT_3_TABLE:
     print(f"{printed}   {product:<16} {counted / 1e6:>10,.1f} M{flag}")
 assert [row.name for row in GPT_3_TABLE if not row.multiplies_out] == ["gpt-3 xl", "gpt-3 13b"]
 
-# %% [markdown]
+# %% [markdown] erratum="24 heads; a width of 5140"
 # > **On the slide.** Two rows do not multiply out: 24 heads of 128 for a width of 2048, and 40 of 128 for 5140. The
 # > deck copied them faithfully; the misprints, if that is what they are, are the paper's. (Heads *may* have any width,
 # > so the product alone proves nothing.) But which number is wrong? The count decides. The paper's table D.1 gives the
@@ -946,7 +946,7 @@ print("13b: ", {f"width {width}": f"{m:,.0f} M" for width, m in big.items()}, " 
 assert abs(xl[16] - 1320) < 5 < 190 < abs(xl[24] - 1320)
 assert abs(big[5120] - 12850) < 5 < 80 < abs(big[5140] - 12850)
 
-# %% [markdown]
+# %% [markdown] erratum="d_ff of the 8 layers; d_ff of the 6 layers"
 # Sixteen heads, and a width of 5120. (The rounded numbers of table 2.1 would not have settled the second: both widths
 # give 12.9 billion, and it prints 13.0B. The 350M of the medium model are rounded, too: table D.1 has 356.)
 #

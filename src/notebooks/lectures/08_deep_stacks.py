@@ -310,7 +310,7 @@ print("gradient, x ten and a hundred times as large:", [f"{share:.4f}" for share
 assert abs(gradient_at(x).sum()) < 1e-12 and abs(gradient_at(x) @ x) < 1e-3
 assert abs(shares[0] - 0.1) < 1e-4 and abs(shares[1] - 0.01) < 1e-4
 
-# %% [markdown]
+# %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
 # That the gradient sums to zero is exact, as is that adding 7 changes nothing; the rest is true as far as ε is small
 # beside $\sigma^2$. (With ε = 0 it is exact, except for
 # a vector of variance zero, for which 0/0 would be NaN. That is what ε is for.)
@@ -458,7 +458,7 @@ viz.wiring({
     "pre-norm": ["norm → attention", "norm → feed-forward"],
 })
 
-# %% [markdown]
+# %% [markdown] erratum="x¹ for x in the sum; x_l for x_{l+1}; the final norm of x_{l+1}"
 # The two look alike until you follow the thick line. In a post-norm block everything that x carries passes every norm:
 # nothing gets to the top without being rescaled at each step. In a pre-norm block the thick line is free from bottom to
 # top, and the norms stand on the side roads.
@@ -753,7 +753,7 @@ for seed in range(3):
     assert bowls[True][seed][0] > bowls[False][seed][0] + 0.03, "more of it slopes towards the middle"
 assert sum(low for _, low in bowls[True]) > 1.5 * sum(low for _, low in bowls[False]), "and the bottom is wider"
 
-# %% [markdown]
+# %% [markdown] erratum="the residual from the normalised x; no final norm"
 # For each seed the net with residual connections has the smoother slice, and its low ground is more than one and a
 # half times as wide on average. "Thought to smooth the loss landscape", as two decks say, is carefully put and holds
 # here. Two things have not been shown. Both nets have norms, so we do not know what the plus sign would do alone (take

@@ -243,7 +243,7 @@ viz.explore(
     names={"kind": "block", "line": "line of code"}, start={"kind": "decoder", "line": 4},
 )
 
-# %% [markdown]
+# %% [markdown] erratum="the word decoder"
 # In the first three, follow the thick line from bottom to top: nothing stands on it but sums. In the last the norms
 # do. And note what never changes: $x$ enters as (4, 7, 64) and leaves as (4, 7, 64), whatever happens in between. That
 # is why blocks can be stacked.
@@ -806,7 +806,7 @@ assert long["RoPE"][0] < 1.5 * here["RoPE"][0] < 0, "gains more than before"
 assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 assert slower["variants"]["baseline"]["mean"] > run["variants"]["baseline"]["mean"] + 0.1
 
-# %% [markdown]
+# %% [markdown] erratum="ReLU twice; Rezero renamed"
 # Two guesses out of three. Post-norm does train at the lower rate, and is then a tenth of a nat behind, not one and a
 # half. (The baseline is worse at that rate, too. With so few steps a high rate is worth having, and post-norm is the
 # one that cannot take it.) Untying gains about half as much as before: a head start, it seems, that the others make
@@ -854,7 +854,7 @@ viz.labelled_points(
     },
 )
 
-# %% [markdown]
+# %% [markdown] erratum="no row of the Transformer"
 # Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival; for
 # French the big one is, at a fiftieth of the cost of the best ensemble, and the base model is not. It was the *cost*
 # that made people look up. (BLEU is the subject of [lecture 10](10_training.ipynb).)

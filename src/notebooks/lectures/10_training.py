@@ -50,18 +50,15 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
-from attncourse.data import (
-    BOS,
-    PAD,
-    Tokenizer,
-    aligned_pieces,
-    batch_by_tokens,
-    collate,
-    encode_pairs,
-    epoch_batches,
-    number_words,
-)
-from attncourse.data.results import training_runs
+# Models as small as these gain nothing from a second thread, and lose when it has to wait.
+torch.set_num_threads(1)
+
+# %%
+from attncourse.data import BOS, PAD, Tokenizer, encode_pairs, number_words
+from attncourse.data.batches import batch_by_tokens, collate, epoch_batches
+from attncourse.data.number_words import aligned_pieces
+from attncourse.data.results import measured, training_runs
+from attncourse.data.tokenizer import UNK
 from attncourse.decoding import beam_search, greedy, translate
 from attncourse.metrics import alignment_error, bleu, chrf, exact_match
 from attncourse.recurrent import SUMMARIES, Seq2Seq
@@ -70,8 +67,6 @@ from attncourse.training.live import LiveCurves
 from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
 from attncourse.training.trainer import train
 from attncourse.transformer import EncoderDecoder, TransformerConfig, source_mask
-
-torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
 
 # %% [markdown]
 # Our pairs are number words once more, this time from German to English, so that the model has to read *einundneunzig*
@@ -133,7 +128,8 @@ def cut_up(word, n):
 
 def draw_pieces(merges):
     words = ("einhundert", "einundzwanzig", "siebenhundertdrei", "hundertmeterlauf")
-    return viz.pieces_frame({word: cut_up(word, merges) for word in words}, f"after {merges} merges")
+    cuts = {word: cut_up(word, merges) for word in words}
+    return viz.pieces_frame(cuts, f"after {merges} merges")
 
 
 viz.explore(draw_pieces, merges=[0, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60], start={"merges": 10})
@@ -141,8 +137,8 @@ viz.explore(draw_pieces, merges=[0, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60], start={
 # %% [markdown]
 # The pieces follow frequency and nothing else. Often that is a word's part, sometimes it is *undz*. The number of
 # merges is a knob between two costs: more pieces make shorter sequences, and a larger table of embeddings, in which
-# many rows are seldom trained. For captions some 8,000 to 10,000 pieces are usual; we shall take 112, and keep
-# *hundert* and *und* apart, as lecture 03 did, so that alignments can be read.
+# many rows are seldom trained. For captions some 8,000 to 10,000 pieces are usual. Number words have few parts, so
+# we shall take 112, and keep *hundert* and *und* apart, as lecture 03 did, so that alignments can be read.
 #
 # ### The vocabulary is trained, too
 #
@@ -151,24 +147,27 @@ viz.explore(draw_pieces, merges=[0, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60], start={
 # and months, which the training texts do not hold.
 
 # %%
-dated = [pair.source for pair in number_words("de", "en", train=500, test=1, dates=1.0, seed=1).train]
+dates = number_words("de", "en", train=500, test=1, dates=1.0, seed=1).train
+dated = [pair.source for pair in dates]
 train_texts = [pair.source for pair in pairs.train[:2_000]]
 honest = Tokenizer.train(train_texts, size=160)
 leaking = Tokenizer.train(train_texts + dated, size=160)
 for name, tokenizer in {"from the training texts": honest, "with the test texts": leaking}.items():
     ids = [tokenizer.encode(text) for text in dated]
-    print(f"{name:>24}: {sum(map(len, ids)) / len(ids):.0f} pieces a test sentence,"
-          f" {sum(row.count(3) for row in ids) / len(ids):.1f} of them <unk>:  {' | '.join(tokenizer.pieces(dated[0])[:8])}")
+    n_pieces, unknown = sum(map(len, ids)) / len(ids), sum(row.count(UNK) for row in ids) / len(ids)
+    print(f"{name:>24}: {n_pieces:.0f} pieces a test sentence, {unknown:.1f} of them <unk>")
+    print(" | ".join(tokenizer.pieces(dated[0])[:10]), "…")
 
 # %%
 n_honest, n_leaking = (sum(len(t.encode(text)) for text in dated) for t in (honest, leaking))
-assert n_leaking < 0.8 * n_honest, "the test looks easier than new text will be"
+assert n_leaking < 0.8 * n_honest, "the test is cut better than new text will be"
 
 # %% [markdown]
-# With the leak the test sentences are a good deal shorter, and none of their letters is unknown. A model that is
-# measured there will look better than it will be on the next new text, and *nothing in its loss or its score says so*.
-# On captions, where training and test come from one source, the effect would be small. But "small" is an argument that
-# has to be made anew each time, and the rule that needs no argument is: **merges from the training split alone.**
+# (▁ marks the beginning of a word; `pieces` shows it only where it stands alone.) With the leak the test sentences are
+# a good deal shorter, and none of their letters is unknown. So this test no longer measures how the model will do on
+# the next new text, of which nobody asked the tokenizer beforehand, and *nothing in its loss or its score says so*. On
+# captions, where training and test come from one source, the effect would be small. But "small" is an argument that has
+# to be made anew each time, and the rule that needs no argument is: **merges from the training split alone.**
 #
 # > **Check yourself.** A course-mate trains the vocabulary on training and *validation* texts. The test set is
 # > untouched. Is that clean?
@@ -181,7 +180,8 @@ german = Tokenizer.train((pair.source for pair in pairs.train), size=112, keep_a
 english = Tokenizer.train((pair.target for pair in pairs.train), size=112)
 encoded = encode_pairs(pairs.train, german, english)
 test_encoded = encode_pairs(pairs.test, german, english)
-print(" | ".join(german.pieces(pairs.test[0].source)), "\n", " | ".join(english.pieces(pairs.test[0].target)))
+print(" | ".join(german.pieces(pairs.test[0].source)))
+print(" | ".join(english.pieces(pairs.test[0].target)))
 
 # %% [markdown]
 # ## Who shares a batch?
@@ -195,7 +195,7 @@ print(" | ".join(german.pieces(pairs.test[0].source)), "\n", " | ".join(english.
 # as fit into the budget with their padding.
 
 # %%
-lengths = [len(pair.target) + 1 for pair in encoded[:160]]                # <eos> counts
+lengths = [len(pair.target) + 1 for pair in encoded[:160]]    # <eos> counts
 by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
 by_tokens = [[lengths[i] for i in batch] for batch in batch_by_tokens(lengths, batch_tokens=256)]
 viz.packed({"16 sentences at random": by_number, "256 tokens, like with like": by_tokens})
@@ -231,12 +231,13 @@ assert padding(by_tokens) < 0.5 * padding(by_number)
 
 # %%
 margins, V = torch.linspace(0, 15, 301), 112
-logits = torch.cat([margins[:, None], torch.zeros(301, V - 1)], dim=1)    # (301, V)  the truth is token 0
+logits = torch.cat([margins[:, None], torch.zeros(301, V - 1)], dim=1)     # (301, V)  0 is true
 smoothed = {}
 for share in (0.0, 0.1, 0.3):
-    wanted = share / V + (1 - share) * F.one_hot(torch.tensor(0), V)      # (V,)  sums to one
-    smoothed[f"ε = {share}"] = -(wanted * logits.log_softmax(dim=-1)).sum(dim=-1)     # (301,)
-viz.function_curves(smoothed, margins, x_name="how far the true logit is ahead", y_name="loss (nats)")
+    wanted = share / V + (1 - share) * F.one_hot(torch.tensor(0), V)       # (V,)  sums to one
+    smoothed[f"ε = {share}"] = -(wanted * logits.log_softmax(dim=-1)).sum(dim=-1)        # (301,)
+viz.function_curves(smoothed, margins, y_name="loss (nats)",
+                    x_name="how far the true logit is ahead")
 
 # %%
 best = margins[smoothed["ε = 0.1"].argmin()]
@@ -257,10 +258,10 @@ print(f"best at {best:.1f}; even there the loss is {smoothed['ε = 0.1'].min():.
 
 # %%
 short = number_words("de", "en", train=8_000, test=500, max_items=2, dates=0, seed=3)
-short_train, short_test = (encode_pairs(part, german, english) for part in (short.train, short.test))
-small = TransformerConfig(vocabulary=len(german), vocabulary_target=len(english), d_model=64, n_layers=1, n_heads=4,
-                          d_ff=128, dropout=0.1)
-brisk = Recipe(steps=220, batch_tokens=256, lr=6e-3, warmup=30, label_smoothing=0.0)
+short_train, short_test = (encode_pairs(part, german, english) for part in short)
+small = TransformerConfig(vocabulary=len(german), vocabulary_target=len(english), d_model=64,
+                          n_layers=1, n_heads=4, d_ff=128, dropout=0.1)
+brisk = Recipe(steps=180, batch_tokens=256, lr=6e-3, warmup=30, label_smoothing=0.0)
 
 
 def train_small(**changes):
@@ -270,15 +271,16 @@ def train_small(**changes):
     return model, progress
 
 # %%
-small_models = {"plain": train_small(), "smoothed": train_small(label_smoothing=0.1), "averaged": train_small(ema=0.97)}
+changes = {"plain": {}, "smoothed": {"label_smoothing": 0.1}, "averaged": {"ema": 0.97}}
+small_models = {name: train_small(**change) for name, change in changes.items()}
 
 # %%
 @torch.no_grad()
 def tokens_of(model, encoded):
-    """For each target token: how sure the model is of its first choice, and whether that is right."""
+    """For each target token: how sure the model is of its choice, and whether that is right."""
     source, lengths, target_in, target_out = collate(encoded)
-    p = model(source, lengths, target_in).softmax(dim=-1)                 # (batch, n, vocabulary)
-    sure, choice = p.max(dim=-1)                                          # (batch, n) each
+    p = model(source, lengths, target_in).softmax(dim=-1)                  # (batch, n, vocabulary)
+    sure, choice = p.max(dim=-1)                                           # (batch, n) each
     real = target_out != PAD
     return sure[real], (choice == target_out)[real]
 
@@ -299,7 +301,8 @@ print(f"surer than right by {bold:+.3f} without smoothing, by {timid:+.3f} with"
 assert timid < bold - 0.02
 
 # %% [markdown]
-# The smoothed model says what it knows more timidly than it need: it has learned what it was asked for. On the saved
+# (A negative number says: less sure than right. After so short a training even the plain model is a little too modest.)
+# The smoothed one says what it knows more timidly still: it has learned what it was asked for. On the saved
 # page its plain loss is *worse*, though it is about as often right. Vaswani et al. (2017, section 5.4) say the same of
 # theirs, in one sentence that is worth remembering: smoothing hurts perplexity, as the model learns to be more unsure,
 # and improves accuracy and BLEU. On our task, where there is exactly one right answer and nothing to be unsure of,
@@ -312,16 +315,20 @@ assert timid < bold - 0.02
 # prevents it. What comes after the warm-up? The two schedules that are used most:
 
 # %%
+steps = range(1, 4001)
 rates = {
-    "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in range(1, 4001)],
-    "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in range(1, 4001)],
-    "inverse square root, warm-up 1,600": [1e-3 * inverse_sqrt(step, warmup=1600) for step in range(1, 4001)],
+    "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
+    "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
+    "the same, warm-up 1,600": [1e-3 * inverse_sqrt(step, warmup=1600) for step in steps],
 }
 viz.learning_rates(rates)
+
+# %%
 paper = [512**-0.5 * min(step**-0.5, step * 4000**-1.5) for step in range(1, 100_001)]
 peak = max(paper)
-print(f"in the paper: highest at step {paper.index(peak) + 1:,}, {peak:.1e}; at the end {paper[-1]:.1e}")
-assert all(math.isclose(rate, peak * inverse_sqrt(step, 4000)) for step, rate in enumerate(paper, start=1))
+print(f"in the paper: {peak:.1e} at step {paper.index(peak) + 1:,}, {paper[-1]:.1e} at the end")
+ours = [peak * inverse_sqrt(step, warmup=4000) for step in range(1, 100_001)]
+assert all(map(math.isclose, paper, ours))
 
 # %% [markdown]
 # The inverse square root (Vaswani et al. 2017, equation 3) does not need to know how long the run will be: one can look
@@ -338,11 +345,11 @@ assert all(math.isclose(rate, peak * inverse_sqrt(step, 4000)) for step, rate in
 
 # %%
 def gradient_of(model, parts, share):
-    """The gradient of a step whose batch comes in parts, as one long vector. `share(part)` is a part's weight."""
+    """The gradient of a batch in parts, one long vector; `share(part)` is a part's weight."""
     model.zero_grad()
     for part in parts:
-        source, lengths, target_in, target_out = collate(part)
-        (model.loss(source, lengths, target_in, target_out) * share(part)).backward()     # adds to what is there
+        loss = model.loss(*collate(part))
+        (loss * share(part)).backward()                                    # adds to what is there
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
@@ -356,16 +363,19 @@ def n_tokens(part):
 # batch?*
 
 # %%
-model = train_small(steps=30)[0].eval()                                   # without dropout: the same each time
+model = train_small(steps=30)[0].eval()                                    # eval: no dropout
 by_length = sorted(test_encoded, key=lambda pair: len(pair.target))
 parts = [by_length[:40], by_length[-8:]]
-whole = gradient_of(model, [parts[0] + parts[1]], share=lambda part: 1)
+together = parts[0] + parts[1]
+whole = gradient_of(model, [together], share=lambda part: 1)
 averaged = gradient_of(model, parts, share=lambda part: 1 / len(parts))
-weighted = gradient_of(model, parts, share=lambda part: n_tokens(part) / n_tokens(parts[0] + parts[1]))
+weighted = gradient_of(model, parts, share=lambda part: n_tokens(part) / n_tokens(together))
 print("tokens in the parts:", [n_tokens(part) for part in parts])
+off = {}
 for name, gradient in {"mean of means": averaged, "by tokens": weighted}.items():
-    print(f"{name:>13}: off by {(gradient - whole).norm() / whole.norm():.1e} of the gradient's length")
-assert (weighted - whole).norm() < 1e-4 * whole.norm() < 0.02 * whole.norm() < (averaged - whole).norm()
+    off[name] = ((gradient - whole).norm() / whole.norm()).item()
+    print(f"{name:>13}: off by {off[name]:.1e} of the gradient's length")
+assert off["by tokens"] < 1e-4 and off["mean of means"] > 0.02
 
 # %% [markdown]
 # It is not. A token in the smaller part counts for more, so the step depends on how the batch was cut, and a run on
@@ -375,9 +385,10 @@ assert (weighted - whole).norm() < 1e-4 * whole.norm() < 0.02 * whole.norm() < (
 #
 # What is summed between GPUs is exactly this: each has the whole model and its own part of the batch, computes its own
 # gradient, and then all gradients are added up and handed to everybody (an *all-reduce*), so that all take the same
-# step. That is data parallelism, in torch `DistributedDataParallel`. Where the model itself is too large, each GPU
-# keeps only a slice of the parameters, and they lend each other what they need (*fully sharded*, FSDP). The command is
-# the same for one GPU or eight:
+# step. That is data parallelism, in torch `DistributedDataParallel`, which hands everybody the *mean* of the gradients,
+# as it cannot know about tokens: the trap of this section, built in, and a trainer has to undo it. Where the model
+# itself is too large, each GPU keeps only a slice of the parameters, and they lend each other what they need (*fully
+# sharded*, FSDP). The command is the same for one GPU or eight:
 #
 # ```
 # torchrun --nproc-per-node 8 -m attncourse train --profile base --data multi30k
@@ -389,9 +400,9 @@ assert (weighted - whole).norm() < 1e-4 * whole.norm() < 0.02 * whole.norm() < (
 #
 # > **Check yourself.** With Adam, a step hardly depends on the gradient's size: it is divided by its own recent root
 # > mean square. What is clipping for, then?
-# > <details><summary>Answer</summary>For "recent". A batch whose gradient is a hundred times as long as usual gets a step that is too large
-# > before the average has noticed, and afterwards the average remembers it: with β₂ = 0.98 for some fifty steps, in
-# > which ordinary steps are too small.</details>
+# > <details><summary>Answer</summary>For "recent". A batch whose gradient is a hundred times as long as usual gets a
+# > step that is too large before the average has noticed, and afterwards the average remembers it: with β₂ = 0.98 for
+# > a hundred steps and more, in which ordinary steps are too small.</details>
 #
 # ## Sixteen bits
 #
@@ -401,17 +412,20 @@ assert (weighted - whole).norm() < 1e-4 * whole.norm() < 0.02 * whole.norm() < (
 
 # %%
 fp16, bf16 = torch.float16, torch.bfloat16
-for name, x in {"a large score": 70_000.0, "a small gradient": 1e-8, "one and a bit": 1 + 1 / 512}.items():
-    print(f"{name:>17}: {x:<12.7g} fp16 {torch.tensor(x, dtype=fp16).item():<12.7g} bf16 {torch.tensor(x, dtype=bf16).item():.7g}")
-assert torch.tensor(70_000.0, dtype=fp16).isinf() and torch.tensor(70_000.0, dtype=bf16).isfinite()
-assert torch.tensor(1e-8, dtype=fp16) == 0 < torch.tensor(1e-8, dtype=bf16)
-assert torch.tensor(1 + 1 / 512, dtype=bf16) == 1 < torch.tensor(1 + 1 / 512, dtype=fp16)
+numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])                      # in 32 bits
+names = ["a large score", "a small gradient", "one and a bit"]
+for name, x, half, brain in zip(names, numbers, numbers.to(fp16), numbers.to(bf16), strict=True):
+    print(f"{name:>17}: {x:<10.7g}  fp16 {half:<10.7g}  bf16 {brain:.7g}")
+assert numbers.to(fp16).tolist() == [math.inf, 0, 1 + 1 / 512]
+assert numbers.to(bf16).isfinite().all() and numbers.to(bf16)[1] > 0 and numbers.to(bf16)[2] == 1
+scaled = (numbers[1] * 2**16).to(fp16)                     # multiplied before it is rounded
+assert math.isclose(scaled.float() / 2**16, 1e-8, rel_tol=1e-3)            # and divided in 32 bits
 
 # %% [markdown]
 # fp16 has more digits and runs out of range at both ends: scores overflow, and small gradients vanish. The remedy is
-# **loss scaling** (Micikevicius et al. 2018): multiply the loss by a large number, and so all gradients; divide again
-# in 32 bits before the step; if something overflowed, skip the step and take a smaller number. bf16 has the range of
-# float32 and needs none of this. It is what one takes today wherever the hardware has it.
+# **loss scaling** (Micikevicius et al. 2018; the cell's last two lines): multiply the loss by a large number, and so
+# all gradients; divide again in 32 bits before the step; if something overflowed, skip the step and take a smaller
+# number. bf16 has the range of float32 and needs none of this. It is what one takes today wherever the hardware has it.
 #
 # What bf16 loses are digits, and there is one place where they are dear:
 
@@ -420,10 +434,8 @@ weight, update = torch.tensor(1.0), torch.tensor(1e-3)
 low = weight.to(bf16)
 for _ in range(1000):
     weight, low = weight - update, low - update.to(bf16)
-print(f"after 1,000 updates of 0.001: in 32 bits {weight:.3f}, in bf16 {low:.3f}")
-scaled = (torch.tensor(1e-8) * 2**16).to(fp16)                            # loss scaling: up before it is rounded,
-assert low == 1.0 and weight < 1e-3                                       # and the updates have had no effect at all
-assert math.isclose((scaled.float() / 2**16).item(), 1e-8, rel_tol=1e-3)  # and down in 32 bits
+print(f"after 1,000 updates of 0.001: in 32 bits {abs(weight):.3f}, in bf16 {low:.3f}")
+assert low == 1.0 and abs(weight) < 1e-3
 
 # %% [markdown]
 # A thousand updates, and nothing has moved: each was less than half of the last digit. So the *products* are computed
@@ -439,23 +451,28 @@ assert math.isclose((scaled.float() / 2**16).item(), 1e-8, rel_tol=1e-3)  # and 
 # In lecture 03 three models translated lists of numbers: the decoder was handed the encoder's last state, or the mean
 # of its states, or attention. Today the ladder gets its last rung. What is a fair comparison? The same steps? A step of
 # the Transformer computes all positions at once, a step of the recurrent models one after the other. Equal numbers of
-# steps would hide that; so **all four get about the same computing time**, some nine seconds of one CPU thread each,
-# with batches of the same size. The Transformer gets through 600 steps, the recurrent ones through 340. (On a GPU its
-# advantage would be much larger.) It has slightly fewer parameters than they.
+# steps would hide that; so **all four get about the same computing time**, some ten seconds of one CPU thread each,
+# with batches of the same size. The Transformer gets through 550 steps in it, the recurrent ones through 370. It has
+# slightly fewer parameters than they.
 #
 # *Write down your guess:* of a thousand lists of one to five numbers, what share will each of the four get right to the
 # last letter? The picture is drawn while the Transformer trains.
 
 # %%
-recipe = Recipe(steps=600, batch_tokens=256, lr=5e-3, warmup=100, schedule="cosine", label_smoothing=0.0, evaluate_every=200)
+recipe = Recipe(steps=550, batch_tokens=256, lr=5e-3, warmup=100, schedule="cosine",
+                label_smoothing=0.0, evaluate_every=185)
 
 
-def exactly_right(model, pairs):
-    written = [translation.text for translation in translate(model, [pair.source for pair in pairs], german, english)]
-    return sum(exact_match(written, [pair.target for pair in pairs])) / len(pairs)
+def write(model, pairs):
+    sources = [pair.source for pair in pairs]
+    return [each.text for each in translate(model, sources, german, english)]
 
 
-watching = []                                                             # seconds that looking on takes
+def exactly_right(texts, pairs):
+    return sum(exact_match(texts, [pair.target for pair in pairs])) / len(pairs)
+
+# %%
+watching = []                                              # seconds that looking on takes
 
 
 def timed(function):
@@ -467,42 +484,48 @@ def timed(function):
     return call
 
 # %%
-validation = pairs.train[:100]                                            # kept out of what is trained on
+validation = pairs.train[:100]                             # kept out of what is trained on
 torch.manual_seed(0)
 transformer = EncoderDecoder(replace(small, n_layers=2, dropout=0.0))
 began = time.process_time()
-progress = train(transformer, encoded[100:], recipe, best_by="exact", listeners=[timed(LiveCurves("exact", seconds=4))],
-                 evaluate=timed(lambda model: {"exact": exactly_right(model, validation)}))
+score = timed(lambda model: {"exact": exactly_right(write(model, validation), validation)})
+progress = train(transformer, encoded[100:], recipe, evaluate=score, best_by="exact",
+                 listeners=[timed(LiveCurves("exact", seconds=4))])
 seconds = {"Transformer": time.process_time() - began - sum(watching)}
 
 # %%
 models = {}
 for summary in SUMMARIES:
     torch.manual_seed(0)
-    models[summary] = Seq2Seq(len(german), len(english), d_embedding=32, d_hidden=128, summary=summary)
+    models[summary] = Seq2Seq(len(german), len(english), d_embedding=32, d_hidden=128,
+                              summary=summary)
     began = time.process_time()
-    train(models[summary], encoded[100:], replace(recipe, steps=340, lr=6e-3, warmup=60))
+    train(models[summary], encoded[100:], replace(recipe, steps=370, lr=6e-3, warmup=65))
     seconds[summary] = time.process_time() - began
 models["Transformer"] = transformer
 
 # %%
-right = {name: exactly_right(model, pairs.test) for name, model in models.items()}
+written = {name: write(model, pairs.test) for name, model in models.items()}
+right = {name: exactly_right(texts, pairs.test) for name, texts in written.items()}
 for name, model in models.items():
     size = sum(p.numel() for p in model.parameters())
-    print(f"{name:>12}: {right[name]:6.1%} exactly right   {size:,} parameters   {seconds[name]:.0f} s of computing")
-assert max(right["last state"], right["mean pool"]) < 0.15 < 0.5 < right["attention"]
-assert right["Transformer"] > max(0.75, right["attention"] - 0.03)
+    print(f"{name:>12}: {right[name]:6.1%} exactly right   {size:,} parameters"
+          f"   {seconds[name]:.0f} s of computing")
+assert max(right["last state"], right["mean pool"]) < 0.25
+assert min(right["attention"], right["Transformer"]) > 0.5
 
 # %% [markdown]
-# The two postcards are nowhere, attention gets most of the lists, and the Transformer, with fewer parameters, has the
-# last word. By how much depends on the seed, and mostly on the recurrent model's: on five seeds that we tried it was
-# ahead on all five, by two points on one and by nineteen on another. Notice for what reason. It is *not* that a step of
-# it teaches more: at equal steps, and this is worth trying, the recurrent network with attention is as good on this
-# task, or better. The Transformer gets through nearly twice as many steps in the same time. "Attention is all you need"
-# makes the same argument in its introduction: what recurrence costs is parallel computing.
+# The two postcards are far behind, and both models that attend get most of the lists. That is the large step of the
+# ladder, and it is lecture 03's. Between the two of them the race is close, and had you put your money on the
+# Transformer you might have lost it here. Why, then, has it replaced the other? Look at what this page is: sentences of
+# at most some thirty tokens, and one thread, which computes one thing after the other in any case. Here recurrence
+# costs little, about half as much again for each step, and what a step teaches is worth as much. Its price is
+# *parallel* computing, which is the argument in the introduction of "Attention is all you need", and what lecture 01
+# timed: on hardware that computes thousands of positions at once, a recurrent model has to wait for each of its own.
+# And number words are no language: we come back to the question with real sentences.
 #
 # > **On the slide.** "We can compute next-token probabilities for *all* positions at once", says one deck under
-# > "Transformer training", and in training that is so: the true words are there, and one pass sees them all. When
+# > "Transformer Training", and in training that is so: the true words are there, and one pass sees them all. When
 # > the model *writes* they are not there. Count how often the decoder has to be asked:
 
 # %%
@@ -510,12 +533,13 @@ calls = Counter()
 handle = transformer.decoder.register_forward_hook(lambda *_: calls.update(["decoder"]))
 source, lengths, target_in, target_out = collate(test_encoded[:1])
 transformer(source, lengths, target_in)
-training_calls, calls["decoder"] = calls["decoder"], 0
+in_training, calls["decoder"] = calls["decoder"], 0
 with torch.no_grad():
     n_written = greedy(transformer, source, lengths).tokens.shape[1]
 handle.remove()
-print(f"training: {training_calls} pass for {target_in.shape[1]} tokens   writing: {calls['decoder']} for {n_written}")
-assert training_calls == 1 and calls["decoder"] == n_written > 1
+print(f"training: {in_training} pass for {target_in.shape[1]} tokens")
+print(f"writing: {calls['decoder']} passes for {n_written}")
+assert in_training == 1 and calls["decoder"] == n_written > 1
 
 # %% [markdown]
 # Writing is as sequential as in any recurrent network, and that is why so much thought goes into making a step of
@@ -523,17 +547,18 @@ assert training_calls == 1 and calls["decoder"] == n_written > 1
 
 # %%
 norms = [step.gradient for step in progress.steps]
-viz.curves({"before clipping": norms, "the limit": [recipe.clip] * len(norms)}, y_name="length of the gradient", log_y=True)
-share = {name: sum(norm > recipe.clip for norm in some) / 100 for name, some in
-         {"first 100 steps": norms[:100], "last 100 steps": norms[-100:]}.items()}
-print("clipped:", {name: f"{s:.0%}" for name, s in share.items()})
-assert share["first 100 steps"] > share["last 100 steps"]
+viz.curves({"before clipping": norms, "the limit": [recipe.clip] * len(norms)},
+           y_name="length of the gradient", log_y=True)
+fifths = [norms[i : i + 110] for i in range(0, 550, 110)]
+clipped = [sum(norm > recipe.clip for norm in some) / len(some) for some in fifths]
+print("clipped, in each fifth of the run:", [f"{share:.0%}" for share in clipped])
+assert max(clipped) > 0.5 and clipped[-1] < 0.7 * max(clipped)
 
 # %% [markdown]
-# A limit of 1 is no emergency brake here. Early in the run most gradients are longer and are all cut to one length, so
-# that for a while each step says only *where* to go; towards the end few are.
-
-# %% [markdown]
+# (The line is a running mean.) A limit of 1 is no emergency brake here. For a good part of the run most gradients are
+# longer and are all cut to one length, so that each step says only *where* to go; towards the end, where little is left
+# to be learned, most pass as they are.
+#
 # ## Pull the plug
 #
 # A run of days will be interrupted: by a failing machine, by a queue, by you. What has to be kept so that it can go on
@@ -556,8 +581,8 @@ def cut_the_power(progress):
 
 def run(folder, listeners=(), resume=False):
     torch.manual_seed(0)
-    plan = replace(brisk, steps=40, save_every=10)
-    return train(EncoderDecoder(small), short_train, plan, folder, resume=resume, listeners=listeners)
+    plan, model = replace(brisk, steps=40, save_every=10), EncoderDecoder(small)
+    return train(model, short_train, plan, folder, resume=resume, listeners=listeners)
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -585,10 +610,12 @@ print("                resumed: ", [f"{loss:.6f}" for loss in resumed[18:23]])
 # *Better, or worse?*
 
 # %%
-same_losses = [step.loss for step in small_models["plain"][1].steps] == [step.loss for step in small_models["averaged"][1].steps]
-last, average = (mean_loss(small_models[name][0], short_test) for name in ("plain", "averaged"))
-print(f"the same training: {same_losses};   loss of the last weights {last:.4f}, of their average {average:.4f}")
-assert same_losses and average > last
+both = ("plain", "averaged")
+losses = [[step.loss for step in small_models[name][1].steps] for name in both]
+last, average = (mean_loss(small_models[name][0], short_test) for name in both)
+print("the same training:", losses[0] == losses[1])
+print(f"held-out loss of the last weights {last:.4f}, of their average {average:.4f}")
+assert losses[0] == losses[1] and average > last
 
 # %% [markdown]
 # Here it *hurts*, and it is worth seeing why. An average looks back. This run is so short that each step still makes
@@ -606,32 +633,37 @@ assert same_losses and average > last
 # %%
 @torch.no_grad()
 def cross_attention(pair):
-    """The true alignment, and what each head does when the true target is dictated: (layers, heads, n_target, n_source)."""
+    """The true alignment, and what each head does when the true target is dictated."""
     ids = encode_pairs([pair], german, english)
     source, lengths, target_in, _ = collate(ids)
     weights = transformer(source, lengths, target_in, with_weights=True)[1].cross[0]
     pieces = german.pieces(ids[0].source), english.pieces(ids[0].target)
-    truth = aligned_pieces(pair, *pieces, source="de", target="en")       # (n_target, n_source)  without <eos>
-    return truth, weights[:, :, : len(truth)], pieces
+    truth = aligned_pieces(pair, *pieces, source="de", target="en")        # (n_target, n_source)
+    return truth, weights[:, :, : len(truth)], pieces      # (layers, heads, n_target, n_source)
 
 
 aligned = [cross_attention(pair) for pair in pairs.test[:300]]
 
 # %%
-truths = [truth for truth, _, _ in aligned]
-errors = torch.tensor([[alignment_error([weights[layer, head] for _, weights, _ in aligned], truths) for head in range(4)]
-                       for layer in range(2)])                            # (layers, heads)
-viz.draw_weights(errors, ["layer 1", "layer 2"], ["head 1", "head 2", "head 3", "head 4"], title="alignment error")
+def error_of(layer, head):
+    ours = [weights[layer, head] for _, weights, _ in aligned]
+    return alignment_error(ours, [truth for truth, _, _ in aligned])
+
+
+errors = torch.tensor([[error_of(layer, head) for head in range(4)] for layer in range(2)])
+viz.draw_weights(errors, ["layer 1", "layer 2"], ["head 1", "head 2", "head 3", "head 4"],
+                 title="alignment error")
 layer, head = divmod(int(errors.argmin()), 4)
 print(f"best: layer {layer + 1}, head {head + 1}, {errors.min():.0%};  worst: {errors.max():.0%}")
 assert errors.min() < 0.5 * errors.max()
 
 # %% [markdown]
 # They are not. Some heads look where a person would draw the line, others somewhere else altogether, and the mean over
-# heads, which is what most pictures show, mixes the two. Here is one list as the best head sees it.
+# heads, which is what many pictures show, mixes the two. Here is one list as the best head sees it.
 
 # %%
-example = next(k for k, pair in enumerate(pairs.test[:300]) if pair.target.count("-") == 2 and pair.target.count(",") == 1)
+example = next(k for k, pair in enumerate(pairs.test[:300])
+               if pair.target.count("-") == 2 and pair.target.count(",") == 1)
 truth, weights, (source_pieces, target_pieces) = aligned[example]
 viz.alignment_heatmap(weights[layer, head, :], source_pieces, target_pieces)
 
@@ -660,14 +692,14 @@ TREE = {
 # %%
 p_of = {(): 1.0}
 for words, following in TREE.items():
-    p_of |= {(*words, word): p_of[words] * p for word, p in following.items()}        # a product along the path
+    p_of |= {(*words, word): p_of[words] * p for word, p in following.items()}
 
 
 def search(n_beams):
     open_, kept = [()], set()
     while any(words in TREE for words in open_):
         longer = [(*words, word) for words in open_ for word in TREE.get(words, {})]
-        open_ = sorted(longer, key=p_of.get, reverse=True)[:n_beams]      # all continuations compete
+        open_ = sorted(longer, key=p_of.get, reverse=True)[:n_beams]       # all compete
         kept.update(open_)
     return max(open_, key=p_of.get), kept
 
@@ -704,7 +736,8 @@ assert p_of[search(2)[0]] > 2 * p_of[search(1)[0]]
 scores = {}
 for name, log_p, n in (("short", -3.0, 4), ("long", -4.2, 9)):
     scores[name] = {alpha: log_p / ((5 + n) / 6) ** alpha for alpha in (0.0, 0.6, 1.0)}
-    print(f"{name:>5}, {n} tokens:", "   ".join(f"α = {a}: {s:.2f}" for a, s in scores[name].items()))
+    listed = "   ".join(f"α = {alpha}: {score:.2f}" for alpha, score in scores[name].items())
+    print(f"{name:>5}, {n} tokens:  {listed}")
 assert scores["short"][0.0] > scores["long"][0.0] and scores["short"][1.0] < scores["long"][1.0]
 
 # %% [markdown]
@@ -717,18 +750,21 @@ assert scores["short"][0.0] > scores["long"][0.0] and scores["short"][1.0] < sco
 # And our model? *How many of its mistakes will four beams mend?*
 
 # %%
-sources = [pair.source for pair in pairs.test[:300]]
 source, lengths, *_ = collate(test_encoded[:300])
 began = time.process_time()
-greedily = greedy(transformer, source, lengths, 60).tokens
+tokens = {"greedy": greedy(transformer, source, lengths, 60).tokens}       # (300, n)
 middle = time.process_time()
-beams = beam_search(transformer, source, lengths, n_beams=4, length_penalty=0.6, max_length=60).tokens[:, 0]
+beams = beam_search(transformer, source, lengths, 4, length_penalty=0.6, max_length=60).tokens
+tokens["four beams"] = beams[:, 0]                                         # the best of the four
 cost = (time.process_time() - middle) / (middle - began)
-texts = {name: [english.decode(row) for row in rows.tolist()] for name, rows in (("greedy", greedily), ("beams", beams))}
-found = {name: sum(exact_match(some, [pair.target for pair in pairs.test[:300]])) for name, some in texts.items()}
-print("exactly right of 300:", found, f"  {sum(a != b for a, b in zip(*texts.values(), strict=True))} differ,"
-      f" for {cost:.1f} times the computing")
-assert cost > 1.5 and abs(found["beams"] - found["greedy"]) <= 15
+
+# %%
+answers = [pair.target for pair in pairs.test[:300]]
+texts = {name: [english.decode(row) for row in rows.tolist()] for name, rows in tokens.items()}
+found = {name: sum(exact_match(some, answers)) for name, some in texts.items()}
+differ = sum(a != b for a, b in zip(*texts.values(), strict=True))
+print(f"exactly right of 300: {found}   {differ} differ, for {cost:.1f} times the computing")
+assert cost > 1.5 and abs(found["four beams"] - found["greedy"]) <= 15
 
 # %% [markdown]
 # Hardly any. Where one answer is right and the model knows it, the greedy path *is* the best one; where it does not
@@ -749,7 +785,8 @@ def write_without(tokens, steps):
     mask = source_mask(source[:16], lengths[:16])
     memory = transformer.encoder(source[:16], lengths[:16])
     for _ in range(steps):
-        logits = transformer.output(transformer.decoder(tokens, memory, mask))[:, -1]         # all of it, again
+        states = transformer.decoder(tokens, memory, mask)                 # all of it, again
+        logits = transformer.output(states[:, -1])                         # (batch, vocabulary)
         tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
     return tokens
 
@@ -758,15 +795,15 @@ def write_without(tokens, steps):
 def write_with(tokens, steps):
     state = transformer.start(source[:16], lengths[:16])
     for _ in range(steps):
-        logits, state, _ = transformer.step(tokens[:, -1], state)                             # the new one alone
+        logits, state, _ = transformer.step(tokens[:, -1], state)          # the new one alone
         tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
     return tokens
 
 # %%
-def measure(write, steps):
+def measure(writing, steps):
     first = torch.full((16, 1), BOS)
     began = time.process_time()
-    tokens = write(first, steps)                                          # <eos> or not: we want equal lengths
+    tokens = writing(first, steps)                         # all of them go on behind <eos>, too
     return tokens, time.process_time() - began
 
 
@@ -774,12 +811,14 @@ took = {"without a cache": {}, "with a cache": {}}
 for steps in (15, 30, 60, 120):
     plain, took["without a cache"][steps] = measure(write_without, steps)
     cached, took["with a cache"][steps] = measure(write_with, steps)
-    assert (plain == cached).float().mean() > 0.95                        # a tie may fall the other way
+    assert (plain == cached).float().mean() > 0.95         # a tie may fall the other way
 viz.measured(took, x_name="tokens written", y_name="seconds", low=0)
 assert took["without a cache"][120] > 1.5 * took["with a cache"][120]
 
 # %% [markdown]
-# The same tokens, in a time that grows in proportion to the length instead of its square.
+# The same tokens. Without a cache each token pays for all those before it once more, so the time grows faster than the
+# length, in the end with its square. With one it grows, at these lengths, about in proportion: a token still looks back
+# at all the kept keys, but that is the cheap part here.
 #
 # One more thing can go wrong while a model writes, and it is the silliest. Dropout belongs to training. A model that is
 # left in training mode translates with a tenth of its numbers missing, another tenth each time, and nothing warns of
@@ -790,7 +829,8 @@ model = small_models["plain"][0]
 quiet = mean_loss(model.eval(), short_test)
 noisy = [mean_loss(model.train(), short_test) for _ in range(2)]
 model.eval()
-print(f"held-out loss in evaluation mode {quiet:.3f}, in training mode {noisy[0]:.3f}, and once more {noisy[1]:.3f}")
+print(f"held-out loss in evaluation mode {quiet:.3f},")
+print(f"in training mode {noisy[0]:.3f}, and once more {noisy[1]:.3f}")
 assert min(noisy) > 1.02 * quiet and noisy[0] != noisy[1]
 
 # %% [markdown]
@@ -805,18 +845,19 @@ assert min(noisy) > 1.02 * quiet and noisy[0] != noisy[1]
 # in the reference, too? Let us compute it by hand.
 
 # %%
-hypothesis = ["a", "boy", "in", "a", "red", "coat", "runs", "along", "the", "beach", "with", "two", "dogs", "."]
-reference = ["a", "boy", "in", "a", "red", "coat", "is", "running", "along", "the", "beach", "with", "his", "two", "dogs", "."]
+hypothesis = "a boy in a red coat runs along the beach with two dogs ."
+reference = "a boy in a red coat is running along the beach with his two dogs ."
 
 
-def n_grams(words, n):
+def n_grams(text, n):
+    words = text.split()
     return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
 
 
 precisions = []
 for n in (1, 2, 3, 4):
     ours, theirs = n_grams(hypothesis, n), n_grams(reference, n)
-    common = (ours & theirs).total()                                      # each at most as often as in the reference
+    common = (ours & theirs).total()                       # at most as often as in the reference
     precisions.append(common / ours.total())
     print(f"{n}: {common} of {ours.total()}")
 
@@ -831,9 +872,9 @@ for n in (1, 2, 3, 4):
 # afterwards: BLEU of a corpus is not the mean of its sentences' BLEU.
 
 # %%
-brevity = min(1.0, math.exp(1 - len(reference) / len(hypothesis)))
+brevity = min(1.0, math.exp(1 - len(reference.split()) / len(hypothesis.split())))
 by_hand = 100 * brevity * math.prod(precisions) ** (1 / 4)
-score = bleu([" ".join(hypothesis)], [" ".join(reference)])
+score = bleu([hypothesis], [reference])
 print(f"by hand {by_hand:.2f}   sacrebleu {score.score:.2f}\n{score.signature}")
 assert math.isclose(by_hand, score.score, abs_tol=1e-6)
 
@@ -845,14 +886,16 @@ assert math.isclose(by_hand, score.score, abs_tol=1e-6)
 # %%
 import sacrebleu
 
-outputs = ["Two dogs, a brown one and a white one, run along the beach.", "A woman in a T-shirt sells ice-cream at the lake."]
-answers = ["two dogs, one brown and one white, run along the beach .", "A woman in a t-shirt is selling ice-cream by the lake."]
-measured = {}
-for tokenise, lowercase in (("13a", False), ("13a", True), ("none", False), ("intl", False), ("char", False)):
-    metric = sacrebleu.BLEU(tokenize=tokenise, lowercase=lowercase)
-    measured[tokenise, lowercase] = metric.corpus_score(outputs, [answers]).score
-    print(f"{measured[tokenise, lowercase]:5.1f}   {metric.get_signature()}")
-assert max(measured.values()) - min(measured.values()) > 20
+outputs = ["Two dogs, a brown one and a white one, run along the beach.",
+           "A woman in a T-shirt sells ice-cream at the lake."]
+references = ["two dogs, one brown and one white, run along the beach .",
+              "A woman in a t-shirt is selling ice-cream by the lake."]
+points = []
+for tokenise, lowercase in [("13a", 0), ("13a", 1), ("none", 0), ("intl", 0), ("char", 0)]:
+    metric = sacrebleu.BLEU(tokenize=tokenise, lowercase=bool(lowercase))
+    points.append(metric.corpus_score(outputs, [references]).score)
+    print(f"{points[-1]:5.1f}   {metric.get_signature()}")
+assert max(points) - min(points) > 20
 
 # %% [markdown]
 # More than twenty points, and not a letter of the translations has changed. To lower-case makes more words
@@ -886,21 +929,43 @@ assert max(measured.values()) - min(measured.values()) > 20
 # attncourse translate "Zwei Hunde rennen am Strand entlang."
 # ```
 #
-# What comes out of it was measured by `benchmarks/training.py`, not on this page. The next cell prints what is kept of
-# such runs with this copy of the course.
+# What comes out of it takes a laptop twenty minutes, so it was measured beforehand, by `benchmarks/training.py`. The next
+# cell prints what is kept of such runs, the lowest BLEU first: two rungs of the ladder, the same pairs, tokenizer,
+# recipe and number of steps. *On lists of numbers the two were close. What do you expect of sentences?*
 
 # %%
-runs = training_runs()
-for run_ in runs:
-    print(f"{run_.model} ({run_.profile}), {run_.source}→{run_.target}: BLEU {run_.bleu:.1f}, lower-cased {run_.bleu_lowercase:.1f}"
-          f"   {run_.parameters / 1e6:.1f} M parameters, {run_.seconds:,.0f} s on {run_.device}\n    {run_.signature}\n    {run_.command}")
-if not runs:
-    print("No run on captions has been kept yet.")
-if not any("cpu" not in run_.device.lower() and "x86" not in run_.device for run_ in runs):
+runs = training_runs()[::-1]
+for kept in runs:
+    print(f"BLEU {kept.bleu:.1f}, lower-cased {kept.bleu_lowercase:.1f}   "
+          f"{kept.model}, {kept.source}→{kept.target}, {kept.parameters / 1e6:.1f} M parameters\n"
+          f"    {kept.seconds:,.0f} s on {kept.device}   {kept.signature}\n    {kept.command}")
+if all("x86" in kept.device or "cpu" in kept.device.lower() for kept in runs):
     print("None was made on a GPU.")
+scores = {kept.model: kept.bleu for kept in runs if kept.profile == "cpu"}
+assert scores["Transformer"] > scores["recurrent, attention"] + 2
+
+# %%
+files = {"recurrent, attention": "training_cpu_de_en_attention", "Transformer": "training_cpu_de_en"}
+records = {model: measured(file) for model, file in files.items()}
+curves = {model: [at["test"] for at in record["curve"]] for model, record in records.items()}
+every = records["Transformer"]["steps"] // len(curves["Transformer"])
+looks = range(every, 4 * every + 1, every)
+viz.curves(curves, xs=looks, x_name="steps", y_name="BLEU on the test set, greedy")
 
 # %% [markdown]
-# Beside it, what others published on the same 1,000 captions. Mind the last column.
+# Now they are apart, and from the first look on. Sentences are longer than our lists, their words stand in another order
+# than the translation's, and a word means what its neighbours make it mean: there is more to look up, and the
+# Transformer looks things up in every layer, also in the source itself. (Each was trained once, by a recipe that was
+# written for the Transformer, so take the four points with some salt. And do not compare the seconds: the recurrent
+# model had one thread of a machine that was busy with other things. The steps compare, and the sizes nearly.)
+#
+# Note as well how the recurrent model gains three points when five hypotheses are kept in place of one, from the end of
+# its curve to the BLEU that was printed, and the Transformer next to nothing. One that is less sure of its next word has
+# more to gain from a second thought.
+
+# %% [markdown]
+# Beside it, what others have reported on the same 1,000 captions (their numbers, not measured again here). Mind the
+# last column.
 #
 # | German → English | BLEU | measured on |
 # |---|---|---|
@@ -911,8 +976,10 @@ if not any("cpu" not in run_.device.lower() and "x86" not in run_.device for run
 # | **English → German** | | |
 # | Transformer (tiny), beam 5 | 41.0 | tokenised |
 #
-# It is the ladder that you have just climbed, with words in place of numbers: from one vector to attention the score
-# doubles, and the Transformer adds eight points to that.
+# It is the ladder that you have just climbed, with words in place of numbers. The first three rows are one measure, and
+# attention adds more than seven points to the best single vector. The fourth is *another* measure, and the models also
+# differ in size: how much of the difference between 28.3 and 36.5 is the Transformer's, this table cannot say. The last
+# is another language.
 #
 # ## What went wrong
 #
@@ -920,11 +987,12 @@ if not any("cpu" not in run_.device.lower() and "x86" not in run_.device for run
 # that they have in common with the truth (chrF)?
 
 # %%
-written = translate(transformer, [pair.source for pair in pairs.test], german, english)
-wrong = [(chrf([w.text], [pair.target]).score, pair, w.text) for w, pair in zip(written, pairs.test, strict=True)
-         if w.text != pair.target]
+ours = zip(written["Transformer"], pairs.test, strict=True)
+spoilt = [(text, pair) for text, pair in ours if text != pair.target]
+wrong = [(chrf([text], [pair.target]).score, pair, text) for text, pair in spoilt]
 for score, pair, text in sorted(wrong, key=lambda each: each[0])[:4]:
-    print(f"chrF {score:.0f}\n   source {pair.source}\n  written {text[:80]}{' …' * (len(text) > 80)}\n    truth {pair.target}")
+    print(f"chrF {score:.0f}\n   source {pair.source}")
+    print(f"  written {text[:70]}{' …' * (len(text) > 70)}\n    truth {pair.target}")
 
 # %% [markdown]
 # Look at the sources. Did you expect *these* to be the hardest? Guessing from four examples is how legends begin,
@@ -945,41 +1013,61 @@ def numbers_in(pair):
 # %%
 kinds = Counter(what_went_wrong(text, pair.target) for _, pair, text in wrong)
 print(f"{len(wrong)} of 1000 wrong:", dict(kinds))
-all_lists, wrong_lists = Counter(map(numbers_in, pairs.test)), Counter(numbers_in(pair) for _, pair, _ in wrong)
-shares = {n: wrong_lists[n] / all_lists[n] for n in range(1, 6)}
+asked = Counter(map(numbers_in, pairs.test))
+missed = Counter(numbers_in(pair) for _, pair, _ in wrong)
+shares = {n: missed[n] / asked[n] for n in range(1, 6)}
 print("wrong, by numbers in the list:", {n: f"{share:.0%}" for n, share in shares.items()})
-assert shares[5] > shares[3] and shares[1] > shares[3] - 0.02, "both ends, not only the long one"
+assert min(shares[1], shares[5]) > 2 * shares[3], "both ends, not only the long one"
 
 # %% [markdown]
-# Two things go wrong. The longest lists fail because everything has to be right in them, and they end too soon. But the
-# *shortest* fail as well, a single number, which ought to be the easiest, and how they fail is telling: *thirteen
-# thirteen thirteen*, or a last syllable stammered for ever. It has said what there was to say and does not know how to
-# stop. Why?
+# Two things go wrong. The longest lists fail because everything has to be right in them, and some end too soon. But the
+# *shortest* fail as well, a single number, which ought to be the easiest, and how they fail is telling: a number said
+# again and again, or a last syllable stammered for ever. It has said what there was to say and does not know how to
+# stop. Why? *What would you count next?*
+
+# %%
+def length(pair):
+    return len(english.encode(pair.target)) + 1            # <eos> counts
+
+
+seen, asked = Counter(map(length, pairs.train[100:])), Counter(map(length, pairs.test))
+missed = Counter(length(pair) for _, pair, _ in wrong)
+for n in range(2, 9):
+    print(f"{n} tokens: {seen[n]:5,} pairs to learn from   {missed[n]:2} of {asked[n]} wrong")
+assert seen[2] < 20 and missed[2] > 0.5 * asked[2]
+
+# %% [markdown]
+# Translations of two tokens, one word and `<eos>`, hardly occur among what it has learned from, and the test asks for
+# them all the same. Nearly every one comes out wrong. How can a test set differ so much from its training set, when both
+# come from one generator? Look for the rule that `number_words` keeps to: *no source occurs twice*, so that nothing of
+# the test is in the training set. It deals out the test set first. But there are ten numbers of one digit and ninety of
+# two. A thousand lists take all of the former and more than half of the latter, and what is left to learn from are, but
+# for a few, numbers of three digits, and lists. Our model has seen the word *zwölf* hundreds of times, and never alone.
 #
-# There are two suspects. No source occurs twice in our data, and there are but a thousand numbers below a thousand, so
-# single numbers are rarer in the training set than one would think. And pairs of like length share a batch, the short
-# ones many to a batch, so that few batches hold any. In how many *steps* of the run was there a list of one number?
+# So a rule that was to keep the test honest has bent it. Nothing in the loss shows that, and had the cards been dealt
+# the other way round, the test would not have shown it either: it would have asked for hardly any short number. There
+# is a second suspect. Pairs of like length share a batch. In how many *steps* of the run
+# was there a list of one number?
 
 # %%
 batches = epoch_batches(encoded[100:], recipe.batch_tokens, recipe.seed, epoch=0)[: recipe.steps]
-one_number = [sum(numbers_in(pairs.train[100 + i]) == 1 for i in batch) / len(batch) for batch in batches]
-print(f"pairs with one number: {sum(numbers_in(pair) == 1 for pair in pairs.train) / len(pairs.train):.0%} of all;"
-      f"  in {sum(share > 0 for share in one_number) / len(batches):.0%} of the steps,"
-      f" and in {sum(share > 0.5 for share in one_number) / len(batches):.0%} more than half of the batch")
-assert sum(share > 0 for share in one_number) < 0.15 * len(batches)
+single = [numbers_in(pair) == 1 for pair in pairs.train[100:]]
+met = [any(single[i] for i in batch) for batch in batches]
+of_pairs, of_steps = sum(single) / len(single), sum(met) / len(met)
+print(f"one number alone: {of_pairs:.0%} of all pairs, in {of_steps:.0%} of the steps")
+assert of_steps < 0.15
 
 # %% [markdown]
-# Few pairs, and fewer steps still: a handful of visits, each with a batch full of them, and in between long stretches
-# in which every list goes on. Whoever samples test sentences by another rule than training sentences, and packs like
-# with like, gets a model that is weakest where nobody looks. The padding that we saved has a price, and the training
-# loss, an average over *tokens*, hardly shows it: a single number has three or four of them. More steps mend it, and so
-# do larger batches, in which more lengths meet. What *found* it is reading the worst translations. And what does BLEU
-# make of them?
+# A handful of visits, each with a batch full of them, and in between long stretches in which every list goes on. The
+# padding that we saved has a price, perhaps. Which of the two suspects did it? Two runs would tell, one with the test
+# set dealt out last, one with batches mixed at random, and that is how such a question is settled. What *raised* it is
+# reading the worst translations: the training loss cannot ask for what the training set does not hold. And what does
+# BLEU make of them?
 
 # %%
-corpus = bleu([w.text for w in written], [pair.target for pair in pairs.test])
+corpus = bleu(written["Transformer"], [pair.target for pair in pairs.test])
 print(f"BLEU {corpus.score:.1f} ({corpus.signature}), and {right['Transformer']:.1%} exactly right")
-assert corpus.score > 75
+assert corpus.score > 65
 
 # %% [markdown]
 # BLEU does not know what a number is. To it, *four hundred and six* for *four hundred and seven* is four fifths of a
@@ -991,8 +1079,8 @@ assert corpus.score > 75
 # > **Check yourself.** Which of the following would the *training loss* have told you: (1) the vocabulary has seen the
 # > test set, (2) two GPUs average means, (3) the schedule counts from zero, (4) dropout is on while you translate, (5)
 # > the length penalty multiplies, (6) the score is lower-cased and the one you compare with is not?
-# > <details><summary>Answer</summary>None of the six. (3) wastes one batch; (2) trains something slightly else, and the
-# > loss falls; the other four happen where the training loss is not looking. That is the rule rather than the
+# > <details><summary>Answer</summary>None of the six. (3) wastes one batch; (2) trains something slightly different, and
+# > the loss falls; the other four happen where the training loss is not looking. That is the rule rather than the
 # > exception, and the reason why each part of this lecture ended in an assertion.</details>
 #
 # With a GPU nothing on this page changes but the sizes: bf16 and `torch.compile` are switched on, a batch has thousands

@@ -21,7 +21,7 @@
 # | 2 | `warmup` | ●○○ | 8 | 5 |
 # | 3 | `batch_by_tokens` | ●●○ | 20 | 6 |
 # | 4 | `greedy_decode` | ●●○ | 20 | 6 |
-# | 5 | `beam_search` | ●●● | 40 | 7 |
+# | 5 | `beam_search` | ●●● | 40 | 8 |
 # | 6 | `TrainStep` | ●●● | 35 | 9 |
 # | | a question to answer in words | ●●○ | 15 | 4 |
 # | + | `byte_pairs`, an extension | ●●● | 30 | 3 extra |
@@ -319,7 +319,9 @@ check("TrainStep", TrainStep)
 #    numbers are not of one scale. Use sacreBLEU on plain, cased text, and print its signature. (Direction "up" for the
 #    case and "either" for the tokenisation, or "up, as a rule" with a reason.)
 # 3. *Vocabulary from the test set.* Words that occur in the test set alone get pieces of their own or larger ones, so the test
-#    looks easier than other text: too high. Learn the merges on the training split and apply them to the others.
+#    is cut better than other text will be: as a rule too high. Learn the merges on the training split and apply them to the
+#    others. (Who argues that a piece from the test set alone has an embedding that was never trained, so that the number may
+#    even suffer, has the point.)
 # 4. The vocabulary is likely to matter least: a thousand test captions among 31,000 hardly change which pairs are frequent. It is
 #    forbidden because nobody can tell from the number how much it did matter, because it grows with small data and odd
 #    domains, and because what has to be argued about case by case will sooner or later be argued wrongly. (Any one of the

@@ -1,0 +1,116 @@
+"""Would the loss have shown it? A small language model is given back one erratum at a time, and trained.
+
+    python benchmarks/errata.py [--steps 400] [--seeds 0 1 … 9] [--lr 0.005] [--only NAME ...] [--json] [--save FILE]
+
+The model is the code slide's in our words and repaired (`attncourse.errata.SlideModel`), and reads the standard
+library's docstrings, in pieces that are mostly single letters. Each variant has one fault, and gets the same texts in
+the same order, the same number of steps, the same schedule and learning rate. What counts is the loss on modules that
+no model has read, in nats a token, and its difference from the right model's *with the same seed*. A variant that
+crashes is written down with its error, one whose loss is no number with null.
+
+Lecture 13 draws what `--save src/attncourse/data/measured/errata.json` keeps.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import platform
+import statistics
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from attncourse.data import PAD, Tokenizer, docstrings, encode_texts, text_batches
+from attncourse.errata import FAULTS, SlideModel
+from attncourse.metrics import token_loss
+from attncourse.training import fit_texts
+
+VOCABULARY, LONGEST, BATCH_TOKENS, LR = 128, 64, 512, 5e-3
+SIZES = {"d_model": 48, "n_heads": 4, "n_layers": 2, "d_ff": 192, "max_length": 512}
+RIGHT = "nothing"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=400, help="training steps of each model")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)), help="one model a seed and variant")
+    parser.add_argument("--lr", type=float, default=LR, help="the highest learning rate of the schedule")
+    parser.add_argument("--only", nargs="+", default=list(FAULTS), choices=list(FAULTS), metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--save", type=Path, help="write the same object to this file, after each seed")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    corpus = docstrings()
+    tokenizer = Tokenizer.train(corpus.train, size=VOCABULARY)
+    train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
+    losses: dict[str, list[float | None]] = {name: [] for name in (RIGHT, *args.only)}
+    errors: dict[str, str] = {}
+    started = time.process_time()
+    for done, seed in enumerate(args.seeds, start=1):
+        for name in losses:
+            if name in errors:
+                continue
+            try:
+                loss = test_loss(name, train, test, args.steps, seed, args.lr)
+                losses[name].append(round(loss, 5) if math.isfinite(loss) else None)
+            except (RuntimeError, IndexError) as error:
+                errors[name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            print(f"seed {seed}  {name:<36} {errors.get(name) or losses[name][-1]}", flush=True)
+        result = summary(losses, errors, args.seeds[:done], args, len(train), len(test))
+        result["cpu_seconds"] = round(time.process_time() - started)
+        if args.save:
+            args.save.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+
+
+def test_loss(name: str, train: list, test: list, steps: int, seed: int, lr: float) -> float:
+    """The loss on the test texts after training, in nats a token, over texts cut where training cut them."""
+    torch.manual_seed(seed)
+    model = SlideModel(VOCABULARY, **SIZES, faults=() if name == RIGHT else (name,))
+    fit_texts(model, train, steps, BATCH_TOKENS, LONGEST, lr, seed, progress=False)
+    total = tokens = 0.0
+    with torch.no_grad():
+        for batch in text_batches(test, 4 * BATCH_TOKENS, LONGEST, seed=0):
+            n = (batch.tokens_out != PAD).sum().item()
+            total, tokens = total + n * token_loss(model(batch.tokens_in), batch.tokens_out).item(), tokens + n
+    return total / tokens
+
+
+def summary(losses: dict, errors: dict, seeds: list[int], args, n_train: int, n_test: int) -> dict:
+    """Losses by seed, and the differences from the right model's at the same seed."""
+    faults = {}
+    for name, found in losses.items():
+        row: dict = {"error": errors[name]} if name in errors else {"losses": found}
+        if name not in errors and None not in found:
+            differences = [loss - right for loss, right in zip(found, losses[RIGHT], strict=True)]
+            spread = statistics.stdev(differences) if len(differences) > 1 else math.nan
+            row["mean"] = round(statistics.mean(found), 5)
+            row["difference"] = round(statistics.mean(differences), 5)
+            row["standard_error"] = round(spread / math.sqrt(len(found)), 5)
+        faults[name] = row
+    options = f" --lr {args.lr:g}" * (args.lr != LR)
+    if len(args.only) < len(FAULTS):
+        options += " --only " + " ".join(f"'{name}'" for name in args.only)
+    return {
+        "command": f"python benchmarks/errata.py --steps {args.steps} --seeds {' '.join(map(str, seeds))}" + options,
+        "date": datetime.date.today().isoformat(),
+        "device": f"one thread of a CPU ({platform.machine()})",
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "texts": {"train": n_train, "test": n_test},
+        "sizes": {"vocabulary": VOCABULARY, **SIZES},
+        "steps": args.steps,
+        "batch_tokens": BATCH_TOKENS,
+        "lr": args.lr,
+        "seeds": seeds,
+        "faults": faults,
+    }
+
+
+if __name__ == "__main__":
+    main()

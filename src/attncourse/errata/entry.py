@@ -1,0 +1,97 @@
+"""What one erratum is: the line as printed and the line as it should be, as code, and a test that tells them apart."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+CSE576 = "CSE 576, Language Modeling: Attention"
+FOUNDATIONS = "Foundations of NLP, lecture 7: Multi-head attention, Transformers"
+CSE5321 = "CSE5321, Introduction to NLP, lecture 11: Transformers (2)"
+PARAMETRIC = "Parametric Language Modeling: Transformers"
+CS11711 = "CS11-711, Advanced NLP: Attention and Transformers"
+DECKS = (CSE576, FOUNDATIONS, CSE5321, PARAMETRIC, CS11711)
+
+Kind = Literal["definite", "overclaim", "convention"]
+
+
+class Finding(NamedTuple):
+    """What a test found: whether its question was answered with yes, and what it measured, in words."""
+
+    passes: bool
+    measured: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erratum:
+    """One thing that decks get wrong, with the test that shows it.
+
+    `printed` and `corrected` do the same job, as the slide has it and as it should be; `check` asks the one question
+    that tells them apart, which `question` puts into words. A definite erratum is wrong, an overclaim is more than is
+    true, a convention is a choice that clashes with another deck's, and then `corrected` is the choice of this course.
+    """
+
+    name: str
+    decks: tuple[str, ...]
+    place: str
+    """The slide's heading, or what is to be seen on it."""
+    claim: str
+    """What the slide says, at most a line of it."""
+    correction: str
+    question: str
+    lecture: str
+    """Where the box stands: "08"."""
+    printed: Callable[..., Any]
+    corrected: Callable[..., Any]
+    check: Callable[[Any], Finding]
+    kind: Kind = "definite"
+    slip: bool = False
+    """It may have happened when the slides were transcribed: we have seen texts of the decks, not the slides.
+
+    True where one letter is at stake, or where another deck has the same slide and its transcription is right."""
+
+    @property
+    def found_in(self) -> str:
+        """The deck's title; where there are several, the names of their courses."""
+        if len(self.decks) == 1:
+            return self.decks[0]
+        return "; ".join(re.split("[,:]", deck)[0] for deck in self.decks)
+
+    def __str__(self) -> str:
+        """A card: who says what and where, what was asked, and what the test found as printed and corrected."""
+        slip = "   († perhaps a slip of the transcription)" * self.slip
+        lines = [f"{self.name}{slip}", f"    in     {self.found_in}", f"    at     {self.place}"]
+        lines += [f"    says   {self.claim}", f"    right  {self.correction}", f"    {self.question}"]
+        for name, implementation in (("as printed", self.printed), ("corrected", self.corrected)):
+            found = self.test(implementation)
+            lines.append(f"    {'✓' if found.passes else '✗'} {name + ':':<11} {found.measured}")
+        return "\n".join(lines)
+
+    def test(self, implementation: Callable[..., Any]) -> Finding:
+        """What the check finds in an implementation. One that crashes fails, and the error is what was measured."""
+        try:
+            with torch.random.fork_rng(devices=[]):  # the reader's random numbers stay as they were
+                return self.check(implementation)
+        except (RuntimeError, IndexError, ValueError, KeyError, TypeError) as error:
+            return Finding(False, f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+
+
+def drawn(*shape: int, seed: int = 0, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+    """Normal numbers, the same at every call, whatever was drawn before."""
+    return scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) + shift
+
+
+def near(got: Tensor, expected: Tensor, what: str = "worst error", within: float = 1e-4) -> Finding:
+    """How far two tensors are apart; NaN is as far as can be. Raises ValueError for different shapes."""
+    if got.shape != expected.shape:
+        raise ValueError(f"got shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
+    worst = (got - expected).abs().max().item()
+    return Finding(worst <= within, f"{what} {worst:.2g}")
+
+
+def equal(got: Any, expected: Any, what: str) -> Finding:
+    """Two plain things, side by side."""
+    return Finding(got == expected, f"{what} {got}, expected {expected}" if got != expected else f"{what} {got}")

@@ -1,0 +1,127 @@
+"""A pad on which a reader draws a sparse pattern, and sees what it costs and how far it hears through layers."""
+
+from pathlib import Path
+
+import torch
+import traitlets
+from jaxtyping import Bool
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from attncourse.efficient import (
+    any_of,
+    bigbird,
+    causal,
+    dense_mask,
+    dilated,
+    global_tokens,
+    longformer,
+    receptive_field,
+    sliding_window,
+)
+from attncourse.viz.live_widget import LiveWidget
+from attncourse.viz.style import BLUE, GREY, ORANGE, PALE, WEIGHTS, figure, stage
+
+LAYERS, BLOCK = 4, 4
+
+
+def pattern_presets(n: int = 16) -> dict[str, Bool[Tensor, "{n} {n}"]]:
+    """The patterns that the pad offers, as `attncourse.efficient` makes them.
+
+    "strided" is that of Child et al. 2019: those just before, and every fourth.
+    """
+    patterns = {
+        "itself alone": sliding_window(0),
+        "full": global_tokens(n),
+        "causal": causal(),
+        "window": sliding_window(2),
+        "dilated": dilated(2, dilation=3),
+        "window + global": longformer(2, n_global=1),
+        "BigBird": bigbird(n, width=1, n_global=1, n_random=2),
+        "strided": any_of(sliding_window(BLOCK, causal=True), dilated(n, BLOCK, causal=True)),
+    }
+    return {name: dense_mask(pattern, n) for name, pattern in patterns.items()}
+
+
+class pattern_pad(LiveWidget):
+    """Who may attend to whom, to be drawn by mouse or keyboard: all is counted in the browser, without a kernel.
+
+    `start` is one of `pattern_presets`, `asking` the position whose receptive field is drawn, counted from 0. With a
+    kernel, `mask` is what has been drawn. Raises ValueError for an unknown start, or a position that is not there.
+    """
+
+    _esm = Path(__file__).with_suffix(".js")
+    _css = Path(__file__).with_suffix(".css")
+    n = traitlets.Int().tag(sync=True)
+    presets = traitlets.Dict().tag(sync=True)
+    rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    asking = traitlets.Int().tag(sync=True)
+
+    def __init__(self, start: str = "window", n: int = 16, asking: int | None = None):
+        presets = {name: _as_rows(mask) for name, mask in pattern_presets(n).items()}
+        if start not in presets:
+            raise ValueError(f"start: got {start!r}, expected one of {', '.join(presets)}")
+        asking = n // 2 if asking is None else asking
+        if not 0 <= asking < n:
+            raise ValueError(f"asking: got {asking}, expected a position from 0 to {n - 1}")
+        super().__init__(n=n, presets=presets, rows=presets[start], asking=asking)
+
+    @property
+    def mask(self) -> Bool[Tensor, "n n"]:
+        """What is drawn now, True where a query may attend."""
+        return torch.tensor([[sign == "1" for sign in row] for row in self.rows])
+
+    def still(self) -> tuple[Figure, str]:
+        mask, asking, n = self.mask, self.asking, self.n
+        drawn, (grid, told) = figure(7.6, 3.4, columns=2)
+        stage(grid, (-2.2, n), (n, -1.6))
+        grid.set_aspect("equal")
+        grid.pcolormesh(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.3, edgecolors=PALE, linewidth=0.6)
+        grid.add_patch(Rectangle((0, asking), n, 1, fill=False, edgecolor=ORANGE, linewidth=2))
+        for i in range(n):
+            colour = ORANGE if i == asking else GREY
+            grid.text(-0.3, i + 0.5, f"{i + 1}", ha="right", va="center", fontsize=7.5, color=colour)
+            grid.text(i + 0.5, -0.3, f"{i + 1}", ha="center", va="bottom", fontsize=7.5, color=GREY)
+
+        heard = [receptive_field(mask, layers)[asking] for layers in range(1, LAYERS + 1)]
+        stage(told, (-0.5, 1.6 * n), (-7.6, 5.2))
+        lines = pattern_in_words(mask)
+        for at, line in enumerate(lines):
+            told.text(-0.5, 4.6 - 1.15 * at, line, fontsize=9.5, va="center")
+        told.text(-0.5, -0.1, f"whom position {asking + 1} hears of", fontsize=9.5, va="center")
+        for layer, row in enumerate(heard):
+            y = -1.4 - 1.3 * layer
+            for j, hears in enumerate(row.tolist()):
+                mark = "s" if j == asking else "o"
+                edge = ORANGE if j == asking else GREY
+                told.plot(j, y, mark, markersize=6, color=BLUE if hears else "white", markeredgecolor=edge)
+            said = f"{int(row.sum())} after {layer + 1} {'layer' if layer == 0 else 'layers'}"
+            told.text(n + 0.3, y, said, fontsize=9.5, va="center")
+        counts = ", ".join(f"{int(row.sum())} after {layer}" for layer, row in enumerate(heard, start=1))
+        return drawn, (
+            f"A pad of {n} queries by {n} keys on which to draw who may attend to whom. {'; '.join(lines)}. Position "
+            f"{asking + 1} hears of {counts} layers."
+        )
+
+
+def pattern_in_words(mask: Bool[Tensor, "n n"]) -> list[str]:
+    """What the pad says of a pattern: its pairs, the blocks that hold any, and when all have heard of all."""
+    n = len(mask)
+    is_causal = not mask.triu(1).any()
+    wanted = torch.ones(n, n, dtype=torch.bool).tril() if is_causal else torch.ones(n, n, dtype=torch.bool)
+    fill = -n % BLOCK
+    blocks = torch.nn.functional.pad(mask, (0, fill, 0, fill)).unflatten(0, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
+    touched = blocks.any(dim=3).any(dim=1)                        # (n / BLOCK, n / BLOCK)
+    after = next((k for k in range(1, n + 1) if torch.equal(receptive_field(mask, k), wanted)), None)
+    everybody = "each hears of all before it" if is_causal else "everybody hears of everybody"
+    return [
+        f"{int(mask.sum())} of {n * n} pairs, {mask.float().mean():.0%}",
+        f"{int(touched.sum())} of {touched.numel()} blocks of {BLOCK} × {BLOCK} hold any",
+        "some never hear of each other, however many layers" if after is None
+        else f"after {after} {'layer' if after == 1 else 'layers'} {everybody}",
+    ]
+
+
+def _as_rows(mask: Tensor) -> list[str]:
+    return ["".join("1" if allowed else "0" for allowed in row) for row in mask.tolist()]

@@ -1,0 +1,325 @@
+"""Pictures as sequences of patches, and where a model looks in them; sounds as frames, some of them hidden."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from attncourse.viz.diagrams import arrow, box, rgb
+from attncourse.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HATCHES,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SERIES,
+    WEIGHTS,
+    figure,
+    hold_still,
+    show,
+    stage,
+)
+
+
+def pictures(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
+    """Small pictures (height, width) in a row, black for most, with their names."""
+    drawn, grid = figure(1.25 * len(images), 1.6, columns=len(images))
+    for ax, image, name in zip(np.atleast_1d(np.asarray(grid)), images, names, strict=True):
+        _bare(ax)
+        ax.imshow(image.numpy(), cmap="Greys", interpolation="nearest")
+        ax.set_title(name, fontsize=10)
+    height, width = images[0].shape
+    show(drawn, alt or f"{len(images)} pictures of {height} by {width} pixels: {', '.join(names)}.")
+
+
+def picture_to_sequence(image: Tensor, patch: int) -> None:
+    """A picture (height, width) with its patches numbered, and the sequence that is made of them, class token in front.
+
+    Raises ValueError where the patch does not divide the picture.
+    """
+    height, width = image.shape
+    if height % patch or width % patch:
+        raise ValueError(f"patch: got {patch}, expected a divisor of height and width = {height}, {width}")
+    rows, columns = height // patch, width // patch
+    n = rows * columns
+    drawn, ax = figure(8.2, 2.9)
+    stage(ax, (-0.4, 25.5), (-4.3, 5.1))
+    ax.set_aspect("equal")
+    _picture(ax, image, (0, 0, 4.4, 4.4))
+    side = 4.4 / columns
+    for i in range(n):
+        row, column = divmod(i, columns)
+        left, top = column * side, 4.4 - row * side
+        ax.add_patch(Rectangle((left, top - side), side, side, fill=False, edgecolor=ORANGE, linewidth=1.2))
+        ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=7, color=ORANGE, fontweight="bold")
+    arrow(ax, (4.8, 2.2), (6.4, 2.2))
+    shown = [*range(6), *range(n - 2, n)] if n > 9 else list(range(n))
+    x = 7.0
+    box(ax, x + 0.5, -0.55, "class", PURPLE, width=1.5)
+    for k, i in enumerate(shown):
+        row, column = divmod(i, columns)
+        x = 9.0 + 1.9 * k + (1.2 if n > 9 and k >= 6 else 0)
+        piece = image[row * patch : (row + 1) * patch, column * patch : (column + 1) * patch]
+        _picture(ax, piece, (x, 1.5, 1.3, 1.3), top=float(image.max()))
+        ax.add_patch(Rectangle((x, 1.5), 1.3, 1.3, fill=False, edgecolor=ORANGE, linewidth=1.2))
+        ax.text(x + 0.65, 3.2, f"{i}", ha="center", va="center", fontsize=9, color=ORANGE, fontweight="bold")
+        arrow(ax, (x + 0.65, 1.35), (x + 0.65, 0.1))
+        box(ax, x + 0.65, -0.55, f"$x_{{{i}}}W$", BLUE, width=1.5)
+        ax.text(x + 0.65, -1.65, f"$+\\,p_{{{i + 1}}}$", ha="center", va="center", fontsize=10.5)
+    if n > 9:
+        ax.text(9.0 + 1.9 * 6 + 0.25, -0.55, "…", ha="center", va="center", fontsize=14)
+        ax.text(9.0 + 1.9 * 6 + 0.25, 2.1, "…", ha="center", va="center", fontsize=14)
+    ax.text(7.5, -1.65, "$+\\,p_0$", ha="center", va="center", fontsize=10.5)
+    ax.plot([6.8, x + 1.4], [-2.3, -2.3], color=GREY, linewidth=1.4)
+    middle = (6.8 + x + 1.4) / 2
+    arrow(ax, (middle, -2.3), (middle, -3.2))
+    ax.text(middle, -3.7, f"{1 + n} rows into a stack of encoder blocks; row 0 is read out", ha="center", va="center",
+            fontsize=10.5)  # fmt: skip
+    ax.text(2.2, -0.6, f"{height} × {width} pixels,\n{rows} × {columns} patches", ha="center", va="top", fontsize=10)
+    show(
+        drawn,
+        f"A picture of {height} by {width} pixels is cut into {n} patches of {patch} by {patch}, numbered row by row. "
+        f"Each is flattened and multiplied by W. A class token stands in front; every row gets a position, the class "
+        f"token the first. The {1 + n} rows go into a stack of encoder blocks.",
+    )
+
+
+def looking(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> None:
+    """Pictures in the first column, and beside each where was looked: {title: a table (rows, columns) a picture}.
+
+    Each table is darker for more, on a scale of its own, with the picture's outline over it; `names` stand at the left.
+    """
+    drawn, grid = figure(1.3 * (1 + len(maps)) + 0.7, 1.36 * len(pictures) + 0.4, len(pictures), 1 + len(maps))
+    grid = np.asarray(grid).reshape(len(pictures), -1)
+    said = []
+    for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
+        _bare(grid[i, 0])
+        grid[i, 0].imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
+        grid[i, 0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=8)
+        for ax, (title, tables) in zip(grid[i, 1:], maps.items(), strict=True):
+            _look(ax, picture, tables[i])
+            if i == 0:
+                ax.set_title(title, fontsize=10)
+        where = "; ".join(f"{title} most at {_place(tables[i])}" for title, tables in maps.items())
+        said.append(f"{name}: {where}")
+    grid[0, 0].set_title("picture", fontsize=10)
+    show(drawn, f"Where was looked, by patch (row, column), counted from 1 at the top left. {'. '.join(said)}.")
+
+
+def looking_frame(picture: Tensor, table: Tensor, asking: int | None = None, title: str = "") -> tuple[Figure, str]:
+    """A picture, and how much each patch of it was looked at, (rows, columns): for `explore`.
+
+    `asking` is the patch that looks, framed; without it, the class token does. Returns the figure and the words for it.
+    """
+    drawn, (left, right) = figure(5.6, 2.9, columns=2)
+    hold_still(drawn, left=0.03, right=0.97, bottom=0.04, top=0.86, wspace=0.1)
+    _bare(left)
+    left.imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
+    left.set_title("the picture", fontsize=10.5)
+    _look(right, picture, table, numbers=True)
+    right.set_title(title, fontsize=10.5)
+    if asking is not None:
+        row, column = divmod(asking, table.shape[1])
+        high, wide = picture.shape[0] / table.shape[0], picture.shape[1] / table.shape[1]
+        for ax in (left, right):
+            corner = (column * wide - 0.5, row * high - 0.5)
+            ax.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=ORANGE, linewidth=3))
+    who = "the class token" if asking is None else f"the patch in row {row + 1}, column {column + 1}"
+    return drawn, f"{title}: of {table.sum():.0%} that {who} gives to patches, most goes to {_place(table)}."
+
+
+def position_maps(similarity: Tensor, side: int, title: str = "") -> None:
+    """How much the position of each patch resembles those of all, (side², side²): a small map for each place."""
+    table = similarity.detach().numpy()
+    drawn, grid = figure(4.6, 4.6, side, side)
+    beside: list[float] = []
+    far: list[float] = []
+    for i, ax in enumerate(np.asarray(grid).flat):
+        _bare(ax)
+        ax.imshow(table[i].reshape(side, side), cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
+        row, column = divmod(i, side)
+        ax.plot(column, row, "o", markersize=4, color=ORANGE)
+        for j in range(side * side):
+            steps = abs(j // side - row) + abs(j % side - column)
+            (beside if steps == 1 else far if steps > 1 else []).append(table[i, j])
+    if title:
+        drawn.suptitle(title, fontsize=11)
+    show(
+        drawn,
+        f"{title or 'Cosines of positions'}: {side * side} maps, one for each place, a dot at the place. Places "
+        f"side by side have a cosine of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}.",
+    )
+
+
+def sound(
+    waveform: Tensor, loudness: Tensor, spoken: Sequence[tuple[float, float, str]], rate: int, hop: int, title: str = ""
+) -> None:
+    """A sound (n_samples,), and below it what each frame sounds like: log spectra (n_frames, n_frequencies).
+
+    `spoken` says what is said from when to when, in seconds; frames are `hop` samples apart.
+    """
+    drawn, (up, down) = figure(7.4, 3.9, rows=2)
+    seconds = len(waveform) / rate
+    up.plot(np.arange(len(waveform)) / rate, waveform.numpy(), color=BLUE, linewidth=0.4)
+    up.set_xlim(0, seconds)
+    up.set_yticks([])
+    up.set_xticks([])
+    top = 1.05 * float(waveform.abs().max())
+    up.set_ylim(-top, top)
+    for start, end, word in spoken:
+        up.axvline(end, color=GREY, linewidth=0.9, linestyle=":")
+        down.axvline(end, color=GREY, linewidth=0.9, linestyle=":")
+        up.text((start + end) / 2, 1.08 * top, word, ha="center", va="bottom", fontsize=9.5, color=INK)
+    shown = loudness.numpy().T
+    low, high = np.quantile(shown, [0.2, 0.998])
+    extent = (0.0, len(loudness) * hop / rate, 0.0, rate / 2)
+    down.imshow(shown, cmap=WEIGHTS, vmin=low, vmax=high, origin="lower", aspect="auto", extent=extent)
+    down.set_xlim(0, seconds)
+    down.set_xlabel("seconds")
+    down.set_ylabel("hertz")
+    if title:
+        drawn.suptitle(title, fontsize=11)
+    words = ", ".join(word for _, _, word in spoken)
+    show(
+        drawn,
+        f"{title or 'A sound'}: {seconds:g} s, its waveform above, and below how loud each frequency is in each of "
+        f"{len(loudness)} frames, darker for louder. Bands lie at the formants, and move from vowel to vowel: {words}.",
+    )
+
+
+def hide_and_guess() -> None:
+    """wav2vec 2.0 in one picture: frames, some hidden, a Transformer, guesses, and the codes that they must match."""
+    drawn, ax = figure(8.2, 4.7)
+    stage(ax, (-3.1, 16.2), (-0.6, 10.4))
+    hidden = (3, 4, 5)
+    xs = [0.8 + 1.65 * i for i in range(8)]
+    wave = np.linspace(0, 13.2, 900)
+    shape = np.sin(9 * wave) * (0.3 + 0.25 * np.sin(1.3 * wave + 1)) + 0.12 * np.sin(31 * wave)
+    ax.plot(wave, 0.45 + 0.75 * shape, color=BLUE, linewidth=0.6)
+    for i, x in enumerate(xs):
+        arrow(ax, (x, 1.15), (x, 1.95))
+        box(ax, x, 2.5, f"$z_{i + 1}$", BLUE)
+        gone = i in hidden
+        arrow(ax, (x, 3.05), (x, 3.75), colour=PALE if gone else GREY)
+        if gone:
+            box(ax, x, 4.3, "hidden", GREY, width=1.4, fill=PALE)
+        else:
+            box(ax, x, 4.3, f"$z_{i + 1}$", BLUE)
+        arrow(ax, (x, 4.85), (x, 5.4))
+        if gone:
+            arrow(ax, (x, 6.6), (x, 7.15), colour=ORANGE)
+            box(ax, x, 7.7, f"$c_{i + 1}$", ORANGE)
+    ax.add_patch(Rectangle((0.1, 5.45), 12.95, 1.1, facecolor=(*rgb(GREEN), 0.14), edgecolor=GREEN, linewidth=1.6))
+    ax.text(6.6, 6.0, "Transformer: every frame looks at all", ha="center", va="center", fontsize=11)
+    # One of the hidden frames is played through: its own code, and those of the other hidden ones.
+    x = xs[4]
+    ax.plot([x, x], [8.25, 9.1], color=ORANGE, linewidth=1.8)
+    ax.plot([x, 14.3], [9.1, 9.1], color=ORANGE, linewidth=1.8)
+    arrow(ax, (14.3, 9.1), (14.3, 8.35), colour=ORANGE)
+    ax.text(10.3, 9.45, "$c_5$: which of these stood there?", ha="center", va="center", fontsize=10.5)
+    for y, i in zip((7.7, 6.5, 5.3), (5, 4, 6), strict=True):
+        right = i == 5
+        label = f"$q_{i}$ " + ("right" if right else "wrong")
+        box(ax, 14.7, y, label, PURPLE, width=2.3, fill=None if right else "white")
+    for i in hidden:
+        ax.plot([xs[i] + 0.25, xs[i] + 0.25], [3.05, 3.42], color=PURPLE, linewidth=1.2)
+    arrow(ax, (xs[hidden[0]] + 0.25, 3.42), (13.5, 3.42), colour=PURPLE)
+    box(ax, 14.7, 3.7, "codebook", PURPLE, width=2.3)
+    arrow(ax, (14.7, 4.25), (14.7, 4.75), colour=PURPLE)
+    for y, words in (
+        (0.45, "waveform"),
+        (2.5, "frames, by\nconvolutions"),
+        (4.3, "a span\nis hidden"),
+        (7.7, "guesses"),
+    ):
+        ax.text(-0.35, y, words, ha="right", va="center", fontsize=10.5)
+    show(
+        drawn,
+        "wav2vec 2.0. Convolutions turn a waveform into frames z1 to z8. A span, z4 to z6, is replaced by a learned "
+        "vector, and a Transformer in which every frame looks at all makes guesses c4 to c6 there. A codebook turns "
+        "the frames that were hidden into codes q4 to q6. The guess c5 must tell its own code q5 from the others.",
+    )
+
+
+def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, str]:
+    """Which frames of a few sounds are hidden, (batch, n_frames), and the share that was to be expected: for `explore`.
+
+    Returns the figure and the words for it.
+    """
+    batch, n = mask.shape
+    drawn, ax = figure(6.5, 2.3)
+    hold_still(drawn, left=0.02, right=0.98, bottom=0.2, top=0.84)
+    stage(ax, (-0.5, n), (-0.4, batch + 0.1))
+    for b, row in enumerate(mask.tolist()):
+        for i, hidden in enumerate(row):
+            face, hatch = (PALE, "////") if hidden else (WEIGHTS(0.55), "")
+            ax.add_patch(Rectangle((i, batch - 1 - b), 0.92, 0.72, facecolor=face, hatch=hatch, edgecolor="white"))
+    ax.set_title(title)
+    share = mask.float().mean().item()
+    words = f"hidden: {share:.0%} of these frames; {expected:.0%} in the mean over very long sounds"
+    drawn.text(0.5, 0.07, words, ha="center", va="center", fontsize=10.5)
+    longest = max(len(run) for row in mask.tolist() for run in "".join(" x"[x] for x in row).split() or [""])
+    return drawn, f"{title}: {batch} sounds of {n} frames. {words}. The longest hidden stretch has {longest} frames."
+
+
+def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:
+    """How often each entry of a codebook is chosen, {run: (n_entries,)}, the most used first; evenly is dotted."""
+    drawn, grid = figure(2.5 * len(shares) + 0.4, 2.4, columns=len(shares))
+    said = []
+    for i, (ax, (name, used)) in enumerate(zip(np.atleast_1d(np.asarray(grid)), shares.items(), strict=True)):
+        heights = used.sort(descending=True).values.numpy()
+        ax.bar(range(1, len(heights) + 1), heights, color=SERIES[i], hatch=HATCHES[i % 4], edgecolor="white")
+        ax.axhline(1 / len(heights), color=INK, linestyle=":", linewidth=1.2)
+        ax.set_ylim(0, 1)
+        ax.set_xlabel("entries, most used first")
+        ax.set_title(name, fontsize=10)
+        used_at_all = int((heights > 0.01).sum())
+        said.append(f"{name}: the most used entry has {heights[0]:.0%}, {used_at_all} of {len(heights)} more than 1 %")
+    np.atleast_1d(np.asarray(grid))[0].set_ylabel("share of the frames")
+    if title:
+        drawn.suptitle(title, fontsize=11)
+    show(drawn, f"{title or 'How often the entries of a codebook are used'}. {'; '.join(said)}.")
+
+
+def _bare(ax: Axes) -> None:
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(True)
+    ax.spines[:].set_color(PALE)
+
+
+def _picture(ax: Axes, image: Tensor, place: tuple[float, float, float, float], top: float | None = None) -> None:
+    """Pixels as squares, black for most, in the rectangle (left, bottom, width, height) of a drawing."""
+    left, bottom, width, height = place
+    top = float(image.max()) if top is None else top
+    xs = np.linspace(left, left + width, image.shape[1] + 1)
+    ys = np.linspace(bottom + height, bottom, image.shape[0] + 1)
+    ax.pcolormesh(xs, ys, image.numpy(), cmap="Greys", vmin=0, vmax=top)
+
+
+def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False) -> None:
+    """How much each patch was looked at, with the picture's outline over it."""
+    height, width = picture.shape
+    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+    shares = table.detach().numpy()
+    _bare(ax)
+    ax.imshow(shares, cmap=WEIGHTS, vmin=0, vmax=float(shares.max()), extent=extent, interpolation="nearest")
+    ax.contour(picture.numpy(), levels=[0.5 * float(picture.max())], colors=[ORANGE], linewidths=1.1)
+    ax.set_xlim(extent[0], extent[1])
+    ax.set_ylim(extent[2], extent[3])
+    for (i, j), share in np.ndenumerate(shares) if numbers else ():
+        high, wide = height / shares.shape[0], width / shares.shape[1]
+        colour = "white" if share > 0.6 * shares.max() else INK
+        ax.text((j + 0.5) * wide - 0.5, (i + 0.5) * high - 0.5, f"{100 * share:.0f}", ha="center", va="center",
+                fontsize=9, color=colour)  # fmt: skip
+
+
+def _place(table: Tensor) -> str:
+    row, column = divmod(int(table.argmax()), table.shape[1])
+    return f"({row + 1}, {column + 1})"
