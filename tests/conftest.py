@@ -3,6 +3,10 @@
 Two workers with two threads each would fight over two cores.
 """
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -22,3 +26,45 @@ def shown(monkeypatch):
     said = []
     monkeypatch.setattr("attncourse.viz.style.display", lambda data, metadata, raw: said.append(data["text/plain"]))
     return said
+
+# A Chromium to test in: Playwright's own, or the system's. Where there is none those tests are skipped, and say so.
+
+
+@pytest.fixture(scope="module")  # a started Playwright keeps an event loop running: not longer than it is needed
+def chromium():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        names = ("chromium", "chromium-browser", "google-chrome")
+        found = own if Path(own).exists() else next(filter(None, map(shutil.which, names)), None)
+        if found is None:
+            pytest.skip("no Chromium: `apt-get install chromium`, or `playwright install chromium`")
+        root = hasattr(os, "geteuid") and os.geteuid() == 0  # Chromium's own sandbox does not start for root
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"] if root else [])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium, tmp_path):
+    """Open HTML as a file, without a network: a page, which must not have complained when the test is over."""
+    contexts, complaints = [], []
+
+    def open_html(html: str, **context):
+        file = tmp_path / f"page{len(contexts)}.html"
+        file.write_text(html, encoding="utf-8")
+        contexts.append(chromium.new_context(accept_downloads=True, **context))
+        contexts[-1].set_offline(True)
+        page = contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.goto(file.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield open_html
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -18,6 +18,7 @@ import traceback
 from datetime import datetime
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
@@ -86,6 +87,19 @@ def until(true, what, seconds=120):
     while not true():
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def dawdling(course):
+    """The class with a last submission that takes half a minute: what a test does to the others it does in time."""
+    late = course / "submitted" / "zzz" / ASSIGNMENT
+    shutil.copytree(course / "submitted" / EXECUTED[0] / ASSIGNMENT, late)
+    path = late / f"{NOTEBOOK}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("import time\ntime.sleep(25)"))
+    nbformat.write(notebook, path)
+    yield
+    shutil.rmtree(late.parent)
 
 
 def family(pid):
@@ -162,7 +176,7 @@ def test_a_head_that_dies_wherever_it_writes_loses_nothing(undisturbed, executed
 
 def test_a_head_that_is_killed_while_it_executes_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
     words, process = command(course, "--workers=1")
-    with subprocess.Popen(words, **process, stdout=subprocess.DEVNULL) as head:
+    with dawdling(course), subprocess.Popen(words, **process, stdout=subprocess.DEVNULL) as head:
         until(lambda: list(place(course).glob("executions/*.json")), "the first execution")
         theirs = family(head.pid)
         head.kill()
@@ -176,17 +190,37 @@ def test_a_head_that_is_killed_while_it_executes_leaves_no_process_and_loses_not
 
 def test_ctrl_c_ends_with_130_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
     words, process = command(course, "--workers=1")
-    with subprocess.Popen(words, **process, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as head:
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with dawdling(course), subprocess.Popen(words, **process, **streams) as head:
         until(lambda: list(place(course).glob("executions/*.json")), "the first execution")
         theirs = family(head.pid)
         head.send_signal(signal.SIGINT)
-        assert head.communicate(timeout=120)[1].strip() == "stopped" and head.returncode == 130
+        assert (head.communicate(timeout=120)[1].strip(), head.returncode) == ("stopped", 130)
     until(lambda: not any(map(alive, theirs)), "the end of its workers")
     assert not list(place(course).glob("tries/*"))  # nobody is a suspect
     kept = len(list(place(course).glob("executions/*.json")))
     remembered()
     outcome = grade(course, ASSIGNMENT)
     assert len(outcome.executed) == len(EXECUTED) - kept and grades(course) == undisturbed[1]
+
+
+def test_a_ctrl_c_that_python_forgets_stops_the_run_all_the_same(course):
+    """As in a callback of the garbage collector: what it raises there is printed and dropped."""
+
+    class Dropped:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    ticks = []
+
+    def tick():
+        ticks.append(Dropped())
+        ticks.clear()
+
+    with pytest.raises(KeyboardInterrupt):
+        grade(course, ASSIGNMENT, n_workers=1, stage=lambda what, of: tick)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_of_two_heads_the_second_says_so_and_the_first_is_undisturbed(undisturbed, executed, capfd):
