@@ -16,16 +16,15 @@ import datetime
 import json
 import math
 import platform
-import statistics
 import time
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from modifications import compared, held_out_loss
 
-from attncourse.data import PAD, Tokenizer, docstrings, encode_texts, text_batches
+from attncourse.data import Tokenizer, docstrings, encode_texts
 from attncourse.errata import FAULTS, SlideModel
-from attncourse.metrics import token_loss
 from attncourse.training import fit_texts
 
 VOCABULARY, LONGEST, BATCH_TOKENS, LR = 128, 64, 512, 5e-3
@@ -73,12 +72,7 @@ def test_loss(name: str, train: list, test: list, steps: int, seed: int, lr: flo
     torch.manual_seed(seed)
     model = SlideModel(VOCABULARY, **SIZES, faults=() if name == RIGHT else (name,))
     fit_texts(model, train, steps, BATCH_TOKENS, LONGEST, lr, seed, progress=False)
-    total = tokens = 0.0
-    with torch.no_grad():
-        for batch in text_batches(test, 4 * BATCH_TOKENS, LONGEST, seed=0):
-            n = (batch.tokens_out != PAD).sum().item()
-            total, tokens = total + n * token_loss(model(batch.tokens_in), batch.tokens_out).item(), tokens + n
-    return total / tokens
+    return held_out_loss(model, test, 4 * BATCH_TOKENS, LONGEST)
 
 
 def summary(losses: dict, errors: dict, seeds: list[int], args, n_train: int, n_test: int) -> dict:
@@ -87,11 +81,7 @@ def summary(losses: dict, errors: dict, seeds: list[int], args, n_train: int, n_
     for name, found in losses.items():
         row: dict = {"error": errors[name]} if name in errors else {"losses": found}
         if name not in errors and None not in found:
-            differences = [loss - right for loss, right in zip(found, losses[RIGHT], strict=True)]
-            spread = statistics.stdev(differences) if len(differences) > 1 else math.nan
-            row["mean"] = round(statistics.mean(found), 5)
-            row["difference"] = round(statistics.mean(differences), 5)
-            row["standard_error"] = round(spread / math.sqrt(len(found)), 5)
+            row |= compared(found, losses[RIGHT])
         faults[name] = row
     options = f" --lr {args.lr:g}" * (args.lr != LR)
     if len(args.only) < len(FAULTS):

@@ -99,12 +99,28 @@ def test_loss(name: str, train: list, test: list, steps: int, seed: int, lr: flo
     torch.manual_seed(seed)
     model = LanguageModel(replace(BASELINE, **VARIANTS[name]))
     fit_texts(model, train, steps, BATCH_TOKENS, LONGEST, lr, seed, progress=False)
+    return held_out_loss(model, test, 8 * BATCH_TOKENS, LONGEST)
+
+
+def held_out_loss(model, texts: list, batch_tokens: int, longest: int) -> float:
+    """Nats a token, over texts cut at `longest`."""
     total = tokens = 0.0
     with torch.no_grad():
-        for batch in text_batches(test, 8 * BATCH_TOKENS, LONGEST, seed=0):
+        for batch in text_batches(texts, batch_tokens, longest, seed=0):
             n = (batch.tokens_out != PAD).sum().item()
             total, tokens = total + n * token_loss(model(batch.tokens_in), batch.tokens_out).item(), tokens + n
     return total / tokens
+
+
+def compared(losses: list[float], others: list[float]) -> dict[str, float]:
+    """The mean over the seeds, and the difference from the others of the same seeds with its standard error."""
+    differences = [loss - other for loss, other in zip(losses, others, strict=True)]
+    spread = statistics.stdev(differences) if len(differences) > 1 else math.nan
+    return {
+        "mean": round(statistics.mean(losses), 5),
+        "difference": round(statistics.mean(differences), 5),
+        "standard_error": round(spread / math.sqrt(len(losses)), 5),
+    }
 
 
 def summary(losses: dict, seconds: dict, seeds: list[int], steps: int, lr: float, n_train: int, n_test: int) -> dict:
@@ -112,13 +128,9 @@ def summary(losses: dict, seconds: dict, seeds: list[int], steps: int, lr: float
     variants = {}
     for name, found in losses.items():
         config = replace(BASELINE, **VARIANTS[name])
-        differences = [loss - base for loss, base in zip(found, losses["baseline"], strict=True)]
-        spread = statistics.stdev(differences) if len(differences) > 1 else math.nan
         variants[name] = {
             "losses": [round(loss, 5) for loss in found],
-            "mean": round(statistics.mean(found), 5),
-            "difference": round(statistics.mean(differences), 5),
-            "standard_error": round(spread / math.sqrt(len(found)), 5),
+            **compared(found, losses["baseline"]),
             "parameters": count_parameters(config, LanguageModel).total,
             "flops_per_token": round(count_flops(config, LanguageModel, 1, LONGEST).total / LONGEST),
             "seconds": round(statistics.mean(seconds[name]), 1),

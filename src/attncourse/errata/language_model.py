@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -169,8 +170,8 @@ POSITIONS_BY_BATCH = Erratum(
     correction="torch.arange(x.size(1)): axis 0 is the batch",
     question="Does a text get the same answer alone and in company?",
     lecture="05",
-    printed=lambda **sizes: small_model("positions by the batch", **sizes),
-    corrected=lambda **sizes: small_model(**sizes),
+    printed=partial(small_model, "positions by the batch"),
+    corrected=small_model,
     check=_alone_and_in_company,
 )
 
@@ -189,8 +190,8 @@ MAX_LEN = Erratum(
     correction="hand max_len on to the blocks, whose mask is made for it",
     question="A model for 256 tokens: does it read 200?",
     lecture="13",
-    printed=lambda **sizes: small_model("max_len not handed on", **sizes),
-    corrected=lambda **sizes: small_model(**sizes),
+    printed=partial(small_model, "max_len not handed on"),
+    corrected=small_model,
     check=_longer_than_128,
 )
 
@@ -210,8 +211,8 @@ NO_FINAL_NORM = Erratum(
     correction="a norm behind the last block, as soon as the blocks are pre-norm; another deck has it",
     question="Have the logits of an untrained model the same size at every depth?",
     lecture="08",
-    printed=lambda **sizes: small_model("no final norm", **sizes),
-    corrected=lambda **sizes: small_model(**sizes),
+    printed=partial(small_model, "no final norm"),
+    corrected=small_model,
     check=_logits_by_depth,
 )
 
@@ -283,7 +284,7 @@ def structural(*faults: str) -> dict[str, Finding]:
     found = {}
     for name, test in STRUCTURAL.items():
         try:
-            found[name] = test(lambda **sizes: small_model(*faults, **sizes))
+            found[name] = test(partial(small_model, *faults))
         except (RuntimeError, IndexError) as error:
             found[name] = Finding(False, f"{type(error).__name__}: {str(error).splitlines()[0]}")
     return found

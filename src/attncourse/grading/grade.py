@@ -12,7 +12,6 @@ import os
 import shlex
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections import deque
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from attncourse._interrupts import Asked
 from attncourse._needs import CommandError, needs
 
 with needs("attncourse grade", "grading"):
@@ -124,35 +124,6 @@ def main(args: argparse.Namespace) -> int:
     return 1 if outcome.failed or outcome.set_aside else 0
 
 
-class _Stop:
-    """Whether Ctrl-C came inside the block. The first waits for what is under way, the second is let through.
-
-    Left to Python, a Ctrl-C can be lost: where it meets a callback of the garbage collector it is printed and dropped.
-    """
-
-    def __enter__(self) -> "_Stop":
-        self.asked = False
-        # Only the main thread may listen, and whoever has set a handler of their own keeps it.
-        main = threading.current_thread() is threading.main_thread()
-        self.listens = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self.listens:
-            signal.signal(signal.SIGINT, self._hear)
-        return self
-
-    def __exit__(self, *error) -> None:
-        if self.listens:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _hear(self, number: int, frame) -> None:
-        self.asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def now(self) -> None:
-        """Raises KeyboardInterrupt if it came."""
-        if self.asked:
-            raise KeyboardInterrupt
-
-
 LISTEN_SECONDS = 0.2  # how long a Ctrl-C may wait while nothing comes back from the workers
 
 Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
@@ -241,7 +212,9 @@ class Grading:
         running: dict[Future, str] = {}  # -> key
         asking: dict[str, list[Submission]] = {}  # of these keys: who waits for it
         run = workers.run if cluster is None else workers.run_elsewhere
-        with self._counted(running), _executor(n_workers, cluster) as (executor, width), _Stop() as stop:
+        # Where Ctrl-C is ignored, as in a script's background, it stays so.
+        heard = () if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT,)
+        with self._counted(running), _executor(n_workers, cluster) as (executor, width), Asked(heard) as asked:
 
             def execute(submission: Submission, keys: Sequence[str]) -> None:
                 for key in keys:
@@ -254,9 +227,9 @@ class Grading:
                 tick()
 
             while waiting or running or suspects:
-                stop.now()
+                asked.stop()
                 while waiting and len(running) < 2 * width():
-                    stop.now()
+                    asked.stop()
                     student = waiting.popleft()
                     with self._problems(student, tick):
                         if not self.force and self._mark_of(student) == self._state(student):
@@ -280,7 +253,7 @@ class Grading:
                         else:
                             finish(submission)
                 for done in wait(running, LISTEN_SECONDS, FIRST_COMPLETED).done if running else ():
-                    stop.now()
+                    asked.stop()
                     key = running.pop(done)
                     for submission in asking.pop(key):
                         if submission.student in self.outcome.failed:

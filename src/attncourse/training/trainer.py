@@ -10,7 +10,6 @@ import io
 import json
 import math
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attncourse._interrupts import Asked
 from attncourse._needs import CommandError
 from attncourse.data import Batch, EncodedPair, epoch_batches, loader
 from attncourse.metrics import token_loss
@@ -170,7 +170,7 @@ class _Run:
         before, started = self.progress.seconds, time.perf_counter()
         unseen: list[_Unseen] = []
         self.model.train()
-        with _Asked() as asked:
+        with Asked((signal.SIGINT, signal.SIGTERM)) as asked:
             if self.unscored(first) and self.score(asked):        # the run was stopped while it evaluated this step
                 self.save()
             stream = self.shards(first)
@@ -274,7 +274,7 @@ class _Run:
         wanted = step > 0 and (step == self.recipe.steps or step % self.recipe.evaluate_every == 0)
         return wanted and (not self.progress.scores or self.progress.scores[-1]["step"] != step)
 
-    def score(self, asked: "_Asked") -> bool:
+    def score(self, asked: Asked) -> bool:
         """Evaluate, and keep the weights if they are the best so far. Without `evaluate` the last are the best.
 
         An evaluation is long, and changes nothing: Ctrl-C ends it at once, and then this returns False.
@@ -409,42 +409,6 @@ class _Loss(nn.Module):
 
     def forward(self, *batch: Tensor) -> Tensor:
         return self.call(*batch, label_smoothing=self.smoothing)
-
-
-class _Asked:
-    """Whether Ctrl-C or SIGTERM came inside the block; the second one is let through."""
-
-    def __enter__(self) -> "_Asked":
-        self.already = False
-        self.waits = True
-        # Only the main thread may listen.
-        listens = threading.current_thread() is threading.main_thread()
-        self.old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if listens else {}
-        for number in self.old:
-            signal.signal(number, self.listen)
-        return self
-
-    def __exit__(self, *error) -> None:
-        self.let_through()
-
-    def listen(self, number: int, frame) -> None:
-        self.already = True
-        self.let_through()
-        if not self.waits:
-            raise KeyboardInterrupt
-
-    def let_through(self) -> None:
-        for number, handler in self.old.items():
-            signal.signal(number, handler)
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """In here it raises KeyboardInterrupt; elsewhere what is under way is finished first."""
-        self.waits = False
-        try:
-            yield
-        finally:
-            self.waits = True
 
 
 def _dtype(recipe: Recipe) -> torch.dtype:
