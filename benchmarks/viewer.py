@@ -54,7 +54,10 @@ def answers(html: str, repeats: int) -> dict[str, float]:
     hovers, first = [], []
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         own = playwright.chromium.executable_path
-        found = own if Path(own).exists() else shutil.which("chromium") or shutil.which("google-chrome")
+        names = ("chromium", "chromium-browser", "google-chrome")  # as tests/conftest.py looks for it
+        found = own if Path(own).exists() else next(filter(None, map(shutil.which, names)), None)
+        if found is None:
+            raise SystemExit("no Chromium: `apt-get install chromium`, or `playwright install chromium`")
         root = hasattr(os, "geteuid") and os.geteuid() == 0
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"] if root else [])
         (Path(folder) / "viewer.html").write_text(html, encoding="utf-8")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
+import attncourse
 from attncourse._needs import CommandError
 from attncourse.authoring.build import Course, build, choose, drifts, open_course, orphans
 from attncourse.authoring.imports import files_imported
@@ -277,6 +278,52 @@ def test_imports_are_followed_through_packages_relative_names_and_functions(tmp_
     )
     files = files_imported(ast.parse("from attncourse.viz import show"), tmp_path / "attncourse")
     assert [file.name for file in files] == ["attention.py", "layers.py", "__init__.py", "figures.py"]
+
+
+LAZY = {
+    "__init__.py": "",
+    "viz/__init__.py": "import lazy_loader",
+    "viz/__init__.pyi": "from .figures import curves, show\nfrom .pad import pad",
+    "viz/figures.py": "",
+    "viz/pad.py": "from attncourse.attention import attend",
+    "viz/pad.js": "",
+    "attention.py": "",
+}
+FIGURES, PAD = ["viz/figures.py"], ["attention.py", "viz/pad.js", "viz/pad.py"]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("from attncourse import viz\nviz.show(viz.curves())", FIGURES),
+        ("from attncourse import viz as pictures\npictures.pad()", PAD),
+        ("from attncourse import viz\nprint(f'{viz.pad().x}')", PAD),
+        ("from attncourse.viz import show", FIGURES),
+        ("from attncourse.viz import pad", PAD),
+        ("from attncourse.viz.pad import pad", PAD),
+        ("from attncourse import viz", []),
+        ("from attncourse import viz\nviz.show, getattr(viz, 'pad')", FIGURES + PAD),
+        ("from attncourse import viz\nviz.other", FIGURES + PAD),
+        ("from attncourse.viz import *", FIGURES + PAD),
+        ("import attncourse.viz\nattncourse.viz.show", FIGURES + PAD),
+        ("import attncourse.viz.figures as f\nf.show", FIGURES + PAD),
+    ],
+)
+def test_of_a_package_that_loads_its_names_when_used_only_their_modules_count(tmp_path, code, expected):
+    package = tmp_path / "attncourse"
+    write(package, **LAZY)
+    files = {file.relative_to(package).as_posix() for file in files_imported(ast.parse(code), package)}
+    assert files == {"viz/__init__.py", *expected}
+
+
+def test_a_lecture_depends_on_what_draws_its_pictures_and_on_no_other_picture():
+    package = Path(attncourse.__file__).parent
+
+    def files(name):
+        return {file.name for file in files_imported(ast.parse(f"from attncourse import viz\nviz.{name}"), package)}
+
+    assert {"viewer.py", "viewer.js", "viewer.css", "live_widget.py", "transformer.py"} <= files("look")
+    assert files("curves") == {"__init__.py", "_needs.py", "_checks.py", "figures.py", "style.py"}
 
 
 # --check finds what is not as its source says

@@ -8,6 +8,7 @@ from attncourse.decoding import beam_translate, greedy, translate
 from attncourse.metrics import accuracy_by_length, exact_match, token_loss
 from attncourse.recurrent import Seq2Seq
 from attncourse.training import fit
+from attncourse.training.profiles import load_corpora
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 
 
@@ -131,3 +132,13 @@ def test_accuracy_is_counted_bucket_by_bucket_and_empty_buckets_are_left_out():
     assert accuracy == {(1, 4): 0.5, (9, 12): 1.0}
     with pytest.raises(ValueError, match="longest length, 12"):
         accuracy_by_length([True], [12], edges=(4, 8))
+
+
+def test_each_part_of_the_number_words_has_its_share_of_short_lists():
+    parts = load_corpora(
+        {"name": "number-words", "source": "de", "target": "en", "train": 2000, "test": 500, "dates": 0}
+    )
+    assert [len(part) for part in parts] == [2000, 500, 500]
+    assert len({pair.source for part in parts for pair in part}) == 3000
+    single = [sum("," not in pair.source for pair in part) / len(part) for part in parts]
+    assert max(single) < 1.5 * min(single)

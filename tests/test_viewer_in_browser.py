@@ -266,6 +266,19 @@ def test_the_picture_is_saved_whole_with_its_title(open_page, tmp_path, view):
         assert list(image.size) == size and grey.getextrema()[0] < 60 and grey.getpixel((2, 2)) == 255
 
 
+def test_a_long_title_has_room_in_the_saved_picture(open_page, tmp_path):
+    title = "Two small heads under a title that is much wider than both"
+    page = open_page(viz.attention_viewer(torch.full((2, 2, 2), 0.5), ["a", "b"], title=title, view="all").page())
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as SVG").click()
+    download.value.save_as(tmp_path / "SVG")
+    (written,) = (node for node in ElementTree.parse(tmp_path / "SVG").iter() if node.text == title and node.get("x"))
+    fits = "([title, size]) => { const c = document.createElement('canvas').getContext('2d'); c.font = size; " \
+        "return c.measureText(title).width; }"
+    wide = page.evaluate(fits, [title, f"600 {written.get('font-size')}px system-ui, sans-serif"])
+    assert 20 + wide < float(ElementTree.parse(tmp_path / "SVG").getroot().get("width"))
+
+
 # Everybody
 
 

@@ -32,15 +32,6 @@ def test_a_frame_of_the_softmax_gives_the_largest_weight_and_the_median_gradient
     assert "half get a gradient of at most 1.0e-04; the largest is 1.0e+01" in words
 
 
-def test_a_frame_of_a_head_says_where_each_word_looks_and_what_is_lost():
-    weights = torch.tensor([[0.9, 0.1], [0.8, 0.2]])
-    drawn, words = viz.head_frame(["Ben", "asked"], weights, {"who": 0.25, "whom": 0.0}, 0.5, "layer 1, head 2")
-    assert "asked at Ben (0.80)" in words and "who 25 %, whom 0 %" in words and "layer 1, head 2" in words
-    assert drawn.axes[1].get_xlim() == (0, 0.5)
-    with pytest.raises(ValueError, match="got shape"):
-        viz.head_frame(["Ben"], weights, {"who": 0.0})
-
-
 def test_shares_are_said_in_per_cent_of_their_row(shown):
     viz.shares({"small": {"a": 1, "b": 3}, "large": {"a": 5, "b": 5}}, {"small": "4", "large": "10"})
     assert "small (4): a 25%, b 75%" in shown[0] and "large (10): a 50%, b 50%" in shown[0]

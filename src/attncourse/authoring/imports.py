@@ -10,7 +10,7 @@ def files_imported(tree: ast.Module, package: Path, also: tuple[str, ...] = ()) 
 
     `also` names modules ("attncourse.exercises") that are needed besides. Sorted; the package's own __init__.py is left
     out, because everything imports it and it holds nothing. A file beside a module, of the same stem, belongs to it: a
-    widget's .js.
+    widget's .js. A package with an __init__.pyi loads its names on first use: of it count the modules of those in use.
     """
     waiting = {*also, *_imported(tree, package.name, "", package)}
     seen: set[str] = set()
@@ -23,7 +23,8 @@ def files_imported(tree: ast.Module, package: Path, also: tuple[str, ...] = ()) 
             continue
         # Importing a.b.c executes a.b's __init__ first.
         waiting |= {".".join(module.split(".")[:i]) for i in range(2, module.count(".") + 1)} - seen
-        files |= {path, *(other for other in path.parent.glob(f"{path.stem}.*") if other.suffix not in (".py", ".pyc"))}
+        beside = path.parent.glob(f"{path.stem}.*")
+        files |= {path, *(other for other in beside if other.suffix not in (".py", ".pyc", ".pyi"))}
         home = module if path.name == "__init__.py" else module.rpartition(".")[0]
         waiting |= set(_imported(ast.parse(path.read_text(encoding="utf-8")), package.name, home, package)) - seen
     return sorted(files)
@@ -33,7 +34,9 @@ def _imported(tree: ast.AST, name: str, home: str, package: Path) -> Iterator[st
     """Modules of the package `name` that a file imports, in functions too. `home`: the package that the file is in."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith(f"{name}."))
+            for module in (alias.name for alias in node.names if alias.name.startswith(f"{name}.")):
+                yield module
+                yield from _behind(".".join(module.split(".")[:2]), None, package)
         elif isinstance(node, ast.ImportFrom):
             parents = home.split(".")
             base = parents[: len(parents) - node.level + 1] if node.level else []
@@ -44,9 +47,33 @@ def _imported(tree: ast.AST, name: str, home: str, package: Path) -> Iterator[st
             for alias in node.names:
                 if _file(f"{module}.{alias.name}", package):
                     yield f"{module}.{alias.name}"
+                    yield from _behind(f"{module}.{alias.name}", _attributes(tree, alias.asname or alias.name), package)
                 elif module == name:
                     # A name that the package's __init__ gives lazily, as it does `check`.
                     yield from _lazily(package)
+                else:
+                    yield from _behind(module, {alias.name}, package)
+
+
+def _behind(module: str, names: set[str] | None, package: Path) -> set[str]:
+    """Where a package with an __init__.pyi has these names from; all that it has, for None and for an unknown name."""
+    stub = package.joinpath(*module.split(".")[1:], "__init__.pyi")
+    if not stub.is_file():
+        return set()
+    where = {
+        alias.name: f"{module}.{node.module}"
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return {where[name] for name in names} if names is not None and names <= where.keys() else {*where.values()}
+
+
+def _attributes(tree: ast.AST, name: str) -> set[str] | None:
+    """The attributes of a name that code asks for; None if it does anything else with the name."""
+    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.value in uses]
+    return {node.attr for node in attributes} if len(attributes) == len(uses) else None
 
 
 def _lazily(package: Path) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The sizes to train in: what a laptop does in a minute, in twenty, a GPU in one, and a big GPU in earnest."""
 
+import random
 from typing import Any
 
 from attncourse._checks import check_one_of
@@ -69,8 +70,10 @@ def load_corpora(data: dict[str, Any]) -> Split3:
     if data["name"] == "multi30k":
         return multi30k(source, target)
     n = data["test"]
-    drawn = number_words(source, target, train=data["train"], test=2 * n, dates=data["dates"], seed=0)
-    return Split3(drawn.train, drawn.test[:n], drawn.test[n:])
+    drawn = number_words(source, target, train=data["train"] + 2 * n, test=0, dates=data["dates"], seed=0).train
+    # No list occurs twice, so the short ones are used up among the first: shuffled, each part has its share of them.
+    random.Random(0).shuffle(drawn)
+    return Split3(drawn[2 * n :], drawn[:n], drawn[n : 2 * n])
 
 
 def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:

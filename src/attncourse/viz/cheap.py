@@ -5,25 +5,25 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attncourse.viz.style import INK, WEIGHTS, figure, show
+from attncourse._checks import check_shape
+from attncourse.viz.figures import check_shares
+from attncourse.viz.style import INK, WEIGHTS, bare, figure, show
 
 
 def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
     """Tables too large for labels or numbers, side by side, darker for more: {title: weights (n_query, n_key)}.
 
     Without `alt` the text says which column or diagonal of each table has most of its weight, and how much.
-    Raises ValueError for a table that is no matrix.
+    Raises ValueError for a table that is no matrix, and for what are no weights.
     """
     drawn, _ = figure(2.2 * len(maps), 2.7, columns=len(maps))
     said = []
     for ax, (title, weights) in zip(drawn.axes, maps.items(), strict=True):
-        if weights.ndim != 2:
-            raise ValueError(f"maps, {title}: got shape {tuple(weights.shape)}, expected (n_query, n_key)")
+        check_shape(f"maps, {title}", weights, "n_query n_key")
         table = weights.detach().float().cpu()
+        check_shares(f"maps, {title}", table.numpy())
         ax.imshow(table.numpy(), cmap=WEIGHTS, vmin=0, vmax=max(1e-9, table.max().item()), interpolation="nearest")
-        ax.set_xticks([], [])
-        ax.set_yticks([], [])
-        ax.spines[:].set(visible=True, color=INK, linewidth=0.6)
+        bare(ax, INK)
         ax.set_xlabel("key")
         ax.set_ylabel("query")
         ax.set_title(title)

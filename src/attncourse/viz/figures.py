@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from attncourse.viz.style import INK, PALE, WEIGHTS, figure, line_style, name_lines, show
+from attncourse._checks import check_boolean
+from attncourse.viz.style import INK, MOST_INCHES, PALE, WEIGHTS, check_places, figure, line_style, name_lines, show
 
 
 def alignment_heatmap(
@@ -23,9 +24,10 @@ def alignment_heatmap(
     """Where each target token looked: one row a target token, one column a source token, rows sum to 1.
 
     `weights` (n_target, n_source). Numbers stand in the cells of small pictures. Without `alt` the text says, row by
-    row, where most of the weight went. Raises ValueError where the shape does not fit the tokens.
+    row, where most of the weight went. Raises ValueError where the shape does not fit the tokens, for more tokens than
+    can be shown, and for what are no weights: NaN, or rows that do not sum to 1.
     """
-    weights = as_matrix(weights, target, source)
+    weights = as_weights(weights, target, source)
     drawn = alignment_figure(weights, source, target, title, numbers)
     show(drawn, alt or f"Alignment heatmap{f', {title}' if title else ''}. {describe(weights, source, target)}")
 
@@ -35,7 +37,9 @@ def alignment_figure(
 ) -> Figure:
     """The picture of `alignment_heatmap`, not yet shown."""
     n_target, n_source = weights.shape
-    drawn, ax = figure(1.6 + 0.66 * n_source, 1.0 + 0.42 * n_target)
+    # A model that stammers writes long: rows get closer, as far as their labels allow.
+    row = max(0.15, min(0.42, (MOST_INCHES - 1) / n_target))
+    drawn, ax = figure(1.6 + 0.66 * n_source, 1.0 + row * n_target)
     cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
@@ -89,8 +93,7 @@ def draw_masks(masks: Tensor | Mapping[str, Tensor], title: str = "", alt: str =
     drawn, _ = figure(2.6 * len(masks), 3.0, columns=len(masks))
     said = []
     for ax, (name, mask) in zip(drawn.axes, masks.items(), strict=True):
-        if mask.dtype != torch.bool:
-            raise TypeError(f"mask {name!r}: got {mask.dtype}, expected torch.bool with True where a query may attend")
+        check_boolean(f"mask {name!r}", mask, "a query may attend")
         if mask.ndim != 2:
             raise ValueError(f"mask {name!r}: got shape {tuple(mask.shape)}, expected (n_query, n_key)")
         n_query, n_key = mask.shape
@@ -177,14 +180,49 @@ def describe(weights: np.ndarray, source: Sequence[str], target: Sequence[str]) 
     ) + "."
 
 
-def as_matrix(values, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
-    """A tensor or nested lists as an array with a row and a column for each label."""
+def as_matrix(values, rows: Sequence[str], columns: Sequence[str], name: str = "weights") -> np.ndarray:
+    """A tensor or nested lists as an array with a row and a column for each label, of which not too many."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().float().numpy()
     matrix = np.asarray(values, dtype=float)
     if matrix.shape != (len(rows), len(columns)):
-        raise ValueError(f"weights: got shape {matrix.shape}, expected {(len(rows), len(columns))}, a row a label")
+        raise ValueError(f"{name}: got shape {matrix.shape}, expected {(len(rows), len(columns))}, a row a label")
+    check_places(**{f"rows of {name}": len(rows), f"columns of {name}": len(columns)})
     return matrix
+
+
+def as_weights(values, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
+    """A matrix as `as_matrix` gives it, whose rows are shares."""
+    weights = as_matrix(values, rows, columns)
+    check_shares("weights", weights)
+    return weights
+
+
+def check_shares(name: str, weights: np.ndarray, within: str = "") -> None:
+    """Raises ValueError unless the last axis sums to 1, or is all zero: a padded query looks at nothing.
+
+    The message says where: `within`, then head and query, as far as there are such axes.
+    """
+    axes = ("head", "query")[max(0, 3 - weights.ndim) :]
+
+    def at(found: np.ndarray) -> str:
+        place = ", ".join(filter(None, (within, *(f"{axis} {i}" for axis, i in zip(axes, found, strict=False)))))
+        return f" ({place})" if place else ""
+
+    if len(found := np.argwhere(~np.isfinite(weights))):
+        value = weights[tuple(found[0])]
+        raise ValueError(f"{name}: got {value}{at(found[0])}, expected shares from 0 to 1")
+    if len(found := np.argwhere(weights < 0)):
+        value = weights[tuple(found[0])]
+        raise ValueError(f"{name}: got {value:.3g}{at(found[0])}, expected what comes after the softmax, 0 to 1")
+    sums = weights.sum(axis=-1)                                                           # (*, n_query)
+    # Half precision and bfloat16 sum to 1 within a hundredth.
+    if len(found := np.argwhere((np.abs(sums - 1) > 0.01) & (sums > 0))):
+        down = weights.ndim > 1 and np.abs(weights.sum(axis=-2) - 1).max() < 0.01
+        hint = ": down each key they do, so normalise over the last axis" if down else ""
+        hint = hint or ": dropout does that, model.eval() turns it off; so does a mask after the softmax"
+        total = sums[tuple(found[0])]
+        raise ValueError(f"{name}: got weights that sum to {total:.3g}{at(found[0])}, expected 1{hint}")
 
 
 def cells(

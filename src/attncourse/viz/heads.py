@@ -8,8 +8,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
+from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, rgb
-from attncourse.viz.figures import as_matrix, cells
+from attncourse.viz.figures import check_shares
 from attncourse.viz.style import (
     AMBER,
     BLUE,
@@ -21,6 +22,7 @@ from attncourse.viz.style import (
     PURPLE,
     SERIES,
     SKY,
+    check_places,
     figure,
     hold_still,
     show,
@@ -97,7 +99,14 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
     """Which numbers of which word each head got: {title: (n_heads, n, d_head)}, or (n, d_model) for the uncut tensor.
 
     The numbers are places: word · d_model + column. A cell shows the word's initial and the column, counted from 0.
+    Raises ValueError for a tensor of other axes, and for places that no word has.
     """
+    check_places(words=len(words))
+    for title, places in panels.items():
+        check_shape(title, places, "n d_model" if places.ndim == 2 else "n_heads n d_head")
+        if not 0 <= places.min() <= places.max() < len(words) * d_model:
+            most = len(words) * d_model - 1
+            raise ValueError(f"{title}: got places {places.min()}..{places.max()}, expected each within 0..{most}")
     drawn, _ = figure(2.55 * len(panels) + 0.4, 2.9, columns=len(panels))
     said = []
     for ax, (title, places) in zip(drawn.axes, panels.items(), strict=True):
@@ -129,8 +138,12 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
 def softmax_frame(scores: Tensor, weights: Tensor, gradients: Tensor, title: str = "") -> tuple[Figure, str]:
     """One query's scores and weights (n,), and how much gradient arrives at each of many queries: for `explore`.
 
-    Returns the figure and the words for it.
+    Returns the figure and the words for it. Raises ValueError where the lengths do not fit, and for no weights.
     """
+    check_shape("scores", scores, "n")
+    check_places(scores=len(scores))
+    check_shape("weights", weights, "n", n=len(scores))
+    check_shares("weights", weights.numpy())
     drawn, (left, middle, right) = figure(6.5, 2.7, columns=3)
     hold_still(drawn, left=0.09, right=0.98, bottom=0.19, top=0.8, wspace=0.42)
     places = np.arange(len(scores))
@@ -161,43 +174,6 @@ def softmax_frame(scores: Tensor, weights: Tensor, gradients: Tensor, title: str
         f"weights is {weights.max():.2f}. Of {len(sizes)} queries half get a gradient of at most "
         f"{10**middle_size:.1e}; the largest is {gradients.max():.1e}."
     )
-
-
-def head_frame(
-    words: Sequence[str], weights: Tensor, lost: Mapping[str, float], most: float = 1.0, title: str = ""
-) -> tuple[Figure, str]:
-    """What one head looks at in a sentence, (n, n), and what is lost without it: for `explore`.
-
-    `lost` is how much less is right, from 0 to 1, by question; the bars' axis ends at `most`, the same in all frames.
-    Returns the figure and the words for it.
-    """
-    matrix = as_matrix(weights, words, words)
-    drawn, (left, right) = figure(6.5, 3.5, columns=2)
-    hold_still(drawn, left=0.115, right=0.965, bottom=0.03, top=0.76, wspace=0.42)
-    left.set_position([0.115, 0.03, 0.52, 0.72])
-    right.set_position([0.775, 0.16, 0.15, 0.46])
-    cells(left, matrix, words, words, numbers=False)
-    left.xaxis.tick_top()
-    left.tick_params(labelsize=8.5)
-    left.tick_params(axis="x", labelrotation=55)
-    for label in left.get_xticklabels():
-        label.set(ha="left", va="bottom", rotation_mode="anchor")
-    places = np.arange(len(lost))
-    right.barh(places, list(lost.values()), color=ORANGE, height=0.6)
-    for place, share in zip(places, lost.values(), strict=True):
-        right.text(max(share, 0) + 0.04 * most, place, f"{100 * share:.0f} %", va="center", fontsize=9, color=INK)
-    right.set_yticks(places, list(lost))
-    right.invert_yaxis()
-    right.tick_params(axis="y", length=0, labelsize=9)
-    right.set_xlim(0, most)
-    right.set_xticks([])
-    right.set_title("lost without it", fontsize=10)
-    if title:
-        right.text(0.3, 1.36, title, transform=right.transAxes, ha="center", fontsize=11, color=INK)
-    best = [(word, row.argmax(), row.max()) for word, row in zip(words, matrix, strict=True)]
-    looks = "; ".join(f"{word} at {words[j]} ({share:.2f})" for word, j, share in best)
-    without = ", ".join(f"{name} {100 * share:.0f} %" for name, share in lost.items())
-    return drawn, f"{title or 'A head'}. Most of the weight of {looks}. Lost without this head: {without}."
 
 
 def shares(parts: Mapping[str, Mapping[str, float]], totals: Mapping[str, str], alt: str = "") -> None:

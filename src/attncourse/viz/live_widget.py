@@ -1,12 +1,16 @@
-"""A widget that a script draws in the browser, with a still picture for where scripts do not run."""
+"""A widget that a script draws in the browser: it needs no kernel, and is where the reader left it on a re-run."""
 
 import base64
 import json
+from contextlib import suppress
 from html import escape
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import anywidget
+from IPython import get_ipython
 from matplotlib.figure import Figure
+from traitlets import TraitError
 
 from attncourse.viz.style import picture
 
@@ -16,8 +20,15 @@ HOST = Path(__file__).with_suffix(".js")
 class LiveWidget(anywidget.AnyWidget):
     """What it shows is in its traits, so that a saved notebook moves without a kernel; a subclass says its `still`.
 
-    A subclass names its script and its style sheet: `_esm = Path(__file__).with_suffix(".js")`, `_css` likewise.
+    A subclass names its script and its style sheet: `_esm = Path(__file__).with_suffix(".js")`, `_css` likewise; and in
+    `kept` the traits that the reader moves.
     """
+
+    kept: tuple[str, ...]
+
+    def __init__(self, **values: Any):
+        super().__init__(**values)
+        _take_up(self)
 
     def still(self) -> tuple[Figure, str]:
         """The picture of how it stands now, and the words that say what it shows."""
@@ -48,3 +59,41 @@ class LiveWidget(anywidget.AnyWidget):
             f'<body><main id="widget"></main>\n<script type="application/json" id="data">{data}</script>\n'
             f'<script type="module">\n{HOST.read_text(encoding="utf-8")}</script></body></html>\n'
         )
+
+
+# A cell that is run again builds its widgets anew, and the reader's are lost
+
+
+class _Run(NamedTuple):
+    """The widgets that one run of a cell has built, in order, each with how it started; and those of the run before."""
+
+    request: str
+    built: list[tuple[LiveWidget, dict[str, Any]]]
+    before: list[tuple[LiveWidget, dict[str, Any]]]
+
+
+_runs: dict[str, _Run] = {}
+
+
+def _take_up(widget: LiveWidget) -> None:
+    """Move a new widget to where the reader left the one that this cell built before, in this kernel, in its place.
+
+    What starts elsewhere than it did stays there: whoever edits a cell's start means it. So does what cannot stand
+    where it was left. JupyterLab tells the kernel which cell it runs; a notebook that is executed to be built or tested
+    does not, and shows all widgets at their start.
+    """
+    message: dict[str, Any] = getattr(get_ipython(), "get_parent", dict)()
+    cell = message.get("metadata", {}).get("cellId")
+    if not cell:
+        return
+    request, last = message["header"]["msg_id"], _runs.get(cell)
+    if last is None or last.request != request:
+        _runs[cell] = _Run(request, [], last.built if last else [])
+    _, built, before = _runs[cell]
+    start = {name: getattr(widget, name) for name in widget.kept}
+    old, old_start = before[len(built)] if len(built) < len(before) else (None, {})
+    built.append((widget, start))
+    for name, value in start.items():
+        if name in old_start and old_start[name] == value:
+            with suppress(TraitError, ValueError):
+                setattr(widget, name, getattr(old, name))

@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, box
-from attncourse.viz.figures import as_matrix, describe
+from attncourse.viz.figures import as_weights, check_shares, describe
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -20,6 +21,7 @@ from attncourse.viz.style import (
     PALE,
     SERIES,
     WEIGHTS,
+    check_places,
     figure,
     hold_still,
     line_style,
@@ -72,8 +74,13 @@ def two_lookups() -> None:
 def clock(hours: Sequence[float], numbers: Tensor, asked: float, title: str = "", alt: str = "") -> None:
     """Keys on a clock of 24 hours, with a number at each (a score, a weight), and a hand at the hour that is asked.
 
-    `numbers` (n_keys,). The dot of a key grows with its number, where that is positive.
+    `numbers` (n_keys,). The dot of a key grows with its number, where that is positive. Raises ValueError for another
+    number of them, and for NaN or infinity.
     """
+    check_places(hours=len(hours))
+    check_shape("numbers", numbers, "n_keys", n_keys=len(hours))
+    if not numbers.isfinite().all():
+        raise ValueError(f"numbers: got {numbers.tolist()}, expected finite ones")
     drawn, ax = figure(4.6, 4.3)
     stage(ax, (-1.55, 1.55), (-1.5, 1.5))
     ax.set_aspect("equal")
@@ -101,8 +108,13 @@ def lookup_frame(
 ) -> tuple[Figure, str]:
     """How one query shares itself out over the keys, and what the lookup answers at every hour: for `explore`.
 
-    `values`, `weights` (n_keys,); `answers` to the hours `xs`. Returns the figure and the words for it.
+    `values`, `weights` (n_keys,); `answers` to the hours `xs`. Returns the figure and the words for it. Raises
+    ValueError where the lengths do not fit, and for what are no weights.
     """
+    check_places(hours=len(hours))
+    for name, given in (("values", values), ("weights", weights)):
+        check_shape(name, given, "n_keys", n_keys=len(hours))
+    check_shares("weights", weights.numpy())
     drawn, (left, right) = figure(6.5, 2.9, columns=2)
     hold_still(drawn, left=0.09, right=0.98, bottom=0.18, top=0.88, wspace=0.3)
     places = np.arange(len(hours))
@@ -238,9 +250,9 @@ def grouped_bars(
 def lookup_table(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str = "", alt: str = "") -> None:
     """Who answers whom, (n_queries, n_keys): darker for more, with the number where a weight is 0.1 or more.
 
-    Raises ValueError where the shape does not fit the labels.
+    Raises ValueError where the shape does not fit the labels, and for what are no weights.
     """
-    matrix = as_matrix(weights, queries, keys)
+    matrix = as_weights(weights, queries, keys)
     drawn, ax = figure(1.5 + 0.6 * len(keys), 1.0 + 0.27 * len(queries))
     ax.pcolormesh(matrix, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors="white", linewidth=1)
     for (i, j), value in np.ndenumerate(matrix):

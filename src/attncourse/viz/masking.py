@@ -8,9 +8,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
+from attncourse._checks import check_boolean, check_shape
 from attncourse.viz.figures import as_matrix
 from attncourse.viz.self_attention import dots
-from attncourse.viz.style import BLUE, GREY, INK, MARKERS, ORANGE, PALE, WEIGHTS, figure, hold_still, show, stage
+from attncourse.viz.style import (
+    BLUE,
+    GREY,
+    INK,
+    MARKERS,
+    ORANGE,
+    PALE,
+    WEIGHTS,
+    check_places,
+    figure,
+    hold_still,
+    show,
+    stage,
+)
 
 
 def shrinking(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
@@ -50,13 +64,18 @@ def shrinking(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
 def who_hears_whom(maps: Mapping[str, Tensor], alt: str = "") -> None:
     """How much each output (rows) depends on each input (columns), side by side; leaks, from the future, are crossed.
 
-    Each map is (n, n), zero where nothing gets through, and is shown on a scale of its own.
+    Each map is (n, n), zero where nothing gets through, and is shown on a scale of its own. Raises ValueError for a map
+    that is not square, for NaN and numbers below zero, and for more positions than can be shown.
     """
     drawn, _ = figure(2.15 * len(maps), 2.75, columns=len(maps))
     said = []
     for ax, (name, heard) in zip(drawn.axes, maps.items(), strict=True):
+        n = len(heard)
+        check_shape(f"maps, {name}", heard, "n n", n=n)
+        check_places(**{f"positions of {name}": n})
         table = heard.detach().numpy()
-        n = len(table)
+        if not (np.isfinite(table) & (table >= 0)).all():
+            raise ValueError(f"maps, {name}: got {table.min():.3g}..{table.max():.3g}, expected sizes, from 0 on")
         # The square root shows weak influences too, which is what one looks for.
         ax.imshow(np.sqrt(table / max(table.max(), 1e-30)), cmap=WEIGHTS, vmin=0, vmax=1.15, interpolation="nearest")
         leaks = [(i, j) for i in range(n) for j in range(i + 1, n) if table[i, j] > 0]
@@ -80,10 +99,12 @@ def who_hears_whom(maps: Mapping[str, Tensor], alt: str = "") -> None:
 def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Figure, str]:
     """A mask and the weights that came of it, with what each row sums to: for a widget. Returns figure and alt.
 
-    `mask` (n, n) of booleans, `weights` (n, n), which may be NaN.
+    `mask` (n, n) of booleans, `weights` (n, n), which may have gone wrong: that is what one looks for. Raises TypeError
+    for a mask that is not boolean, ValueError where the shapes do not fit the words.
     """
     n = len(words)
-    allowed = as_matrix(mask, words, words).astype(bool)
+    check_boolean("mask", mask, "a query may attend")
+    allowed = as_matrix(mask, words, words, name="mask").astype(bool)
     table = as_matrix(weights, words, words)
     drawn, (left, right) = figure(6.5, 3.1, columns=2)
     hold_still(drawn, left=0.09, right=0.88, bottom=0.02, top=0.72, wspace=0.394)
@@ -135,7 +156,11 @@ def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Fig
 
 
 def teacher_forcing(words: Sequence[str]) -> None:
-    """One pass over a sentence: each position reads the words so far, and predicts the next."""
+    """One pass over a sentence: each position reads the words so far, and predicts the next.
+
+    Raises ValueError for more words than can be shown.
+    """
+    check_places(words=len(words))
     n = len(words) - 1
     drawn, ax = figure(7.2, 2.7)
     stage(ax, (-1.3, n - 0.3), (-0.55, 1.55))

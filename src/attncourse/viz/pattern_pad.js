@@ -59,10 +59,10 @@ function render({ model, el }) {
   const root = make("div", { class: "pattern-pad" });
   const presets = make("div", { class: "pp-presets", role: "group", "aria-label": "Patterns to begin with" });
   const grid = make("div", { class: "pp-grid", role: "grid", "aria-label": "Who may attend to whom: rows ask, columns answer" });
-  grid.style.gridTemplateColumns = `2.2em repeat(${n}, minmax(0, 1fr))`;
+  grid.style.gridTemplateColumns = `2.7em repeat(${n}, minmax(0, 1fr))`;
   const cells = [];
   const names = [];
-  const head = make("div", { role: "row", class: "pp-row" }, make("span", { role: "columnheader", "aria-label": "query" }));
+  const head = make("div", { role: "row", class: "pp-row" }, make("span", { role: "columnheader", class: "pp-name" }, "query"));
   for (let j = 0; j < n; j++) head.append(make("span", { role: "columnheader", class: "pp-name" }, `${j + 1}`));
   grid.append(head);
   for (let i = 0; i < n; i++) {
@@ -161,6 +161,11 @@ function render({ model, el }) {
   });
   for (const end of ["pointerup", "pointercancel", "pointerleave"]) grid.addEventListener(end, () => (painting = null));
 
+  // Not our keys alone move the focus: a screen reader does, too.
+  grid.addEventListener("focusin", (event) => {
+    const found = place(event.target);
+    if (found) go(found, false);
+  });
   grid.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const [i, j] = at;

@@ -24,6 +24,7 @@ from attncourse.viz.live_widget import LiveWidget
 from attncourse.viz.style import BLUE, GREY, ORANGE, PALE, WEIGHTS, figure, stage
 
 LAYERS, BLOCK = 4, 4
+MOST = 48  # positions: more of them are too small to be drawn on
 
 
 def pattern_presets(n: int = 16) -> dict[str, Bool[Tensor, "{n} {n}"]]:
@@ -48,24 +49,37 @@ class pattern_pad(LiveWidget):
     """Who may attend to whom, to be drawn by mouse or keyboard: all is counted in the browser, without a kernel.
 
     `start` is one of `pattern_presets`, `asking` the position whose receptive field is drawn, counted from 0. With a
-    kernel, `mask` is what has been drawn. Raises ValueError for an unknown start, or a position that is not there.
+    kernel, `mask` is what has been drawn. Raises ValueError for an unknown start, a position that is not there, and
+    more positions than a pad can show.
     """
 
     _esm = Path(__file__).with_suffix(".js")
     _css = Path(__file__).with_suffix(".css")
+    kept = ("rows", "asking")
     n = traitlets.Int().tag(sync=True)
     presets = traitlets.Dict().tag(sync=True)
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
     asking = traitlets.Int().tag(sync=True)
 
     def __init__(self, start: str = "window", n: int = 16, asking: int | None = None):
+        if not 1 <= n <= MOST:
+            raise ValueError(f"n: got {n}, expected 1 to {MOST} positions")
         presets = {name: _as_rows(mask) for name, mask in pattern_presets(n).items()}
         if start not in presets:
             raise ValueError(f"start: got {start!r}, expected one of {', '.join(presets)}")
-        asking = n // 2 if asking is None else asking
-        if not 0 <= asking < n:
-            raise ValueError(f"asking: got {asking}, expected a position from 0 to {n - 1}")
-        super().__init__(n=n, presets=presets, rows=presets[start], asking=asking)
+        super().__init__(n=n, presets=presets, rows=presets[start], asking=n // 2 if asking is None else asking)
+
+    @traitlets.validate("asking")
+    def _check_asking(self, proposal):
+        if not 0 <= proposal["value"] < self.n:
+            raise ValueError(f"asking: got {proposal['value']}, expected a position from 0 to {self.n - 1}")
+        return proposal["value"]
+
+    @traitlets.validate("rows")
+    def _check_rows(self, proposal):
+        if [len(row) for row in proposal["value"]] != [self.n] * self.n:
+            raise ValueError(f"rows: got {proposal['value']}, expected {self.n} rows of {self.n} signs, 1 for allowed")
+        return proposal["value"]
 
     @property
     def mask(self) -> Bool[Tensor, "n n"]:

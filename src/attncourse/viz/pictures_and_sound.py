@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from attncourse._checks import check_boolean, check_shape
 from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.style import (
     BLUE,
@@ -20,18 +21,22 @@ from attncourse.viz.style import (
     PURPLE,
     SERIES,
     WEIGHTS,
+    bare,
+    check_places,
     figure,
     hold_still,
     show,
     stage,
 )
 
+MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
+
 
 def pictures(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
     """Small pictures (height, width) in a row, black for most, with their names."""
     drawn, grid = figure(1.25 * len(images), 1.6, columns=len(images))
     for ax, image, name in zip(np.atleast_1d(np.asarray(grid)), images, names, strict=True):
-        _bare(ax)
+        bare(ax, PALE)
         ax.imshow(image.numpy(), cmap="Greys", interpolation="nearest")
         ax.set_title(name, fontsize=10)
     height, width = images[0].shape
@@ -94,12 +99,16 @@ def looking(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], na
     """Pictures in the first column, and beside each where was looked: {title: a table (rows, columns) a picture}.
 
     Each table is darker for more, on a scale of its own, with the picture's outline over it; `names` stand at the left.
+    Raises ValueError where tables or names are not as many as the pictures, and for what are no shares.
     """
+    for what, given in {"names": names, **maps}.items():
+        if len(given) != len(pictures):
+            raise ValueError(f"{what}: got {len(given)}, expected {len(pictures)}, one a picture")
     drawn, grid = figure(1.3 * (1 + len(maps)) + 0.7, 1.36 * len(pictures) + 0.4, len(pictures), 1 + len(maps))
     grid = np.asarray(grid).reshape(len(pictures), -1)
     said = []
     for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
-        _bare(grid[i, 0])
+        bare(grid[i, 0], PALE)
         grid[i, 0].imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
         grid[i, 0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=8)
         for ax, (title, tables) in zip(grid[i, 1:], maps.items(), strict=True):
@@ -116,10 +125,11 @@ def looking_frame(picture: Tensor, table: Tensor, asking: int | None = None, tit
     """A picture, and how much each patch of it was looked at, (rows, columns): for `explore`.
 
     `asking` is the patch that looks, framed; without it, the class token does. Returns the figure and the words for it.
+    Raises ValueError for a table that holds no shares.
     """
     drawn, (left, right) = figure(5.6, 2.9, columns=2)
     hold_still(drawn, left=0.03, right=0.97, bottom=0.04, top=0.86, wspace=0.1)
-    _bare(left)
+    bare(left, PALE)
     left.imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
     left.set_title("the picture", fontsize=10.5)
     _look(right, picture, table, numbers=True)
@@ -135,13 +145,18 @@ def looking_frame(picture: Tensor, table: Tensor, asking: int | None = None, tit
 
 
 def position_maps(similarity: Tensor, side: int, title: str = "") -> None:
-    """How much the position of each patch resembles those of all, (side², side²): a small map for each place."""
+    """How much the position of each patch resembles those of all, (side², side²): a small map for each place.
+
+    Raises ValueError for a table of another size, and for more places than can be shown.
+    """
+    check_places(side=side)
+    check_shape("similarity", similarity, "n n", n=side * side)
     table = similarity.detach().numpy()
     drawn, grid = figure(4.6, 4.6, side, side)
     beside: list[float] = []
     far: list[float] = []
     for i, ax in enumerate(np.asarray(grid).flat):
-        _bare(ax)
+        bare(ax, PALE)
         ax.imshow(table[i].reshape(side, side), cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
         row, column = divmod(i, side)
         ax.plot(column, row, "o", markersize=4, color=ORANGE)
@@ -250,9 +265,14 @@ def hide_and_guess() -> None:
 def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, str]:
     """Which frames of a few sounds are hidden, (batch, n_frames), and the share that was to be expected: for `explore`.
 
-    Returns the figure and the words for it.
+    Returns the figure and the words for it. Raises TypeError for a mask that is not boolean, ValueError for one of
+    other axes, or with more frames than can be shown.
     """
+    check_boolean("mask", mask, "a frame is hidden")
+    check_shape("mask", mask, "batch n_frames")
     batch, n = mask.shape
+    if n > MOST_FRAMES:
+        raise ValueError(f"mask: got {n} frames, expected at most {MOST_FRAMES}, such as mask[:, :{MOST_FRAMES}]")
     drawn, ax = figure(6.5, 2.3)
     hold_still(drawn, left=0.02, right=0.98, bottom=0.2, top=0.84)
     stage(ax, (-0.5, n), (-0.4, batch + 0.1))
@@ -287,13 +307,6 @@ def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:
     show(drawn, f"{title or 'How often the entries of a codebook are used'}. {'; '.join(said)}.")
 
 
-def _bare(ax: Axes) -> None:
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.spines[:].set_visible(True)
-    ax.spines[:].set_color(PALE)
-
-
 def _picture(ax: Axes, image: Tensor, place: tuple[float, float, float, float], top: float | None = None) -> None:
     """Pixels as squares, black for most, in the rectangle (left, bottom, width, height) of a drawing."""
     left, bottom, width, height = place
@@ -305,10 +318,15 @@ def _picture(ax: Axes, image: Tensor, place: tuple[float, float, float, float], 
 
 def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False) -> None:
     """How much each patch was looked at, with the picture's outline over it."""
+    check_shape("table", table, "rows columns")
+    check_places(rows=table.shape[0], columns=table.shape[1])
+    if not 0 <= float(table.min()) <= float(table.sum()) <= 1.01:  # not so either where one is NaN
+        total = float(table.sum())
+        raise ValueError(f"table: got a sum of {total:.3g}, expected shares from 0 to 1 that sum to at most 1")
     height, width = picture.shape
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     shares = table.detach().numpy()
-    _bare(ax)
+    bare(ax, PALE)
     ax.imshow(shares, cmap=WEIGHTS, vmin=0, vmax=float(shares.max()), extent=extent, interpolation="nearest")
     ax.contour(picture.numpy(), levels=[0.5 * float(picture.max())], colors=[ORANGE], linewidths=1.1)
     ax.set_xlim(extent[0], extent[1])

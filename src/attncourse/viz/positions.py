@@ -10,7 +10,8 @@ from matplotlib.patches import Arc, Circle, Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from attncourse.viz.figures import cells
+from attncourse._checks import check_shape
+from attncourse.viz.figures import as_matrix, cells, check_shares
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, WEIGHTS, figure, show, stage
 
 N_DIGITS = 4
@@ -89,8 +90,11 @@ def bands(table: Tensor, title: str = "", marked: Sequence[int] = (), alt: str =
 
 
 def distance_table(index: Tensor, words: Sequence[str], alt: str = "") -> None:
-    """Which distance each pair of words looks up: the row of the table, and a shade that grows from left to right."""
-    table = index.numpy()
+    """Which distance each pair of words looks up: the row of the table, and a shade that grows from left to right.
+
+    `index` (n, n). Raises ValueError where it does not fit the words.
+    """
+    table = as_matrix(index, words, words, name="index").astype(int)
     drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.45 * len(words))
     cells(ax, table, words, words, numbers=True, digits=0)
     ax.xaxis.tick_top()
@@ -196,11 +200,16 @@ def past_the_end(
 
 
 def attention_past_the_end(weights: Mapping[str, Tensor], trained: int) -> None:
-    """Who looks at whom in a sequence longer than those of the training, a panel for each scheme; lines at the end."""
+    """Who looks at whom in a sequence longer than those of the training, a panel for each scheme; lines at the end.
+
+    Each is (n, n). Raises ValueError for a table that is not square, and for what are no weights.
+    """
     drawn, _ = figure(2.5 * len(weights), 2.9, columns=len(weights))
     said = []
     for ax, (name, matrix) in zip(np.atleast_1d(drawn.axes), weights.items(), strict=True):
+        check_shape(f"weights, {name}", matrix, "n n", n=len(matrix))
         values = matrix.detach().numpy()
+        check_shares(f"weights, {name}", values)
         ax.imshow(values, cmap=WEIGHTS, vmin=0, vmax=1, interpolation="nearest")
         ax.axhline(trained - 0.5, color=ORANGE, linewidth=1.4)
         ax.axvline(trained - 0.5, color=ORANGE, linewidth=1.4)

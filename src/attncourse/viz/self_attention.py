@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, rgb
-from attncourse.viz.figures import as_matrix, cells
+from attncourse.viz.figures import as_matrix, cells, check_shares
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, WEIGHTS, figure, show, stage
 
 WINDOW = "#e4eef6"  # what lies between the first and the last that a window lets through
@@ -23,10 +23,11 @@ def one_question(
     """What one word asks and gets, for a widget: its scores, its weights, and the average of the values.
 
     `scores`, `weights` (n,), `output` (d_v,), one name in `features` for each of its numbers. Returns figure and alt.
-    Raises ValueError where the lengths do not fit.
+    Raises ValueError where the lengths do not fit, and for what are no weights.
     """
     rows = as_matrix(torch.stack([scores, weights]), ("scores", "weights"), words)
-    received = as_matrix(output[None], ("output",), features)[0]
+    check_shares("weights", rows[1])
+    received = as_matrix(output[None], ("output",), features, name="output")[0]
     drawn, (left, middle, right) = figure(6.5, 0.8 + 0.27 * len(words), columns=3)
     places = np.arange(len(words))
     for ax, values, name, colour in ((left, rows[0], "scores", GREY), (middle, rows[1], "weights", BLUE)):
@@ -56,7 +57,8 @@ def one_question(
 def weight_tables(named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bool = False, alt: str = "") -> None:
     """Square tables of weights side by side, each with its own words: {title: (words, weights (n, n))}.
 
-    Without `alt` the text says for each row where most of it goes. Raises ValueError where words and table do not fit.
+    Tables that went wrong are shown as they are, to be looked at. Without `alt` the text says for each row where most
+    of it goes. Raises ValueError where words and table do not fit.
     """
     side = 0.9 + max((0.4 if numbers else 0.3) * len(words) for words, _ in named.values())
     drawn, _ = figure((side + 0.5) * len(named), side + 0.4, columns=len(named))
@@ -69,8 +71,10 @@ def weight_tables(named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bo
         for label in ax.get_xticklabels():
             label.set(ha="left", va="bottom", rotation_mode="anchor")
         ax.set_title(title, pad=8)
-        best = [(word, row.argmax(), row.max()) for word, row in zip(words, matrix, strict=True)]
-        rows = "; ".join(f"{word} at {words[j]} ({share:.2f})" for word, j, share in best)
+        rows = "; ".join(
+            f"{word} at {words[row.argmax()]} ({row.max():.2f})" if np.isfinite(row).all() else f"{word} nowhere: NaN"
+            for word, row in zip(words, matrix, strict=True)
+        )
         said.append(f"{title}: rows ask, columns answer; most of the weight of {rows}.")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")
 

@@ -24,10 +24,28 @@ HATCHES = ("", "///", "...", "xxx")
 # White to dark blue, lightness falling evenly: reads the same in grey.
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#cfe1f2", "#7fb4d9", "#2f7ab5", "#08306b"])
 DPI = 144
+MOST_INCHES = 40  # a side of a picture: a metre
+MOST_PLACES = 40  # rows, columns or words that a picture has a place of their own for
+
+
+def check_places(**counts: int) -> None:
+    """Raises ValueError, which names the argument, where there are more things than can be told apart."""
+    for name, n in counts.items():
+        if n > MOST_PLACES:
+            raise ValueError(
+                f"{name}: got {n}, expected at most {MOST_PLACES} in one picture (attention_viewer takes more: it "
+                "shows them in blocks)"
+            )
 
 
 def figure(width: float = 6.4, height: float = 3.6, rows: int = 1, columns: int = 1):
-    """A figure (inches) and its axes, in the course's style. No global state: it belongs to nobody's `plt`."""
+    """A figure (inches) and its axes, in the course's style. No global state: it belongs to nobody's `plt`.
+
+    Raises ValueError for one that is larger than any page.
+    """
+    if not max(width, height) <= MOST_INCHES:
+        size = f"{width:.0f} by {height:.0f} inches"
+        raise ValueError(f"the picture: got {size}, expected at most {MOST_INCHES} a side: show fewer things in it")
     drawn = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(drawn)
     axes = drawn.subplots(rows, columns)
@@ -63,6 +81,13 @@ def stage(ax: Axes, xlim: tuple[float, float], ylim: tuple[float, float]) -> Non
     ax.set_axis_off()
     ax.set_xlim(*xlim)
     ax.set_ylim(*ylim)
+
+
+def bare(ax: Axes, colour: str = GREY) -> None:
+    """Axes for a small picture: no numbers, a thin frame all around."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set(visible=True, color=colour)
 
 
 def hold_still(drawn: Figure, **margins: float) -> None:

@@ -270,7 +270,7 @@ async function render({ model, el }) {
       class: "av-grid", role: "group", "aria-label": [models[number], "all heads"].filter(Boolean).join(": "),
       style: `grid-template-columns: max-content repeat(${table.heads}, minmax(0, 5.2em))`,
     });
-    grid.append(make("span"));
+    grid.append(make("span", {}, "head"));
     for (let j = 0; j < table.heads; j++) grid.append(make("span", { class: "av-top" }, `${j}`));
     for (let i = 0; i < table.layers; i++) {
       grid.append(make("span", {}, `layer ${i}`));
@@ -302,7 +302,7 @@ async function render({ model, el }) {
       const next = cells[cells.indexOf(event.target) + step];
       if (next) rove(event.target, next);
     });
-    const key = `Heads from left to right. In each, from top to bottom: ${kind.sides[0]}, which looks; ` +
+    const key = `In each head, from top to bottom: ${kind.sides[0]}, which looks; ` +
       `from left to right: ${kind.sides[1]}, which is looked at.`;
     const box = make("div", { class: "av-panel", role: "group", "aria-label": models[number] || "All heads" },
       ...heading(table, number), grid, make("p", { class: "av-note" }, key));
@@ -447,7 +447,9 @@ async function render({ model, el }) {
       parts.push(text(20, (bottom += 14), sentence, 'fill="#595959" font-size="10"'));
     }
     const said = `${kind.label}. ${every ? "All heads." : status.textContent} ${kind.note}`.trim();
-    const [width, height] = [x, bottom + 14];
+    // A letter is at most so wide: what is written across the picture has room.
+    const width = Math.max(x, 40 + 11 * name.length, ...kind.note.split(/(?<=\. )/).map((each) => 40 + 5.5 * each.length));
+    const height = bottom + 14;
     const svg = `<svg xmlns="${SVG}" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" ` +
       `font-family="system-ui, sans-serif" font-size="13" fill="#1b1b1b"><title>${escaped(name)}</title>` +
       `<desc>${escaped(said)}</desc><rect width="100%" height="100%" fill="#ffffff"/>${parts.join("\n")}</svg>`;

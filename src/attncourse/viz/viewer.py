@@ -17,9 +17,9 @@ from attncourse.data import BOS, EOS, Tokenizer
 from attncourse.decoding import greedy
 from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import AttentionWeights, Encoder, EncoderDecoder, LanguageModel, Weights
-from attncourse.viz.figures import cells
+from attncourse.viz.figures import cells, check_shares
 from attncourse.viz.live_widget import LiveWidget
-from attncourse.viz.style import AMBER, BLUE, GREY, INK, ORANGE, SKY, WEIGHTS, figure
+from attncourse.viz.style import AMBER, BLUE, INK, ORANGE, SKY, WEIGHTS, bare, figure
 
 MOST_TOKENS = 128  # a side: more of them nobody can tell apart, and a page would draw for seconds
 MOST_WEIGHTS = 4_000_000  # a kind: each is a byte in the notebook, before compression
@@ -71,6 +71,7 @@ class attention_viewer(LiveWidget):
 
     _esm = Path(__file__).with_suffix(".js")
     _css = Path(__file__).with_suffix(".css")
+    kept = ("kind", "view", "layer", "head", "threshold", "pinned")
 
     content = traitlets.Dict().tag(sync=True)
     packed = traitlets.Bytes().tag(sync=True)
@@ -304,28 +305,6 @@ def _sides(
     return list(map(str, written or target)), list(map(str, source))
 
 
-def _check(name: str, layer: int, weights: np.ndarray) -> None:
-    """(n_heads, n_query, n_key) that are shares of 1 for each query, or all zero."""
-
-    def at(found: np.ndarray) -> str:
-        return f"layer {layer}, head {found[0]}, query {found[1]}"
-
-    if len(found := np.argwhere(~np.isfinite(weights))):
-        value = weights[tuple(found[0])]
-        raise ValueError(f"{name}: got {value} ({at(found[0])}), expected shares from 0 to 1")
-    if len(found := np.argwhere(weights < 0)):
-        value = weights[tuple(found[0])]
-        raise ValueError(f"{name}: got {value:.3g} ({at(found[0])}), expected what comes after the softmax, 0 to 1")
-    sums = weights.sum(axis=-1)                                                           # (n_heads, n_query)
-    # Half precision and bfloat16 sum to 1 within a hundredth.
-    if len(found := np.argwhere((np.abs(sums - 1) > 0.01) & (sums > 0))):
-        down = np.abs(weights.sum(axis=-2) - 1).max() < 0.01
-        hint = ": down each key they do, so normalise over the last axis" if down else ""
-        hint = hint or ": dropout does that, model.eval() turns it off; so does a mask after the softmax"
-        total = sums[tuple(found[0])]
-        raise ValueError(f"{name}: got weights that sum to {total:.3g} ({at(found[0])}), expected 1{hint}")
-
-
 # What goes out
 
 
@@ -343,7 +322,7 @@ def _shown_maps(name: str, table: Tensor, n_query: int, n_key: int, blocks: tupl
     layers = []
     for i, layer in enumerate(table):
         weights = layer.double().cpu().numpy()                                            # (n_heads, n_query, n_key)
-        _check(name, i, weights)
+        check_shares(name, weights, within=f"layer {i}")
         if blocks != (1, 1):
             keys = np.add.reduceat(weights, range(0, n_key, blocks[1]), axis=2)
             looking = np.add.reduceat(weights.sum(axis=2) > 0, range(0, n_query, blocks[0]), axis=1, dtype=int)
@@ -446,10 +425,7 @@ def _all_heads(
                 ax = axes[i, number * (heads + 1) + j]
                 ax.set_axis_on()
                 ax.imshow(every[i, j], cmap=WEIGHTS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-                ax.set_xticks([])
-                ax.set_yticks([])
-                ax.spines[:].set_visible(True)
-                ax.spines[:].set_color(GREY)
+                bare(ax)
                 if i == 0:
                     ax.set_title(f"head {j}" if j or not name else f"{name}\nhead {j}", fontsize=9)
                 if j == 0:

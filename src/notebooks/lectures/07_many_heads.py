@@ -661,31 +661,21 @@ for head in HEADS:
     lost[head] = [full - left for full, left in zip(all_heads, without(reader, [head], test), strict=True)]
 
 # %% [markdown]
-# Here is the sentence from above. Choose a layer and a head: the table shows where each word looks (rows ask), the bars
-# what the model loses without this head.
+# Here is the sentence from above, as one head sees it. Point at a word; then ask for all heads, and click another one.
+# (Layers and heads count from 0, as in the code.)
 #
 # *Look for these:* a head that goes from the verb to the giver. One that goes from the verb to the receiver. One that
-# takes *she* to a woman. And then, before you look at the bars: which of the heads you found will be missed?
+# takes *she* to a woman. And then, before you read on: which of the heads you found will be missed?
 #
-# (You may find a verb in layer 2 that looks at a thing, right behind the receiver. By then a state is no longer just
-# its word: in layer 1 it has taken in something of its neighbours, and may serve as well as the name itself.)
+# (You may find a verb in layer 1 that looks at a thing, right behind the receiver. By then a state is no longer just
+# its word: in layer 0 it has taken in something of its neighbours, and may serve as well as the name itself.)
 
 # %%
 words, asked = sentence(random.Random(26), clauses=2)
 tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weights()
 with torch.no_grad():
     reader.encoder(tokens, weights=seen)
-
-
-most = max(map(max, lost.values()))                                       # the bars of all heads on one scale
-
-
-def look(layer, head):
-    shares = dict(zip(QUESTIONS, lost[layer - 1, head - 1], strict=True))
-    return viz.head_frame(words, seen.own[layer - 1][0, head - 1], shares, most, f"layer {layer}, head {head}")
-
-
-viz.explore(look, layer=[1, 2], head=[1, 2, 3, 4], start={"layer": 2, "head": 4})
+viz.attention_viewer(seen, words, title="Who looks at whom", layer=1, head=3)
 
 # %% [markdown]
 # One sentence is an anecdote. Over the whole test set: how much weight goes from those who ask to where their answer
@@ -700,7 +690,7 @@ looks = {}
 for layer, head in HEADS:
     weight = collected.own[layer][i, head, asker, place]                  # (m,)
     looks[layer, head] = [weight[question == q].mean().item() for q in range(3)]
-names = [f"{layer + 1}.{head + 1}" for layer, head in HEADS]
+names = [f"{layer}.{head}" for layer, head in HEADS]
 looked, missed = (torch.tensor([found[head] for head in HEADS]) for found in (looks, lost))
 viz.draw_weights({"weight on the answer": looked, "lost without it": missed}, rows=names, columns=QUESTIONS)
 
@@ -708,7 +698,7 @@ viz.draw_weights({"weight on the answer": looked, "lost without it": missed}, ro
 pairs = [(looks[head][q], lost[head][q]) for head in HEADS for q in range(3)]
 assert any(weight > 0.5 and loss < 0.04 for weight, loss in pairs), "looks at the answer, and is not missed"
 spare = [head for head in HEADS if max(lost[head]) < 0.1]
-print("can be missed at less than 10 % each:", [f"{layer + 1}.{head + 1}" for layer, head in spare])
+print("can be missed at less than 10 % each:", [f"{layer}.{head}" for layer, head in spare])
 assert len(spare) >= 3
 
 # %% [markdown]
@@ -759,7 +749,7 @@ def spread_of_scores(model):
 torch.manual_seed(0)
 fresh, trained = spread_of_scores(Reader()), spread_of_scores(reader)
 for layer in range(2):
-    print(f"size of the scores in layer {layer + 1}:  fresh {fresh[layer]:.2f}   trained {trained[layer]:.2f}")
+    print(f"size of the scores in layer {layer}:  fresh {fresh[layer]:.2f}   trained {trained[layer]:.2f}")
     assert trained[layer] > 1.5 * fresh[layer]
 
 # %% [markdown]

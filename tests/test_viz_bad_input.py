@@ -1,0 +1,166 @@
+"""What are no weights of these tokens is refused at the door, or shown for what it is: no picture is metres wide."""
+
+import inspect
+import re
+
+import pytest
+import torch
+
+from attncourse import viz
+
+
+def words(n):
+    return [f"w{i}" for i in range(n)]
+
+
+def square(n):
+    return torch.full((n, n), 1 / n)
+
+
+def causal(n):
+    return torch.ones(n, n).tril() / torch.arange(1, n + 1)[:, None]
+
+
+# How each function is called with weights, and with tokens where it takes any.
+WEIGHTS = {
+    "alignment_heatmap": lambda weights, names: viz.alignment_heatmap(weights, names, names),
+    "attention_past_the_end": lambda weights, names: viz.attention_past_the_end({"a": weights}, 2),
+    "attention_viewer": lambda weights, names: viz.attention_viewer(weights, names),
+    "draw_weights": lambda weights, names: viz.draw_weights(weights, names, names),
+    "lookup_table": lambda weights, names: viz.lookup_table(weights, names, names),
+    "looking": lambda weights, names: viz.looking([torch.ones(4, 4)], {"a": [weights / len(weights)]}, ["a"]),
+    "looking_frame": lambda weights, names: viz.looking_frame(torch.ones(4, 4), weights / len(weights)),
+    "mask_frame": lambda weights, names: viz.mask_frame(torch.ones(weights.shape, dtype=torch.bool), weights, names),
+    "step_through": lambda weights, names: viz.step_through(weights, names, names),
+    "weight_maps": lambda weights, names: viz.weight_maps({"a": weights}),
+    "weight_tables": lambda weights, names: viz.weight_tables({"a": (names, weights)}),
+    "who_hears_whom": lambda weights, names: viz.who_hears_whom({"a": weights}),
+}
+# One row of weights.
+ROWS = {
+    "clock": lambda weights, names: viz.clock(range(len(names)), weights, 1),
+    "lookup_frame": lambda weights, names: viz.lookup_frame(
+        range(len(names)), weights, weights, 1, torch.arange(3.0), torch.arange(3.0)
+    ),
+    "one_question": lambda weights, names: viz.one_question(names, 0, weights, weights, torch.ones(2), ["f", "g"]),
+    "softmax_frame": lambda weights, names: viz.softmax_frame(weights, weights, torch.ones(9)),
+}
+# What takes tokens, masks or tables of other things.
+OTHERS = {
+    "distance_table": lambda n, m: viz.distance_table(torch.ones(n, n, dtype=torch.int64), words(m)),
+    "draw_masks": lambda n, m: viz.draw_masks({"a": torch.ones(n, n, dtype=torch.bool)}),
+    "head_pieces": lambda n, m: viz.head_pieces({"a": torch.arange(2 * n).view(n, 2)}, words(m), 2),
+    "position_maps": lambda n, m: viz.position_maps(torch.ones(n, n), m),
+    "span_frame": lambda n, m: viz.span_frame(torch.ones(1, n, dtype=torch.bool), 0.5),
+    "teacher_forcing": lambda n, m: viz.teacher_forcing(words(n)),
+    "unrolled": lambda n, m: viz.unrolled(words(n)),
+}
+AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
+NO_TOKENS = {"attention_past_the_end", "looking", "looking_frame", "softmax_frame", "weight_maps", "who_hears_whom"}
+NAMED = {"weights", "words", "tokens", "source", "target", "mask", "masks", "maps", "matrices", "table", "hours"}
+
+
+@pytest.fixture(autouse=True)
+def pages(shown):
+    """Nothing is displayed in a test."""
+
+
+def drawn(name, call, *given):
+    """What was drawn, as a figure; what displays its own has gone through the same door, `viz.figure`."""
+    got = call(*given)
+    if name == "attention_viewer":
+        got = got.still()
+    return got[0] if isinstance(got, tuple) else got
+
+
+def test_every_function_that_takes_weights_tokens_or_masks_is_tried_here():
+    takes = {name for name in viz.__all__ if NAMED & inspect.signature(getattr(viz, name)).parameters.keys()}
+    # `bands` shows any table, `pieces_frame` any words: a picture of theirs that is too large is refused as all are.
+    assert takes - {"bands", "pieces_frame"} <= {*WEIGHTS, *ROWS, *OTHERS}
+
+
+@pytest.mark.parametrize("name", {**WEIGHTS, **ROWS})
+def test_good_weights_are_drawn(name):
+    weights, call = (square(3), WEIGHTS[name]) if name in WEIGHTS else (square(3)[0], ROWS[name])
+    drawn(name, call, weights, words(3))
+
+
+def spoilt(weights, value):
+    weights = weights.clone()
+    weights.view(-1)[1] = value
+    return weights
+
+
+@pytest.mark.parametrize(
+    "value", [torch.nan, torch.inf, -0.5, 3.0], ids=["NaN", "infinity", "less than nothing", "more than one"]
+)
+@pytest.mark.parametrize("name", {**WEIGHTS, **ROWS})
+def test_weights_that_are_no_shares_are_refused_or_shown_as_they_are(name, value):
+    weights, call = (square(3), WEIGHTS[name]) if name in WEIGHTS else (square(3)[0], ROWS[name])
+    any_number = name in AS_IT_IS or (name == "clock" and abs(value) <= 3) or (name == "who_hears_whom" and value == 3)
+    if any_number:
+        drawn(name, call, spoilt(weights, value), words(3))
+    else:
+        with pytest.raises(ValueError, match=r"(weights|maps|table|numbers).*: got .*(nan|inf|-0\.5|sum).*expected"):
+            call(spoilt(weights, value), words(3))
+
+
+@pytest.mark.parametrize("name", {**WEIGHTS, **ROWS})
+def test_weights_of_other_axes_are_refused(name):
+    weights, call = (square(3)[None, None, None], WEIGHTS[name]) if name in WEIGHTS else (square(3), ROWS[name])
+    if name == "attention_viewer":
+        weights = weights[0, 0].expand(2, 1, 1, 1, 3, 3)
+    with pytest.raises(ValueError, match=r"got (shape )?\(?[\d, ]+\)?.*expected"):
+        call(weights, words(3))
+
+
+@pytest.mark.parametrize("name", sorted({*WEIGHTS, *ROWS} - NO_TOKENS))
+def test_another_number_of_tokens_is_refused(name):
+    weights, call = (square(3), WEIGHTS[name]) if name in WEIGHTS else (square(3)[0], ROWS[name])
+    with pytest.raises(ValueError, match=r"\w+: got .*expected"):
+        call(weights, words(4))
+
+
+@pytest.mark.parametrize("name", {**WEIGHTS, **ROWS, **OTHERS})
+def test_two_thousand_tokens_are_refused_or_shown_on_a_page(name):
+    n = 2000
+    try:
+        if name in OTHERS:
+            figure = drawn(name, OTHERS[name], n, n if name != "position_maps" else 44)
+        else:
+            weights, call = (causal(n), WEIGHTS[name]) if name in WEIGHTS else (causal(n)[-1], ROWS[name])
+            figure = drawn(name, call, weights, words(n))
+    except ValueError as error:
+        assert re.search(r"\w+: got .*2000.*expected|the picture: got \d+ by|similarity: got|side: got", str(error))
+    else:
+        assert figure is None or max(figure.get_size_inches()) <= 40
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "m", "message"),
+    [
+        ("distance_table", 3, 4, r"index: got shape \(3, 3\), expected \(4, 4\)"),
+        ("head_pieces", 3, 2, r"a: got places 0\.\.5, expected each within 0\.\.3"),
+        ("position_maps", 3, 2, r"similarity: got shape \(3, 3\), expected \(n = 4, n = 4\)"),
+    ],
+)
+def test_tables_that_do_not_fit_their_tokens_are_refused(name, n, m, message):
+    with pytest.raises(ValueError, match=message):
+        OTHERS[name](n, m)
+
+
+@pytest.mark.parametrize("name", ["draw_masks", "span_frame", "mask_frame"])
+def test_a_mask_of_numbers_is_refused(name):
+    mask = torch.ones(3, 3)
+    calls = {
+        "draw_masks": lambda: viz.draw_masks(mask),
+        "span_frame": lambda: viz.span_frame(mask, 0.5),
+        "mask_frame": lambda: viz.mask_frame(mask, square(3), words(3)),
+    }
+    with pytest.raises(TypeError, match=r"mask.*: got torch.float32, expected torch.bool with True where"):
+        calls[name]()
+
+
+def test_no_picture_is_larger_than_a_metre():
+    with pytest.raises(ValueError, match="the picture: got 4000 by 3 inches, expected at most 40 a side"):
+        viz.figure(4000, 3)

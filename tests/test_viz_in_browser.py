@@ -1,0 +1,81 @@
+"""A reader moves the explorers by mouse and by keyboard, and every control says what it is."""
+
+import pytest
+import torch
+
+from attncourse import viz
+
+WORDS = ["ninety", "-", "one"]
+
+
+def draw(height, colour="blue"):
+    figure, ax = viz.figure(6, 2)
+    ax.plot([0, height], color=colour)
+    return figure, f"a {colour} line that rises to {height}"
+
+
+EXPLORERS = {
+    "explore": lambda: viz.explore(draw, height=[1, 2, 3], colour=["blue", "red"]),
+    "step_through": lambda: viz.step_through(torch.eye(3), WORDS, ["eins", "und", "neunzig"]),
+    "pattern_pad": viz.pattern_pad,
+}
+
+
+def test_a_slider_and_buttons_choose_the_picture(open_page):
+    page = open_page(EXPLORERS["explore"]().page())
+    picture, height = page.get_by_role("img"), page.get_by_role("slider", name="height")
+    assert picture.get_attribute("alt") == "a red line that rises to 2"
+    height.focus()
+    page.keyboard.press("ArrowRight")
+    assert picture.get_attribute("alt") == "a red line that rises to 3"
+    assert height.get_attribute("aria-valuetext") == "3"
+    colours = page.get_by_role("group", name="colour")
+    colours.get_by_role("button", name="blue").click()
+    assert picture.get_attribute("alt") == "a blue line that rises to 3"
+    pressed = [button.get_attribute("aria-pressed") for button in colours.get_by_role("button").all()]
+    assert pressed == ["true", "false"]
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Home")
+    assert picture.get_attribute("alt") == "a blue line that rises to 1"
+
+
+def test_a_step_shows_what_is_written_and_where_it_looks(open_page):
+    page = open_page(EXPLORERS["step_through"]().page())
+    page.get_by_role("slider", name="Target token").focus()
+    page.keyboard.press("End")
+    rows = page.get_by_role("table", name="Weights of step 3, neunzig").get_by_role("row").all_inner_texts()
+    assert [row.split() for row in rows] == [["ninety", "0.00"], ["-", "0.00"], ["one", "1.00"]]
+    assert page.locator("p:visible").inner_text() == "eins und neunzig looks at"
+
+
+def test_the_pad_is_drawn_on_by_mouse_and_by_keyboard(open_page):
+    page = open_page(viz.pattern_pad("itself alone", n=6, asking=0).page())
+    page.get_by_role("gridcell", name="query 2, key 5: forbidden").click()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press(" ")
+    assert page.get_by_role("gridcell", name="allowed").count() == 8
+    page.keyboard.press("a")
+    assert "Position 2 hears of 3 after 1" in page.locator(".pp-reach").get_attribute("aria-label")
+
+
+def test_a_cell_of_the_pad_that_a_screen_reader_focuses_is_the_one_that_keys_change(open_page):
+    page = open_page(viz.pattern_pad("itself alone", n=6, asking=0).page())
+    page.get_by_role("gridcell", name="query 2, key 5: forbidden").focus()
+    page.keyboard.press(" ")
+    assert page.get_by_role("gridcell", name="query 2, key 5: allowed").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_axe_finds_no_fault(open_page, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page = open_page(EXPLORERS[name]().page(), color_scheme=scheme)
+    found = axe.Axe().run(page).response["violations"]
+    # A page of its own has a heading above it; the widget alone has none.
+    assert [(fault["id"], fault["nodes"][0]["html"]) for fault in found if fault["id"] != "page-has-heading-one"] == []
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_no_explorer_is_wider_than_a_phone(open_page, name):
+    page = open_page(EXPLORERS[name]().page(), viewport={"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
