@@ -30,11 +30,12 @@ def released(tmp_path_factory):
 
 def test_it_holds_lectures_assignments_the_package_and_how_to_install_it(released):
     assert {path.name for path in released.iterdir()} == {
-        "README.md", "Makefile", "LICENSE", "LICENSE-texts", "constraints.txt", "environment.yml", "pyproject.toml",
-        "lectures", "assignments", "src",
+        "START.md", "README.md", "Makefile", "LICENSE", "LICENSE-texts", "constraints.txt", "environment.yml",
+        "pyproject.toml", "lectures", "assignments", "src",
     }  # fmt: skip
     for folder in ("lectures", "assignments", "src/attncourse"):
-        ours = {p.relative_to(ROOT) for p in (ROOT / folder).rglob("*.ipynb" if folder != "src/attncourse" else "*.py")}
+        found = (ROOT / folder).rglob("*.ipynb" if folder != "src/attncourse" else "*.py")
+        ours = {path.relative_to(ROOT) for path in found if path.parent.name != ".ipynb_checkpoints"}
         assert ours and {path.relative_to(released) for path in released.rglob("*")} >= ours
 
 
@@ -45,9 +46,13 @@ def test_it_holds_no_solution_and_no_hidden_text(released):
         assert not re.search(r"BEGIN (SOLUTION|HIDDEN|MARK)|Mark scheme", source), path
 
 
-def test_every_link_of_its_notebooks_leads_to_a_file_in_it(released):
+def test_every_link_of_its_pages_and_notebooks_leads_to_a_file_in_it(released):
+    texts = {path: path.read_text(encoding="utf-8") for path in released.glob("*.md")}
     for path in released.rglob("*.ipynb"):
-        text = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown")
+        cells = nbformat.read(path, 4).cells
+        texts[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert len(texts) == 30
+    for path, text in texts.items():
         for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert (path.parent / link).resolve().is_relative_to(released), link
             assert (path.parent / link).exists(), f"{path.name}: {link}"

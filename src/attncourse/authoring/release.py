@@ -14,7 +14,7 @@ from attncourse.authoring.build import Course, drifts, open_course
 
 # A learner's Makefile and README are others than the course's own.
 OWN = files("attncourse.authoring") / "student"
-COPIED = ("LICENSE", "LICENSE-texts", "constraints.txt", "environment.yml", "pyproject.toml")
+COPIED = ("START.md", "LICENSE", "LICENSE-texts", "constraints.txt", "environment.yml", "pyproject.toml")
 FOLDERS = ("lectures", "assignments", "src/attncourse")
 NAME = "attncourse"
 
