@@ -17,6 +17,7 @@ COMMANDS = {
     "train": ("attncourse.training.command", "train a Transformer to translate, on a laptop or on GPUs"),
     "translate": ("attncourse.training.translating", "translate a sentence with a trained run"),
     "build": ("attncourse.authoring.build", "build the notebooks from src/notebooks"),
+    "site": ("attncourse.authoring.site.command", "build the web book from the executed notebooks and docs"),
     "release": ("attncourse.authoring.release", "put together what a student gets, without the solutions"),
 }
 

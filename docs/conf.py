@@ -1,0 +1,62 @@
+"""How Sphinx builds the web book. `attncourse site` puts the sources together and calls it."""
+
+project = "attncourse"
+author = "the attncourse authors"
+copyright = "Texts and pictures: CC BY 4.0. Code: BSD-3-Clause"
+language = "en"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "attncourse.authoring.site.extension",
+]
+templates_path = ["_templates"]
+# Offered as they are, or part of another page.
+exclude_patterns = ["assignments/**", "README.md", "_templates"]
+
+nb_execution_mode = "off"
+# Only solutions have cells that are folded.
+nb_code_prompt_show = "Show the answer"
+nb_code_prompt_hide = "Hide the answer"
+myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+# Nothing is loaded from elsewhere: `attncourse site` puts MathJax into _static.
+mathjax_path = "tex-svg.js"
+nb_ipywidgets_js = {"widgets.js": {"defer": "defer"}}
+
+autosummary_generate = True
+autodoc_default_options = {"members": True, "member-order": "bysource", "no-value": True}
+autodoc_inherit_docstrings = False
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autoclass_content = "class"
+# Docstrings write names between single backticks.
+default_role = "code"
+python_use_unqualified_type_names = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+maximum_signature_line_length = 80
+
+html_theme = "sphinx_book_theme"
+html_title = "attncourse"
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_js_files = [("book.js", {"defer": "defer"})]
+html_copy_source = False
+html_show_sourcelink = False
+# A page that was opened from a folder may not read other pages, so search shows titles alone.
+html_show_search_summary = False
+html_context = {"default_mode": "auto"}
+html_theme_options = {
+    "show_toc_level": 2,
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "search_bar_text": "Search the course",
+    "toc_title": "On this page",
+    "pygments_light_style": "a11y-light",
+    "pygments_dark_style": "a11y-dark",
+}

@@ -1,0 +1,67 @@
+"""A reader opens lectures in JupyterLab: as they are saved, and then moves their widgets by keyboard."""
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_lab import cell, expect, faults, run, running
+
+COURSE = Path(__file__).parents[1]
+LECTURES = ("02_lookup", "03_cross_attention", "11_cheap_attention")
+
+
+@pytest.fixture(scope="module")
+def lab(chromium, tmp_path_factory):
+    home = tmp_path_factory.mktemp("reader")
+    (home / "course/lectures").mkdir(parents=True)
+    for name in LECTURES:
+        shutil.copy(COURSE / "lectures" / f"{name}.ipynb", home / "course/lectures")
+    with running(home / "course", home) as lab:
+        yield lab
+
+
+@pytest.fixture
+def read(lab, new_page):
+    return lambda name: lab.open(new_page(), f"lectures/{name}.ipynb")
+
+
+@pytest.mark.parametrize("name", LECTURES)
+def test_a_lecture_opens_with_its_pictures_and_without_an_error(read, name):
+    saved = nbformat.read(COURSE / "lectures" / f"{name}.ipynb", as_version=4)
+    outputs = [output for one in saved.cells for output in one.get("outputs", ())]
+    page = read(name)
+    pictures = page.locator(".jp-OutputArea-output img")
+    expect(pictures).to_have_count(sum("image/png" in output.get("data", ()) for output in outputs))
+    page.wait_for_function("[...document.querySelectorAll('.jp-OutputArea-output img')].every(i => i.naturalWidth)")
+    kinds = page.locator(".jp-OutputArea-output").evaluate_all("all => all.map(one => one.dataset.mimeType)")
+    assert len(kinds) == len(outputs) and not [kind for kind in kinds if kind.endswith(("error", "stderr"))]
+
+
+def test_a_slider_moves_the_picture_by_keyboard(read):
+    page = read("02_lookup")
+    code = cell(page, "def soft_lookup(")
+    code.locator(".cm-content").click()
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Above Selected Cell").click()
+    output = run(code)
+    slider, picture = output.get_by_role("slider", name="temperature"), output.locator("img:visible")
+    said = picture.get_attribute("alt")
+    slider.press("ArrowRight")
+    expect(picture).not_to_have_attribute("alt", said)
+    slider.press("ArrowLeft")
+    expect(picture).to_have_attribute("alt", said)
+    assert faults(output) == []
+
+
+def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
+    page = read("11_cheap_attention")
+    run(cell(page, "from attncourse import viz"))
+    output = run(cell(page, 'viz.pattern_pad("window")'))
+    expect(output).to_contain_text("74 of 256 pairs")
+    output.locator("[role=gridcell][tabindex='0']").focus()  # the pad's one stop for the Tab key
+    for key in (*["ArrowRight"] * 3, " "):
+        page.keyboard.press(key)
+    expect(output.get_by_role("gridcell", name="query 9, key 4: allowed")).to_be_focused()
+    expect(output).to_contain_text("75 of 256 pairs")
+    assert faults(output) == []
