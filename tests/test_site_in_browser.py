@@ -16,6 +16,7 @@ BUTTONS = "lectures/00_getting_ready.html"
 PAD = "lectures/11_cheap_attention.html"
 SOLUTION = "solutions/a03/a03_cross_attention.html"
 API = "api/attncourse.attention.html"
+LONG_NAME = "api/attncourse.transformer.html"
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_dark_is_dark_and_light_is_light(visit):
     assert brightness("dark") < 100 < 700 < brightness("light")
 
 
-@pytest.mark.parametrize("name", ["index.html", LECTURE, PAD, SOLUTION, "CONTRIBUTING.html", API])
+@pytest.mark.parametrize("name", ["index.html", LECTURE, PAD, SOLUTION, "CONTRIBUTING.html", LONG_NAME])
 def test_a_phone_scrolls_down_only(visit, name):
     page = visit(name, width=360)
     page.wait_for_load_state("load")
@@ -143,6 +144,16 @@ def test_paper_gets_the_text_alone(visit):
     page.emulate_media(media="print")
     assert page.locator(".bd-article h1").first.is_visible() or page.locator("#jb-print-docs-body h1").is_visible()
     assert not page.locator(".bd-sidebar-primary").is_visible()
+
+
+def test_paper_gets_the_answers_unfolded_and_the_screen_keeps_them_folded(visit):
+    page = visit(LECTURE)
+    folded = page.locator(".bd-article details:not([open])")
+    before = folded.count()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert before > 0 and folded.count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert folded.count() == before
 
 
 @pytest.mark.parametrize(

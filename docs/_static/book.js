@@ -4,3 +4,12 @@ for (const arrow of document.querySelectorAll(".bd-sidebar-primary summary")) {
 }
 // A signature over several lines is no list of definitions, though Sphinx writes it as one.
 for (const part of document.querySelectorAll("dt dl, dt dl > dd")) part.setAttribute("role", "presentation");
+// Nobody can unfold an answer on paper.
+let folded = [];
+addEventListener("beforeprint", () => {
+  folded = [...document.querySelectorAll(".bd-article details:not([open])")];
+  for (const answer of folded) answer.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const answer of folded) answer.open = false;
+});
