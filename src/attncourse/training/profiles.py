@@ -20,9 +20,9 @@ _CAPTIONS = {"name": "multi30k", "vocabulary": 8_000, "joint": True}
 _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ("cpu", "number-words"): (
         _NUMBERS,
-        {"d_model": 96, "n_layers": 2, "n_heads": 4, "d_ff": 256, "positions": "rope", "dropout": 0.0},
-        {"steps": 700, "batch_tokens": 2048, "lr": 4e-3, "warmup": 60, "schedule": "cosine", "label_smoothing": 0.0,
-         "evaluate_every": 350},
+        {"d_model": 96, "n_layers": 2, "n_heads": 8, "d_ff": 256, "positions": "rope", "dropout": 0.0},
+        {"steps": 1_400, "batch_tokens": 1024, "lr": 3e-3, "warmup": 100, "schedule": "cosine", "label_smoothing": 0.0,
+         "evaluate_every": 700},
     ),
     ("cpu", "multi30k"): (
         _CAPTIONS | {"vocabulary": 6_000},
