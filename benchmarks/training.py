@@ -8,7 +8,8 @@ Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten line
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
 profile says; on a GPU all compiled. They take turns; the first steps of each turn are not timed. Model FLOPs
 utilisation counts three times the matrix products of a forward pass over the real tokens, against the device's printed
-peak for dense bf16.
+peak for dense bf16, or where none is known (a CPU) against its speed in one large product: no loop could be faster than
+one over that share.
 
 Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
 seconds of training until then, and with all that is reported at the end. What is kept is chosen by the validation set.
@@ -189,16 +190,28 @@ def speed(
     }
 
 
+def peak_flops(device: str) -> tuple[float, str]:
+    """Floating-point operations a second at best, and where the number is from: printed by the maker, or measured."""
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+        for short, flops in PEAK_FLOPS.items():
+            if short in name:
+                return flops, "printed peak"
+    a = torch.randn(2048, 2048, device=device)
+    seconds = []
+    for _ in range(9):
+        _wait(device)
+        begun = time.perf_counter()
+        a @ a
+        _wait(device)
+        seconds.append(time.perf_counter() - begun)
+    return 2 * 2048**3 / min(seconds), "speed in one large matrix product"
+
+
 def utilisation(
-    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, steps_per_second: float, device: str
-) -> float | None:
+    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, steps_per_second: float, peak: float
+) -> float:
     """Three forward passes' worth of matrix products over the real tokens, as a share of what the device could do."""
-    if device == "cpu":
-        return None
-    name = torch.cuda.get_device_name()
-    peak = next((flops for short, flops in PEAK_FLOPS.items() if short in name), None)
-    if peak is None:
-        return None
     some = epoch_batches(pairs, recipe.batch_tokens, recipe.seed, epoch=0)[:20]
     real = [[(len(pairs[i].source), len(pairs[i].target) + 1) for i in batch] for batch in some]
     flops = [sum(count_training_flops(config, EncoderDecoder, 1, n, m) for n, m in lengths) for lengths in real]
@@ -314,10 +327,11 @@ def main() -> None:
         ours = rates["attncourse"]
         fastest = max(rate["tokens_per_second"] for name, rate in rates.items() if name != "attncourse")
         ratio = ours["tokens_per_second"] / fastest
-        mfu = utilisation(plan.model, pairs, recipe, ours["steps_per_second"], device)
-        used = "" if mfu is None else f"; {mfu:.0%} of the device's peak (goal for the base preset {MFU_GOAL:.0%})"
-        print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}){used}")
-        result |= {"rates": rates, "tokens_per_second_ratio": ratio, "mfu": mfu}
+        peak, peak_is = peak_flops(device)
+        mfu = utilisation(plan.model, pairs, recipe, ours["steps_per_second"], peak)
+        print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}); {mfu:.0%} of the device's {peak_is}, "
+              f"{peak / 1e12:.2f} TFLOP/s (goal for the base preset {MFU_GOAL:.0%})")  # fmt: skip
+        result |= {"rates": rates, "tokens_per_second_ratio": ratio, "mfu": mfu, "peak_flops": peak, "peak_is": peak_is}
     if args.only != "speed":
         trained = quality(plan, corpora, tokenizers, device, args.rung)
         measured = trained["measured"]

@@ -234,9 +234,10 @@ def test_a_server_that_has_not_the_file_is_told_in_one_line(server, plan):
     assert "\n" not in str(error.value)
 
 
-def test_without_a_network_one_line_says_what_to_do(offline, cache):
+def test_without_a_network_one_line_says_what_to_do(offline, cache, capsys):
     with pytest.raises(CommandError) as error:
         multi30k()
+    assert capsys.readouterr().err == "", "a second try at once would only take time"
     said = str(error.value)
     assert "refused" in said and "\n" not in said and all(name in said for name in FILES)
     assert f"into {cache}, or set ATTNCOURSE_DATA" in said and said.endswith("number words need no download")

@@ -1,6 +1,7 @@
 """`attncourse train` and `attncourse translate`, as one types them."""
 
 import argparse
+import io
 import json
 import os
 import re
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tqdm import tqdm
 
 from attncourse.cli import main
 from attncourse.data import BadData, Pair, Tokenizer
 from attncourse.training import command, profiles, runs
-from attncourse.training.trainer import Progress
+from attncourse.training.trainer import Progress, Step
 from attncourse.training.workers import Workers
 
 TINY_MODEL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "dropout": 0.0}
@@ -155,7 +157,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_ends_where_the_whole_run_does(tin
         (["train", "--profile", "base", "--data", "number-words"], "expected multi30k with the profile 'base'"),
         (["train", "--resume", "--to", "nowhere"], "nowhere: holds no run"),
         (["translate", "zwei"], "there is no run under runs/"),
-        (["translate", ""], "text: got an empty line"),
+        (["translate", "zwei", ""], "text 2: got an empty line"),
         (["translate", "zwei", "--beams", "0"], "--beams: got 0"),
     ],
 )
@@ -163,6 +165,68 @@ def test_what_cannot_be_is_said_in_one_line(arguments, said, capsys):
     assert main(arguments) == 1
     error = capsys.readouterr().err
     assert said in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_text_that_the_model_cannot_take_is_said_in_one_line(tiny, capsys, monkeypatch):
+    main(["train", "--to", "runs/one"])
+    for text, said in (("zwei, " * 900, "expected at most 512"), ("zwei\udcff", "text 1: not UTF-8")):
+        capsys.readouterr()
+        assert main(["translate", text]) == 1
+        error = capsys.readouterr().err
+        assert said in error and len(error.strip().splitlines()) == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"zwei\n\xe4\n"), "utf-8"))
+    assert main(["translate"]) == 1
+    assert "standard input: not UTF-8" in capsys.readouterr().err
+
+
+def test_the_newest_run_is_the_one_with_the_newest_weights(tiny, capsys):
+    main(["train", "--to", "runs/one"])
+    main(["train", "--to", "runs/two"])
+    (tiny / "runs" / "two" / "weights.safetensors").unlink()
+    capsys.readouterr()
+    assert main(["translate", "zwei"]) == 0
+
+
+def test_resume_and_overwrite_are_not_meant_together(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--resume", "--overwrite"])
+    assert "--overwrite: not allowed with argument --resume" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on_for_longer_is_planned_for_it_from_then_on(tiny, capsys, monkeypatch):
+    main(["train", "--to", "one", "--steps", "3"])
+    assert main(["train", "--to", "one", "--resume", "--steps", "6"]) == 0
+    assert runs.load_plan(Path("one")).recipe.steps == 6
+    monkeypatch.setitem(TINY_RECIPE, "schedule", "cosine")
+    main(["train", "--to", "two"])
+    capsys.readouterr()
+    assert main(["train", "--to", "two", "--resume", "--steps", "9"]) == 1
+    assert "--steps: got 9 for a run planned for 6 steps" in capsys.readouterr().err
+    assert runs.load_plan(Path("two")).recipe.steps == 6
+
+
+def test_the_bar_of_a_resumed_run_begins_where_the_run_does():
+    progress = Progress(runs.Recipe(steps=100), [Step(step, 1.0, 1e-3, 1.0) for step in range(1, 61)])
+    with command._Bar(100, "bleu", wanted=False) as bar:
+        bar.bar = tqdm(total=100, file=io.StringIO())
+        bar.show(progress)
+        assert (bar.bar.initial, bar.bar.n) == (59, 60)
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
+def test_a_device_that_is_not_there_is_said_in_one_line_before_anything_is_written(device, tiny, capsys):
+    assert main(["train", "--device", device]) == 1
+    error = capsys.readouterr().err
+    assert f"device: got '{device}'" in error and len(error.strip().splitlines()) == 1
+    assert not (tiny / "runs").exists()
+
+
+def test_a_tokenizer_of_another_run_is_refused(tiny, capsys):
+    main(["train", "--to", "one"])
+    Tokenizer.train(["a b c"], 12).save(tiny / "one" / "tokenizer_target.json")
+    for arguments in (["translate", "zwei", "--run", "one"], ["train", "--resume", "--to", "one"]):
+        assert main(arguments) == 1
+        assert "tokenizer_target.json: of another run: has" in capsys.readouterr().err
 
 
 def test_the_module_is_the_command():

@@ -129,6 +129,42 @@ def test_a_run_that_was_stopped_before_its_first_evaluation_has_weights_to_use(t
     checkpoints.restore(build(), checkpoints.load_tensors(tmp_path / "weights.safetensors").tensors, "weights")
 
 
+def test_a_run_that_ended_for_want_of_progress_takes_no_step_more_when_it_is_resumed(tmp_path):
+    recipe = replace(RECIPE, evaluate_every=2, patience=2)
+    ended = train(build(), pairs(), recipe, tmp_path, lambda model: {"bleu": 1.0})
+    resumed = train(build(), pairs(), recipe, tmp_path, lambda model: {"bleu": 1.0}, resume=True)
+    assert ended.ended == resumed.ended == "patience"
+    assert resumed.step == ended.step == 6 and resumed.scores == ended.scores
+
+
+def test_a_resumed_runs_tables_are_written_as_an_unbroken_ones_are(tmp_path):
+    recipe = replace(RECIPE, evaluate_every=2)
+    train(build(), pairs(), replace(recipe, steps=8), tmp_path / "whole", sum_of_weights)
+    train(build(), pairs(), replace(recipe, steps=6), tmp_path / "cut", sum_of_weights)
+    train(build(), pairs(), replace(recipe, steps=8), tmp_path / "cut", sum_of_weights, resume=True)
+    for table in ("losses.csv", "scores.csv"):
+        assert (tmp_path / "cut" / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
+
+
+def test_what_a_process_killed_while_it_wrote_left_is_taken_away(tmp_path):
+    train(build(), pairs(), replace(RECIPE, steps=3), tmp_path)
+    half = tmp_path / ".checkpoint.safetensors.12345"
+    half.write_bytes(b"half")
+    train(build(), pairs(), replace(RECIPE, steps=4), tmp_path, resume=True)
+    assert not half.exists()
+
+
+def test_a_parameter_that_never_gets_a_gradient_is_saved_and_resumed(tmp_path):
+    def frozen():
+        model = build()
+        model.output.weight.requires_grad_(False)
+        return model
+
+    whole = train(frozen(), pairs(), RECIPE, tmp_path / "whole")
+    train(frozen(), pairs(), replace(RECIPE, steps=6), tmp_path / "cut")
+    assert train(frozen(), pairs(), RECIPE, tmp_path / "cut", resume=True).steps == whole.steps
+
+
 def test_the_second_ctrl_c_is_let_through(tmp_path):
     def interrupt_twice(progress):
         os.kill(os.getpid(), signal.SIGINT)
@@ -239,6 +275,18 @@ def test_a_model_without_a_loss_of_its_own_is_trained_by_its_logits():
     assert losses[-1] < losses[0] - 0.3
 
 
+def test_a_step_that_the_scaler_leaves_out_can_be_saved(tmp_path):
+    class Steep(EncoderDecoder):
+        def loss(self, *batch, **options):
+            return super().loss(*batch, **options) * 1e4
+
+    torch.manual_seed(0)
+    progress = train(Steep(CONFIG), pairs(), replace(RECIPE, steps=1, precision="fp16"), tmp_path)
+    assert not math.isfinite(progress.steps[0].gradient)
+    saved = checkpoints.load_tensors(tmp_path / "checkpoint.safetensors").tensors
+    assert all(tensor.isfinite().all() for tensor in saved.values())
+
+
 # The learning rate
 
 
@@ -261,26 +309,43 @@ def test_the_rates_of_a_run_are_those_of_its_schedule():
 # Several processes
 
 
-def measure(folder: Path, micro_batches: int, shard: str, processes: int, steps: int = 10) -> dict:
+def launch(folder: Path, micro_batches: int, shard: str, processes: int, steps: int = 10, **more) -> subprocess.Popen:
     script = [str(Path(__file__).with_name("two_processes.py")), str(folder), str(micro_batches), shard, str(steps)]
-    launch = [sys.executable]
+    command = [sys.executable]
     if processes > 1:
-        launch += ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-        launch += ["--nproc-per-node", str(processes)]
+        command += ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+        command += ["--nproc-per-node", str(processes)]
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    ran = subprocess.run(
-        [*launch, *script], capture_output=True, text=True, env=environment | {"OMP_NUM_THREADS": "1"}
+    environment |= {"OMP_NUM_THREADS": "1", **more}
+    return subprocess.Popen(
+        [*command, *script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def measure(*run, **more) -> dict:
+    with launch(*run, **more) as process:
+        said, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return json.loads(said.splitlines()[-1])
+
+
+def test_ctrl_c_in_an_evaluation_of_two_processes_leaves_a_checkpoint_of_its_step(tmp_path):
+    started = tmp_path / "evaluating"
+    with launch(tmp_path / "run", 4, "ddp", processes=2, SHOW_EVALUATION=str(started)) as process:
+        while not started.exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    saved = checkpoints.load_tensors(tmp_path / "run" / "checkpoint.safetensors")
+    assert saved.notes["step"] == 5 and saved.notes["best"] is None
 
 
 @pytest.mark.parametrize("shard", ["ddp", "shard"])
 def test_two_processes_take_the_steps_of_one_with_the_same_batch_and_resume_as_it_does(shard, tmp_path):
-    one = measure(tmp_path / "one", 4, "ddp", processes=1, steps=14)
-    two = measure(tmp_path / "two", 4, shard, processes=2, steps=10)
+    one = measure(tmp_path / "one", 4, "ddp", 1, 14, DROPOUT="0.2")
+    two = measure(tmp_path / "two", 4, shard, 2, 10, DROPOUT="0.2")
     assert two["losses"] == pytest.approx(one["losses"][:10], abs=1e-4)
-    two = measure(tmp_path / "two", 4, shard, processes=2, steps=14)
+    two = measure(tmp_path / "two", 4, shard, 2, 14, DROPOUT="0.2")
     assert two["losses"] == pytest.approx(one["losses"], abs=1e-4)
     assert [score["step"] for score in two["scores"]] == [5, 10, 14]
     assert two["scores"][-1]["bleu"] == pytest.approx(one["scores"][-1]["bleu"], rel=1e-3)
@@ -305,6 +370,32 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_batch(tmp_path):
     if saved:
         assert saved.notes["step"] == error.value.step - 1
         assert all(tensor.isfinite().all() for tensor in saved.tensors.values())
+
+
+def test_a_gradient_that_is_no_number_stops_the_run_before_the_weights_it_spoiled_are_saved(tmp_path):
+    class Spoiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * math.inf
+
+    class Fragile(EncoderDecoder):
+        def loss(self, source, *rest, **options):
+            loss = super().loss(source, *rest, **options)
+            return Spoiled.apply(loss) if (source == 19).any() else loss
+
+    torch.manual_seed(0)
+    data = [pair for pair in pairs(200) if 19 not in pair.source]
+    data.append(data[0]._replace(source=[19, 5]))
+    with pytest.raises(NonFiniteLoss, match=r"step \d+: the gradient of a loss of \d\S+ is (nan|inf)") as error:
+        train(Fragile(CONFIG), data, replace(RECIPE, save_every=1, steps=200), tmp_path)
+    assert len(data) - 1 in error.value.pairs and error.value.step > 1
+    saved = checkpoints.load_tensors(tmp_path / "checkpoint.safetensors")
+    assert saved.notes["step"] == error.value.step - 1
+    assert all(tensor.isfinite().all() for tensor in saved.tensors.values())
 
 
 def test_a_checkpoint_of_another_config_is_refused_before_anything_is_copied(tmp_path):
@@ -337,6 +428,20 @@ def test_a_truncated_checkpoint_is_said_to_be_cut_short(share, tmp_path):
         train(build(), pairs(), RECIPE, tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("table", ["losses.csv", "scores.csv"])
+def test_a_table_that_is_cut_short_is_named(table, tmp_path):
+    train(build(), pairs(), replace(RECIPE, steps=4, evaluate_every=2), tmp_path, sum_of_weights)
+    lines = (tmp_path / table).read_text().splitlines()
+    for content in (f"{lines[0]}\n{lines[1]}\n2", "\xff", f"step,colour\n1,{lines[1]}"):
+        (tmp_path / table).write_text(content, "latin-1")
+        with pytest.raises(CommandError, match=rf"{table}: damaged; resuming needs it whole"):
+            train(build(), pairs(), RECIPE, tmp_path, sum_of_weights, resume=True)
+    (tmp_path / "losses.csv").write_text("\n".join(["step,loss,lr,gradient", "1,2,3,4"]))
+    (tmp_path / "scores.csv").write_text(lines[0])
+    with pytest.raises(CommandError, match=r"losses.csv: has 1 of 4 steps"):
+        train(build(), pairs(), RECIPE, tmp_path, sum_of_weights, resume=True)
+
+
 def test_there_must_be_something_to_resume(tmp_path):
     with pytest.raises(CommandError, match="there is no such file"):
         train(build(), pairs(), RECIPE, tmp_path, resume=True)
@@ -359,6 +464,13 @@ def test_on_a_full_disk_the_last_good_file_is_intact_and_nothing_half_written_li
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_folder_that_cannot_be_is_said_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "weights", tmp_path / "file" / "folder" / "weights"):
+        with pytest.raises(CommandError, match=r"weights: cannot be written \((File exists|Not a directory)\)"):
+            checkpoints.save_tensors(path, {"a": torch.ones(2)}, {})
+
+
 @pytest.mark.parametrize(
     "change, said",
     [
@@ -378,5 +490,9 @@ def test_a_recipe_says_at_the_door_what_is_wrong_with_it(change, said):
 def test_there_must_be_pairs_and_the_score_that_decides():
     with pytest.raises(ValueError, match="pairs: got none"):
         train(build(), [], RECIPE)
+    with pytest.raises(ValueError, match=r"pairs\[1\]: got an empty source"):
+        train(build(), [pairs()[0], pairs()[0]._replace(source=[])], RECIPE)
+    with pytest.raises(ValueError, match=r"pairs\[0\]: got 9 tokens, expected at most 8, the model's positions"):
+        train(build(positions="learned", max_length=8), [pairs()[0]._replace(target=[5] * 8)], RECIPE)
     with pytest.raises(ValueError, match="best_by: got 'accuracy', expected one of step, bleu"):
         train(build(), pairs(), RECIPE, evaluate=sum_of_weights, best_by="accuracy")

@@ -850,3 +850,13 @@ def test_the_compiled_loss_is_the_loss_whatever_is_padding(kind):
             grads.append([value, *torch.autograd.grad(value, [*model.parameters()])])
         for ours, expected in zip(*grads, strict=True):
             torch.testing.assert_close(ours, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [EncoderDecoder, LanguageModel])
+def test_the_compiled_loss_is_one_graph_for_batches_of_any_shape(kind):
+    model = built(kind, n_layers=1)
+    compiled = model.compiled_loss(backend="eager", fullgraph=True, dynamic=True)
+    for batch, n in ((3, 5), (4, 6), (5, 3)):
+        source, target = torch.randint(1, WORDS, (2, batch, n))
+        given = (source, torch.full((batch,), n), target, target) if kind is EncoderDecoder else (target, target)
+        torch.testing.assert_close(compiled(*given), model.loss(*given), rtol=0, atol=1e-10)

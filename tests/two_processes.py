@@ -1,10 +1,15 @@
 """Trains a small model; run by `torchrun` and without it, to compare. Prints what it measured as JSON.
 
     torchrun --nproc-per-node 2 tests/two_processes.py FOLDER MICRO_BATCHES SHARD STEPS
+
+$DROPOUT is the model's. With $SHOW_EVALUATION each evaluation makes that file, and goes on until it is interrupted.
 """
 
 import json
+import os
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -29,17 +34,21 @@ def main() -> None:
     folder, micro_batches, shard, steps = sys.argv[1:]
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = EncoderDecoder(CONFIG)
+    model = EncoderDecoder(replace(CONFIG, dropout=float(os.environ.get("DROPOUT", 0))))
     asked = []
 
     def evaluate(model) -> dict[str, float]:
         asked.append(True)
+        if file := os.environ.get("SHOW_EVALUATION"):
+            Path(file).touch()
+            while True:
+                time.sleep(0.01)
         return {"bleu": float(sum(p.abs().sum() for p in model.parameters()))}
 
     with workers("cpu") as team:
         recipe = Recipe(
             steps=int(steps), batch_tokens=24, accumulate=int(micro_batches) // team.count, warmup=4, lr=1e-2, ema=0.9,
-            evaluate_every=5, save_every=4, shard=shard == "shard",
+            evaluate_every=5, save_every=4, shard=shard == "shard", compile=shard == "shard",
         )  # fmt: skip
         resume = (Path(folder) / "checkpoint.safetensors").exists()
         progress = train(model, pairs(), recipe, folder, evaluate, resume=resume, team=team)

@@ -392,7 +392,8 @@ class MultiHeadAttention(nn.Module):
             if not bias.is_floating_point():
                 raise TypeError(f"bias: got {bias.dtype}, expected numbers to add to the scores (or `mask`)")
         fused = weights is None and self.relative is None
-        causal = causal and n_query > 1                                   # one query, the newest token, has no future
+        if n_query == 1:                                                  # the newest token has no future
+            causal = False
         if causal and not (fused and mask is None and bias is None and n_query == n_key):
             mask, causal = combine_masks(causal_mask(n_query, n_key, x.device), mask), False
 

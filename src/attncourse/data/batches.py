@@ -1,5 +1,6 @@
 """From pairs of sentences to padded tensors."""
 
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -152,9 +153,15 @@ def loader(
         generator=torch.Generator(),
         num_workers=2 if on_gpu else 0,
         pin_memory=on_gpu,
+        worker_init_fn=_leave_ctrl_c_to_the_first,
     )
     for batch in load:
         yield Batch(*(x.to(device, non_blocking=True) for x in batch))
+
+
+def _leave_ctrl_c_to_the_first(number: int) -> None:
+    """A terminal sends it to all processes; a step under way is finished first, and needs its batch."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class TextBatch(NamedTuple):

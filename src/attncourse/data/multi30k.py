@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import platformdirs
@@ -37,7 +37,7 @@ SHA256 = {
     "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
     "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
 }
-TIMEOUT = 15.0  # seconds without a sign of the server
+TIMEOUT = 10.0  # seconds without a sign of the server
 PAUSE = 1.0     # seconds before the second try
 
 
@@ -53,6 +53,10 @@ class NoData(CommandError):
 
 class _Failed(Exception):
     """A try to download that may go better the next time."""
+
+
+class _Unreachable(_Failed):
+    """There is no network, or no way to the server: to try again at once would only take time."""
 
 
 def multi30k(source: str = "de", target: str = "en") -> Split3:
@@ -118,7 +122,7 @@ def _download(name: str) -> Path:
             os.replace(part, file)
             break
         except _Failed as error:
-            if not tries_left:
+            if not tries_left or isinstance(error, _Unreachable):
                 raise
             print(f"Multi30k: {error}; trying once more", file=sys.stderr)
             time.sleep(PAUSE)
@@ -161,4 +165,6 @@ def _network(name: str) -> Iterator[None]:
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()                                         # it holds the connection
+        elif isinstance(error, URLError):
+            raise _Unreachable(f"{name}: {error.reason}") from error
         raise _Failed(f"{name}: {error}") from error

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,12 +35,19 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
-    except OSError as error:
-        half.unlink(missing_ok=True)
-        raise CommandError(f"{path}: cannot be written ({error.strerror}); what was there before is intact") from error
-    except BaseException:
-        half.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):                                   # of a folder that is none, or may only be read
+            half.unlink()
+        if isinstance(error, OSError):
+            said = f"{path}: cannot be written ({error.strerror}); what was there before is intact"
+            raise CommandError(said) from error
         raise
+
+
+def remove_halves(path: Path) -> None:
+    """Take away what a process that was killed in `write_whole` left of this file."""
+    for half in path.parent.glob(f".{path.name}.*"):
+        half.unlink(missing_ok=True)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:

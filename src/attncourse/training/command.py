@@ -20,7 +20,16 @@ from attncourse.data import Pair, encode_pairs
 from attncourse.data.multi30k import Split3
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
-from attncourse.training.runs import METRICS, Run, load_plan, load_run, load_tokenizers, save_plan, write_json
+from attncourse.training.runs import (
+    METRICS,
+    Run,
+    load_plan,
+    load_run,
+    load_tokenizers,
+    save_config,
+    save_plan,
+    write_json,
+)
 from attncourse.training.trainer import CHECKPOINT, NonFiniteLoss, Progress, train
 from attncourse.training.workers import Workers, workers
 from attncourse.transformer import EncoderDecoder
@@ -36,9 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", choices=LANGUAGES, default="de", help="translate from this language (default: de)")
     parser.add_argument("--target", choices=LANGUAGES, default="en", help="translate to this language (default: en)")
     parser.add_argument("--to", type=Path, metavar="DIR", help="the run's folder (default: runs/PROFILE-DATA-…)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in that folder, as it was planned")
-    parser.add_argument("--overwrite", action="store_true", help="begin anew where that folder holds a run")
-    parser.add_argument("--steps", type=int, help="in place of the profile's")
+    known = parser.add_mutually_exclusive_group()
+    known.add_argument("--resume", action="store_true", help="go on with the run in that folder, as it was planned")
+    known.add_argument("--overwrite", action="store_true", help="begin anew where that folder holds a run")
+    parser.add_argument("--steps", type=int, help="in place of the profile's, or of a resumed run's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU where there is one)")
     parser.add_argument("--shard", action="store_true", help="under torchrun: split the parameters too (FSDP2)")
@@ -59,10 +69,16 @@ def _run(args: argparse.Namespace, team: Workers) -> int:
     name = args.data or ("number-words" if args.profile == "cpu" else "multi30k")
     folder = args.to or Path("runs", f"{args.profile}-{name}-{args.source}-{args.target}")
     if args.resume:
-        plan, tokenizers = load_plan(folder), load_tokenizers(folder)
-        if args.steps is not None:
-            plan = plan._replace(recipe=replace(plan.recipe, steps=args.steps))
+        plan = load_plan(folder)
+        tokenizers = load_tokenizers(folder, plan.model)
         corpora = _corpora(plan.data, team)
+        if args.steps not in (None, plan.recipe.steps):
+            if plan.recipe.schedule == "cosine":
+                planned = f"{plan.recipe.steps} steps, at the end of which its learning rate is 0"
+                raise CommandError(f"--steps: got {args.steps} for a run planned for {planned}; begin anew for another")
+            plan = plan._replace(recipe=replace(plan.recipe, steps=args.steps))
+            if team.first:
+                save_config(folder, plan)
     else:
         if (folder / CHECKPOINT).exists() and not args.overwrite:
             raise CommandError(f"{folder} holds a run: --resume goes on with it, --overwrite begins anew")
@@ -147,5 +163,7 @@ class _Bar:
         said = {"loss": f"{last.loss:.3f}", "lr": f"{last.lr:.1e}"}
         if progress.best:
             said[f"best {self.best_by}"] = f"{progress.best[self.best_by]:.3g}"
+        if not self.bar.n:                                        # what a resumed run has behind it took no time now
+            self.bar.initial = self.bar.n = self.bar.last_print_n = progress.step - 1
         self.bar.set_postfix(said, refresh=False)
         self.bar.update(progress.step - self.bar.n)

@@ -33,6 +33,7 @@ class Recipe:
     precision: Precision = "float32"
     """"bf16" and "fp16" compute what they may in 16 bits (autocast); parameters and their updates stay in 32."""
     compile: bool = False
+    """Compile the loss (torch.compile), but where `shard` splits the model."""
     ema: float = 0.0
     """Evaluate and keep a moving average of the weights with this decay; 0 keeps the weights themselves."""
     evaluate_every: int = 500

@@ -43,11 +43,14 @@ class Run(NamedTuple):
 
 def save_plan(folder: Path, plan: Plan, source: Tokenizer, target: Tokenizer, device: torch.device) -> None:
     """What is known before the first step: config, tokenizers, and the environment."""
-    plain = {"model": asdict(plan.model), "recipe": asdict(plan.recipe), "data": plan.data}
-    write_json(folder / CONFIG, plain)
+    save_config(folder, plan)
     for name, tokenizer in zip(TOKENIZERS, (source, target), strict=True):
         write_whole(folder / name, tokenizer.to_json().encode())
     write_json(folder / ENVIRONMENT, environment(device))
+
+
+def save_config(folder: Path, plan: Plan) -> None:
+    write_json(folder / CONFIG, {"model": asdict(plan.model), "recipe": asdict(plan.recipe), "data": plan.data})
 
 
 def load_plan(folder: Path) -> Plan:
@@ -63,14 +66,17 @@ def load_plan(folder: Path) -> Plan:
         raise CommandError(f"{path}: cannot be used: {error}") from error
 
 
-def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """Raises CommandError for a file that is missing or no tokenizer."""
+def load_tokenizers(folder: Path, config: TransformerConfig) -> tuple[Tokenizer, Tokenizer]:
+    """Raises CommandError for a file that is missing, no tokenizer, or not this model's."""
     loaded = []
-    for name in TOKENIZERS:
+    for name, words in zip(TOKENIZERS, (config.vocabulary, config.target_words), strict=True):
         try:
-            loaded.append(Tokenizer.load(folder / name))
+            tokenizer = Tokenizer.load(folder / name)
         except Exception as error:                                # the library raises bare Exceptions
             raise CommandError(f"{folder / name}: cannot be used: {error}") from error
+        if len(tokenizer) != words:
+            raise CommandError(f"{folder / name}: of another run: has {len(tokenizer)} tokens, the model {words}")
+        loaded.append(tokenizer)
     return loaded[0], loaded[1]
 
 
@@ -81,7 +87,7 @@ def load_run(folder: Path | str, device: str | torch.device = "cpu") -> Run:
     """
     folder = Path(folder)
     plan = load_plan(folder)
-    source, target = load_tokenizers(folder)
+    source, target = load_tokenizers(folder, plan.model)
     model = EncoderDecoder(plan.model)
     restore(model, load_tensors(folder / WEIGHTS).tensors, str(folder / WEIGHTS))
     return Run(model.to(device).eval(), source, target, plan)

@@ -17,7 +17,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from itertools import chain, count, islice, tee
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from attncourse.training.checkpoints import (
     gather,
     load_tensors,
     named_tensors,
+    remove_halves,
     restore,
     save_tensors,
     write_whole,
@@ -44,6 +45,7 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 LOOK_EVERY = {"cpu": 1}
 LOOK_EVERY_ELSEWHERE = 25
 
+T = TypeVar("T")
 Evaluate = Callable[[Any], Mapping[str, float]]
 
 
@@ -83,13 +85,14 @@ Listener = Callable[[Progress], None]
 
 
 class NonFiniteLoss(ArithmeticError):
-    """The loss became infinite or NaN. `pairs` are the numbers of the pairs in the batch that it was seen at."""
+    """The loss or its gradient became infinite or NaN, on the batch of these `pairs` (their numbers)."""
 
-    def __init__(self, step: int, loss: float, pairs: Sequence[int]):
-        self.step, self.loss, self.pairs = step, loss, list(pairs)
+    def __init__(self, step: int, loss: float, gradient: float, pairs: Sequence[int]):
+        self.step, self.loss, self.gradient, self.pairs = step, loss, gradient, list(pairs)
         shown = ", ".join(map(str, self.pairs[:8])) + (", …" if len(self.pairs) > 8 else "")
+        what = f"the gradient of a loss of {loss:.3g} is {gradient}" if math.isfinite(loss) else f"the loss is {loss}"
         super().__init__(
-            f"step {step}: the loss is {loss}, on a batch of {len(self.pairs)} pairs (numbers {shown} of the training "
+            f"step {step}: {what}, on a batch of {len(self.pairs)} pairs (numbers {shown} of the training "
             "set). The last checkpoint is as it was. Look at these pairs, or begin anew with a smaller learning rate."
         )
 
@@ -106,6 +109,8 @@ class _Unseen(NamedTuple):
 class _Shard(NamedTuple):
     """One process' micro-batch of one step; `share` is its part of all the step's target `tokens`."""
 
+    number: int
+    """Of all micro-batches of the run, whichever process has it."""
     batch: Batch
     share: float
     tokens: int
@@ -134,10 +139,10 @@ def train(
     recipe.accumulate` micro-batches, so that one process with as many micro-batches takes the same steps.
 
     The first Ctrl-C (or SIGTERM) ends the run behind the step that is under way, with a checkpoint; the second at once.
-    Raises NonFiniteLoss; ValueError for no pairs; CommandError for a checkpoint that does not fit or a full disk.
+    Raises NonFiniteLoss; ValueError for no pairs, or one that is empty or longer than the model's positions;
+    CommandError for a checkpoint that does not fit or a full disk.
     """
-    if not pairs:
-        raise ValueError("pairs: got none, expected at least one")
+    _check_pairs(pairs, getattr(model, "longest", None))
     team = team or Workers(0, 1, next(model.parameters()).device)
     return _Run(model, pairs, recipe, folder, evaluate, best_by, team, listeners).go(resume)
 
@@ -149,13 +154,20 @@ class _Run:
         self.evaluate, self.best_by, self.listeners = evaluate, best_by, listeners
         self.progress = Progress(recipe)
         self.replica = deepcopy(model) if evaluate and team.first else None
-        self.loss: Any = spread(_Loss(model, recipe), model, team, recipe.shard)
+        # FSDP2's hooks would part the graph at every block.
+        compiled = recipe.compile and not (recipe.shard and team.count > 1)
+        self.loss: Any = spread(_Loss(model, compiled, recipe.label_smoothing), model, team, recipe.shard)
         self.parameters = dict(model.named_parameters())
-        fused = team.device.type == "cuda" and not recipe.shard
+        fused = team.device.type in ("cpu", "cuda") and not recipe.shard
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=recipe.lr, betas=recipe.betas, eps=recipe.eps,
             weight_decay=recipe.weight_decay, fused=fused or None,
         )  # fmt: skip
+        # Not at the first update: a parameter may be without a gradient then, or for ever, and is saved all the same.
+        on = team.device if fused else "cpu"
+        for parameter in self.parameters.values():
+            moments = {moment: torch.zeros_like(parameter) for moment in MOMENTS[1:]}
+            self.optimizer.state[parameter] = {"step": torch.zeros((), device=on), **moments}
         self.scaler = torch.amp.GradScaler(team.device.type, enabled=recipe.precision == "fp16")
         self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if recipe.ema else {}
         self.best: dict[str, Tensor] = {}                         # the weights of the best evaluation
@@ -165,16 +177,17 @@ class _Run:
     def go(self, resume: bool) -> Progress:
         first = self.resume() if resume else 0
         steps = self.recipe.steps
-        if first == 0 and self.folder and self.team.first:
-            self.start_logs()
+        if self.folder and self.team.first:
+            self.clear(anew=not resume)
         before, started = self.progress.seconds, time.perf_counter()
         unseen: list[_Unseen] = []
         self.model.train()
         with Asked((signal.SIGINT, signal.SIGTERM)) as asked:
             if self.unscored(first) and self.score(asked):        # the run was stopped while it evaluated this step
                 self.save()
+            over = self.patience_is_over()
             stream = self.shards(first)
-            for step in range(first + 1, steps + 1):
+            for step in range(first + 1, first + 1 if over else steps + 1):
                 shards = list(islice(stream, self.recipe.accumulate))
                 unseen.append(self.update(step, shards))
                 evaluate = self.unscored(step)
@@ -188,7 +201,7 @@ class _Run:
                     self.progress.ended = "steps"
                 elif stop:
                     self.progress.ended = "interrupted"
-                elif self.recipe.patience and self.worse >= self.recipe.patience:
+                elif self.patience_is_over():
                     self.progress.ended = "patience"
                 self.progress.seconds = before + time.perf_counter() - started
                 if save or self.progress.ended:
@@ -197,34 +210,34 @@ class _Run:
                 if self.progress.ended:
                     break
             else:                                                 # there was no step left
-                self.progress.ended = "interrupted" if asked.already else "steps"
+                self.progress.ended = "interrupted" if asked.already else "patience" if over else "steps"
         self.finish()
         return self.progress
 
     def shards(self, done: int) -> Iterator["_Shard"]:
         """This process' micro-batches from the step behind `done` on, step after step."""
         plan, ahead = tee(self.plan(done))                        # the loader reads ahead
-        batches = loader(self.pairs, (pairs for pairs, _, _ in ahead), self.team.device)
-        for (pairs, share, tokens), batch in zip(plan, batches, strict=True):
-            yield _Shard(batch, share, tokens, pairs)
+        batches = loader(self.pairs, (pairs for _, pairs, _, _ in ahead), self.team.device)
+        for (number, pairs, share, tokens), batch in zip(plan, batches, strict=True):
+            yield _Shard(number, batch, share, tokens, pairs)
 
-    def plan(self, done: int) -> Iterator[tuple[list[int], float, int]]:
-        """Which pairs are in each of them, its share of the step's target tokens, and how many these are in all."""
+    def plan(self, done: int) -> Iterator[tuple[int, list[int], float, int]]:
+        """The number and the pairs of each, its share of the step's target tokens, and how many these are in all."""
         recipe, lengths = self.recipe, [len(pair.target) + 1 for pair in self.pairs]
         epochs = (epoch_batches(self.pairs, recipe.batch_tokens, recipe.seed, epoch) for epoch in count())
         a_step = recipe.accumulate * self.team.count
-        every = islice(chain.from_iterable(epochs), done * a_step, None)
+        every = islice(enumerate(chain.from_iterable(epochs), start=1), done * a_step, None)
         while True:
             step = list(islice(every, a_step))
-            tokens = [sum(lengths[i] for i in batch) for batch in step]
-            for batch, n in list(zip(step, tokens, strict=True))[self.team.rank :: self.team.count]:
-                yield batch, n / sum(tokens), sum(tokens)
+            tokens = [sum(lengths[i] for i in batch) for _, batch in step]
+            for (number, batch), n in list(zip(step, tokens, strict=True))[self.team.rank :: self.team.count]:
+                yield number, batch, n / sum(tokens), sum(tokens)
 
     def update(self, step: int, shards: Sequence[_Shard]) -> "_Unseen":
         """One step of the optimiser, and what it measured, not yet looked at."""
         recipe, losses = self.recipe, []
-        torch.manual_seed((recipe.seed << 40) + step * self.team.count + self.team.rank)
         for i, shard in enumerate(shards):
+            torch.manual_seed((recipe.seed << 40) + shard.number)
             # Gradients travel between the processes once, behind the last micro-batch.
             with self.travelling(last=i == len(shards) - 1):
                 with torch.autocast(self.team.device.type, _dtype(recipe), enabled=recipe.precision != "float32"):
@@ -254,15 +267,17 @@ class _Run:
             yield
 
     def look(self, unseen: Sequence["_Unseen"]) -> None:
-        """Fetch the losses of the steps behind us, and stop if one is no number."""
+        """Fetch the losses of the steps behind us, and stop if one is no number, or its gradient is none."""
         own = torch.stack([step.losses for step in unseen]).float()                   # (n_steps, accumulate)
         losses = self.team.sum(own.sum(dim=1)).tolist()
         norms = torch.stack([step.norm for step in unseen]).tolist()
         for i, (step, loss, norm) in enumerate(zip(unseen, losses, norms, strict=True)):
-            if not math.isfinite(loss):
-                bad = [not ok for ok in own[i].isfinite().tolist()]
+            # In fp16 a gradient overflows now and then, and the scaler leaves that step out.
+            if not math.isfinite(loss) or not (math.isfinite(norm) or self.scaler.is_enabled()):
+                # A gradient is the sum of all micro-batches': which of them spoiled it cannot be seen.
+                bad = [math.isfinite(loss) or not ok for ok in own[i].isfinite().tolist()]
                 pairs = [number for batch, is_bad in zip(step.pairs, bad, strict=True) if is_bad for number in batch]
-                raise NonFiniteLoss(step.step, loss, self.team.join(pairs))
+                raise NonFiniteLoss(step.step, loss, norm, self.team.join(pairs))
             self.progress.steps.append(Step(step.step, loss, self.recipe.lr_at(step.step), norm))
 
     def weights(self) -> dict[str, Tensor]:
@@ -273,6 +288,9 @@ class _Run:
         """Whether this step asks for an evaluation that has not been."""
         wanted = step > 0 and (step == self.recipe.steps or step % self.recipe.evaluate_every == 0)
         return wanted and (not self.progress.scores or self.progress.scores[-1]["step"] != step)
+
+    def patience_is_over(self) -> bool:
+        return self.recipe.patience is not None and self.worse >= self.recipe.patience
 
     def score(self, asked: Asked) -> bool:
         """Evaluate, and keep the weights if they are the best so far. Without `evaluate` the last are the best.
@@ -286,12 +304,12 @@ class _Run:
                 return {}
             restore(self.replica, weights, "the averaged weights")
             self.replica.eval()
-            with torch.no_grad():
+            # Only in here: a process that broke off while it talks to the others would leave them waiting.
+            with torch.no_grad(), asked.at_once():
                 return dict(self.evaluate(self.replica))
 
         try:
-            with asked.at_once():
-                scores: dict[str, float] = {"step": self.progress.step} | self.team.ask_first(ask)
+            scores: dict[str, float] = {"step": self.progress.step} | self.team.ask_first(ask)
         except KeyboardInterrupt:
             return False
         if self.evaluate is not None and self.best_by not in scores:
@@ -340,44 +358,47 @@ class _Run:
         if not self.folder:
             raise ValueError("resume: got True without a folder, expected the folder of the run to go on with")
         path = self.folder / CHECKPOINT
+        if not path.exists():
+            raise CommandError(f"{path}: there is no such file, so nothing to go on from: begin anew, without resume")
         tensors, notes = load_tensors(path)
-        theirs, ours = notes.get("recipe", {}), json.loads(json.dumps(asdict(self.recipe)))
+        if "recipe" not in notes:
+            raise CommandError(f"{path}: no checkpoint of a run; restore the file, or begin anew")
+        theirs, ours = notes["recipe"], json.loads(json.dumps(asdict(self.recipe)))
         # What may change between sessions: how long, and how often it looks around.
         free = {"steps", "evaluate_every", "save_every", "patience", "compile", "shard"}
         free -= {"steps"} if self.recipe.schedule == "cosine" else set()
         changed = [name for name in ours if name not in free and theirs.get(name) != ours[name]]
         if changed:
             said = ", ".join(f"{name} was {theirs.get(name)} and is {ours[name]}" for name in changed)
-            raise CommandError(f"{path}: from a run with another recipe: {said}")
+            raise CommandError(f"{path}: from a run with another recipe: {said}; go on with that one, or begin anew")
         micro = notes["processes"] * theirs["accumulate"], self.team.count * self.recipe.accumulate
         if micro[0] != micro[1]:
             raise CommandError(f"{path}: a step had {micro[0]} micro-batches and would have {micro[1]}: other batches")
         restore(self.model, _beginning(tensors, "model."), str(path))
         moments = {moment: _beginning(tensors, f"optimizer.{moment}.") for moment in MOMENTS}
         for name, parameter in self.parameters.items():
-            state = {moment: torch.zeros_like(parameter) for moment in MOMENTS[1:]}
-            for moment, tensor in state.items():
-                copy_into(tensor, moments[moment][name])
-            step = moments["step"][name].to(self.team.device if self.optimizer.defaults["fused"] else "cpu")
-            self.optimizer.state[parameter] = {"step": step, **state}
+            for moment in MOMENTS:
+                copy_into(self.optimizer.state[parameter][moment], moments[moment][name])
         for name, average in self.ema.items():
             copy_into(average, tensors[f"ema.{name}"])
         self.scaler.load_state_dict(notes["scaler"])
         now, self.worse = self.progress, notes["worse"]
         now.seconds, now.tokens, now.best = notes["seconds"], notes["tokens"], notes["best"]
-        now.steps = [Step(int(row["step"]), *(float(row[key]) for key in Step._fields[1:]))
-                     for row in _rows(self.folder / LOSSES) if int(row["step"]) <= notes["step"]]  # fmt: skip
-        now.scores = [{key: float(value) for key, value in row.items()}
-                      for row in _rows(self.folder / EVALUATIONS) if float(row["step"]) <= notes["step"]]  # fmt: skip
+        now.steps = _rows(self.folder / LOSSES, notes["step"], Step)
+        if len(now.steps) != notes["step"]:
+            raise CommandError(f"{self.folder / LOSSES}: has {len(now.steps)} of {notes['step']} steps; {_RESTORE}")
+        now.scores = _rows(self.folder / EVALUATIONS, notes["step"], dict)
         if now.best is not None:
             self.best = load_tensors(self.folder / WEIGHTS).tensors
         return notes["step"]
 
-    def start_logs(self) -> None:
-        """A new run in an old folder: what the old one measured and learned must not pass for this one's."""
+    def clear(self, anew: bool) -> None:
+        """Take away what a killed process left half-written, and of an old run what might pass for a new one's."""
         assert self.folder
         for name in (CHECKPOINT, WEIGHTS, LOSSES, EVALUATIONS):
-            (self.folder / name).unlink(missing_ok=True)
+            remove_halves(self.folder / name)
+            if anew:
+                (self.folder / name).unlink(missing_ok=True)
 
     def tell(self) -> None:
         if self.team.first:
@@ -394,15 +415,15 @@ class _Run:
 class _Loss(nn.Module):
     """The model's loss as a module's forward, which is what DDP and FSDP hook into."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe):
+    def __init__(self, model: nn.Module, compiled: bool, smoothing: float):
         super().__init__()
-        self.model, self.smoothing = model, recipe.label_smoothing
+        self.model, self.smoothing = model, smoothing
         own: Any = model
         self.call: Callable[..., Tensor]
         if hasattr(model, "loss"):
-            self.call = own.compiled_loss(dynamic=True) if recipe.compile else own.loss
+            self.call = own.compiled_loss(dynamic=True) if compiled else own.loss
         else:
-            forward: Any = torch.compile(model, dynamic=True) if recipe.compile else model
+            forward: Any = torch.compile(model, dynamic=True) if compiled else model
             self.call = lambda source, lengths, target_in, target_out, label_smoothing: token_loss(
                 forward(source, lengths, target_in), target_out, label_smoothing=label_smoothing
             )
@@ -428,8 +449,26 @@ def _table(rows: Sequence[Mapping[str, float]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+_RESTORE = "resuming needs it whole: restore it, or begin anew"
+
+
+def _rows(path: Path, last: int, make: Callable[..., T]) -> list[T]:
+    """The table's lines up to step `last`. Raises CommandError where it cannot be read, or a line is damaged."""
     try:
-        return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+        read = list(csv.DictReader(path.read_text("utf-8").splitlines()))
+        rows = [{key: float(value) for key, value in row.items()} | {"step": int(float(row["step"]))} for row in read]
+        return [make(**row) for row in rows if row["step"] <= last]
     except OSError as error:
-        raise CommandError(f"{path}: cannot be read ({error.strerror}), and resuming needs it") from error
+        raise CommandError(f"{path}: cannot be read ({error.strerror}); {_RESTORE}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"{path}: damaged; {_RESTORE}") from error
+
+
+def _check_pairs(pairs: Sequence[EncodedPair], longest: int | None) -> None:
+    if not pairs:
+        raise ValueError("pairs: got none, expected at least one")
+    for i, pair in enumerate(pairs):
+        if not pair.source:
+            raise ValueError(f"pairs[{i}]: got an empty source, expected at least one token")
+        if longest is not None and (n := max(len(pair.source), len(pair.target) + 1)) > longest:
+            raise ValueError(f"pairs[{i}]: got {n} tokens, expected at most {longest}, the model's positions")

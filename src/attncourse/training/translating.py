@@ -10,7 +10,9 @@ with needs("attncourse translate", "train"):
     import safetensors  # noqa: F401
 
 from attncourse.decoding import beam_translate, translate
-from attncourse.training.runs import CONFIG, load_run
+from attncourse.training.checkpoints import write_whole
+from attncourse.training.runs import load_run
+from attncourse.training.trainer import WEIGHTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print one translation a line."""
-    texts = args.text or [line.rstrip("\n") for line in sys.stdin]
-    if any(not text.strip() for text in texts) or not texts:
-        raise CommandError("text: got an empty line, expected a sentence")
+    texts = args.text or _standard_input()
+    for n, text in enumerate(texts, start=1):
+        if not text.strip():
+            raise CommandError(f"text {n}: got an empty line, expected a sentence")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):  # what Python makes of bytes that are no UTF-8
+            raise CommandError(f"text {n}: not UTF-8; save it as UTF-8, then try again")
+    if not texts:
+        raise CommandError("text: got none, expected a sentence")
     if args.beams < 1:
         raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
     run = load_run(args.run or _newest())
+    for n, text in enumerate(texts, start=1):
+        if run.model.longest is not None and (tokens := len(run.source.encode(text))) > run.model.longest:
+            raise CommandError(f"text {n}: got {tokens} tokens, expected at most {run.model.longest}, which are the "
+                               "model's positions: translate it sentence by sentence")  # fmt: skip
     if args.alignment is None:
         print("\n".join(beam_translate(run.model, texts, run.source, run.target, args.beams)))
         return 0
@@ -39,16 +50,20 @@ def main(args: argparse.Namespace) -> int:
 
     (written,) = translate(run.model, texts, run.source, run.target)
     drawn = alignment_figure(written.weights.numpy(), written.source_pieces, written.target_pieces)
-    try:
-        args.alignment.write_bytes(png(drawn))
-    except OSError as error:
-        raise CommandError(f"{args.alignment}: cannot be written ({error.strerror})") from error
+    write_whole(args.alignment, png(drawn))
     print(written.text)
     return 0
 
 
+def _standard_input() -> list[str]:
+    try:
+        return [line.rstrip("\n") for line in sys.stdin]
+    except UnicodeDecodeError as error:
+        raise CommandError(f"standard input: not UTF-8 ({error.reason}); save it as UTF-8, then try again") from error
+
+
 def _newest() -> Path:
-    found = sorted(Path("runs").glob(f"*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
+    found = sorted(Path("runs").glob(f"*/{WEIGHTS}"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise CommandError("there is no run under runs/: `attncourse train` makes one, or name one with --run DIR")
     return found[-1].parent

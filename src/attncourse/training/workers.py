@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from attncourse._needs import CommandError
+
 T = TypeVar("T")
 
 
@@ -64,12 +66,13 @@ def workers(device: str | None = None) -> Iterator[Workers]:
     """Join the processes that `torchrun` started, or be the only one. `device` is a GPU where there is one.
 
     Each process takes the GPU of its number on its machine; without GPUs they talk by gloo.
+    Raises CommandError for a device that there is not.
     """
     gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
     if "RANK" not in os.environ:
-        yield Workers(0, 1, torch.device(device or ("cuda" if gpu else "cpu")))
+        yield Workers(0, 1, _usable(device or ("cuda" if gpu else "cpu")))
         return
-    own = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
+    own = _usable(f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu")
     if gpu:
         torch.cuda.set_device(own)
     dist.init_process_group("nccl" if gpu else "gloo")
@@ -77,6 +80,16 @@ def workers(device: str | None = None) -> Iterator[Workers]:
         yield Workers(dist.get_rank(), dist.get_world_size(), own)
     finally:
         dist.destroy_process_group()
+
+
+def _usable(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).item()                       # "meta" has no numbers
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = str(error).partition("\n")[0]
+        raise CommandError(f"device: got {name!r}, expected cpu, or cuda (cuda:1 …) with such a GPU ({why})") from error
+    return device
 
 
 def spread(module: nn.Module, model: nn.Module, team: Workers, shard: bool) -> Any:
