@@ -4,6 +4,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from matplotlib import get_cachedir
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 Locator, Page, expect = playwright.Locator, playwright.Page, playwright.expect
+COURSE = Path(__file__).parents[1]
 PATIENCE = 90  # seconds: both cores may be busy with other tests
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -56,12 +58,16 @@ def running(folder: Path, home: Path) -> Iterator[Lab]:
         file = places["JUPYTER_CONFIG_DIR"] / "lab/user-settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
+    overrides = home / "settings/overrides.d"
+    overrides.mkdir(parents=True, exist_ok=True)
+    shutil.copy(COURSE / "src/attncourse/authoring/jupyterlab.json5", overrides)  # the installed copy may be old
     token = secrets.token_hex()
     environment = {name: str(place) for name, place in places.items()} | {"JUPYTER_TOKEN": token}
     environment["MPLCONFIGDIR"] = get_cachedir()  # the list of fonts is there, and takes seconds to make
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     server = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0", "--allow-root"],
+        [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0", "--allow-root",
+         f"--LabApp.app_settings_dir={overrides.parent}"],
         cwd=folder,
         env=os.environ | environment,
         stderr=subprocess.PIPE,

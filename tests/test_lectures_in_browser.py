@@ -1,13 +1,12 @@
 """A reader opens lectures in JupyterLab: as they are saved, and then moves their widgets by keyboard."""
 
 import shutil
-from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_lab import cell, expect, faults, run, running
+from jupyter_lab import COURSE, cell, expect, faults, run, running
+from nbformat.v4 import new_code_cell, new_notebook
 
-COURSE = Path(__file__).parents[1]
 LECTURES = ("02_lookup", "03_cross_attention", "11_cheap_attention")
 
 
@@ -17,6 +16,10 @@ def lab(chromium, tmp_path_factory):
     (home / "course/lectures").mkdir(parents=True)
     for name in LECTURES:
         shutil.copy(COURSE / "lectures" / f"{name}.ipynb", home / "course/lectures")
+    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    cells = [new_code_cell("from attncourse import viz\nviz.pattern_pad()")]
+    own = new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(own, home / "course/lectures/own.ipynb")
     with running(home / "course", home) as lab:
         yield lab
 
@@ -65,3 +68,15 @@ def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     expect(output.get_by_role("gridcell", name="query 9, key 4: allowed")).to_be_focused()
     expect(output).to_contain_text("75 of 256 pairs")
     assert faults(output) == []
+
+
+def test_a_widget_is_as_it_was_saved_when_the_reader_comes_back_to_another_kernel(read):
+    page = read("own")
+    run(cell(page, "viz.pattern_pad()")).get_by_role("button", name="strided").click()
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
+        page.keyboard.press("ControlOrMeta+s")
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("No Kernel")
+    pad = read("own").locator(".pattern-pad")
+    expect(pad.get_by_role("button", name="strided")).to_have_attribute("aria-pressed", "true")

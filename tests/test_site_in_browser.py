@@ -11,6 +11,7 @@ from attncourse.authoring.site.command import site
 from attncourse.authoring.site.npm import NoPackage
 
 ROOT = Path(__file__).resolve().parent.parent
+LECTURES = sorted(path.stem for path in (ROOT / "lectures").glob("*.ipynb"))
 LECTURE = "lectures/03_cross_attention.html"
 BUTTONS = "lectures/00_getting_ready.html"
 PAD = "lectures/11_cheap_attention.html"
@@ -95,6 +96,28 @@ def test_the_pattern_pad_counts_what_is_drawn(visit):
     before = numbers.inner_text()
     page.locator(".pattern-pad").get_by_role("button", name="causal").click()
     assert numbers.inner_text() != before and "136 of 256" in numbers.inner_text()
+
+
+@pytest.mark.parametrize("name", LECTURES)
+def test_every_widget_of_a_lecture_draws_something_else_when_it_is_moved(visit, name):
+    page = visit(f"lectures/{name}.html")
+    page.locator("html[data-ready]").wait_for()
+    widgets = page.locator(".widget")
+    assert widgets.count() == page.locator("script[type*=widget-view]").count()
+    for widget in widgets.all():
+        drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines")
+        before = drawing.evaluate("it => it.outerHTML")
+        move(widget.locator("input[type=range], select, button[aria-pressed=false]").locator("visible=true").first)
+        assert drawing.evaluate("it => it.outerHTML") != before
+
+
+def move(control):
+    """Press a button; let a slider or a list go on by one, or back where it ends."""
+    if control.get_attribute("aria-pressed"):
+        control.click()
+    else:
+        at_end = control.evaluate("it => it.options ? it.selectedIndex === it.options.length - 1 : it.value === it.max")
+        control.press("ArrowLeft" if at_end else "ArrowRight")
 
 
 def test_where_scripts_do_not_run_a_picture_with_words_stands_for_a_widget(visit, chromium, book):

@@ -3,12 +3,16 @@
 import base64
 import subprocess
 import sys
+from io import BytesIO
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from attncourse import viz
 from attncourse.attention import causal_mask
+from attncourse.viz.style import DPI, png
 
 WEIGHTS = torch.tensor([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]])
 SOURCE, TARGET = ["ninety-", "one"], ["ein", "und", "neunzig"]
@@ -137,6 +141,13 @@ def test_an_explorer_has_a_picture_with_words_for_every_setting():
     assert [frame.split('alt="')[1].split('"')[0] for frame in widget.frames] == [
         f"a {colour} line that rises to {height}" for height in (1, 2.5, 3) for colour in ("blue", "red")
     ]
+
+
+def test_a_picture_in_few_colours_looks_as_it_did():
+    drawn, _ = viz.looking_frame(torch.arange(64.0).view(8, 8), torch.arange(16).view(4, 4) / 120)
+    drawn.savefig(full := BytesIO(), dpi=DPI, facecolor="white")
+    every, few = (np.asarray(Image.open(image).convert("RGB"), int) for image in (full, BytesIO(png(drawn, 128))))
+    assert (abs(every - few).max(axis=-1) > 8).mean() < 0.001
 
 
 def test_an_explorer_starts_in_the_middle_or_where_it_is_told_and_stands_still_there():

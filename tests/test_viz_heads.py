@@ -32,6 +32,12 @@ def test_a_frame_of_the_softmax_gives_the_largest_weight_and_the_median_gradient
     assert "half get a gradient of at most 1.0e-04; the largest is 1.0e+01" in words
 
 
+@pytest.mark.parametrize("gradient", [0.0, 1e-8, 1.0, 1000.0])
+def test_every_query_stands_in_a_bar_however_small_or_large_its_gradient(gradient):
+    drawn, _ = viz.softmax_frame(torch.zeros(4), torch.full((4,), 0.25), torch.full((50,), gradient))
+    assert sum(bar.get_height() for bar in drawn.axes[2].patches) == 50
+
+
 def test_shares_are_said_in_per_cent_of_their_row(shown):
     viz.shares({"small": {"a": 1, "b": 3}, "large": {"a": 5, "b": 5}}, {"small": "4", "large": "10"})
     assert "small (4): a 25%, b 75%" in shown[0] and "large (10): a 50%, b 50%" in shown[0]

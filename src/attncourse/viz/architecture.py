@@ -60,7 +60,7 @@ def towers(n_blocks: int = 3) -> None:
         drawn,
         f"Three towers of {n_blocks} blocks each. An encoder alone, whose blocks look around, reads a sentence with a "
         "gap and says what was there. A decoder alone, whose blocks look back, reads the beginning of a sentence and "
-        "says at each place what comes next. Encoder and decoder: one memory leaves the encoder at its top, behind a "
+        "says at each place what comes next. Encoder and decoder: one memory leaves the encoder at its top, after a "
         f"norm, and goes to each of the {n_blocks} blocks of the decoder, which look back and across.",
     )
 

@@ -160,9 +160,10 @@ def gradient_flow(sizes: Sequence[float], gradients: Sequence[float], title: str
         xs = np.arange(start, start + len(ys))
         ax.plot(xs, ys, color=BLUE if ax is up else ORANGE, marker="o", markersize=4, linewidth=1.8)
         ax.axhline(1, color=GREY, linestyle=":", linewidth=1)
-        for x, value, y in ((xs[0], values[0], ys[0]), (xs[-1], values[-1], ys[-1])):
-            low = y > 1e4                                                 # there is no room above
-            at = (0, -11 if low else 8)
+        for i in (0, -1):
+            x, value, y = xs[i], values[i], ys[i]
+            low = y > 1e7 or (i and len(ys) < 4)                          # there is no room above
+            at = (0, -13 if low else 8)
             ax.annotate(_short(value), (x, y), at, textcoords="offset points", ha="center", fontsize=9, color=INK)
         ax.set_yscale("log")
         ax.set_ylim(SHOWN[0] / 3, SHOWN[1] * 3)
@@ -173,7 +174,7 @@ def gradient_flow(sizes: Sequence[float], gradients: Sequence[float], title: str
         ax.minorticks_off()
         ax.set_title(name, fontsize=10)
     up.set_xlabel("blocks passed →")
-    down.set_xlabel("block (the loss is behind the last)")
+    down.set_xlabel("block (the loss comes after the last)")
     if title:
         drawn.suptitle(title, fontsize=11)
     return drawn, (

@@ -39,7 +39,7 @@ def erratum_frame(entry: Any, loss: str = "") -> tuple[Figure, str]:
 
 
 def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str = "", **font) -> float:
-    """Wrapped text from this height downwards, and what it is to the left of it; returns the height behind it."""
+    """Wrapped text from this height downwards, and what it is to the left of it; returns the height below it."""
     if label:
         ax.text(15, y, label, ha="right", va="top", fontsize=8.5, color=GREY)
     for line in textwrap.wrap(text, width):

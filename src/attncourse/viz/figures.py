@@ -228,7 +228,7 @@ def check_shares(name: str, weights: np.ndarray, within: str = "") -> None:
 def cells(
     ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], numbers: bool, digits: int = 2
 ) -> None:
-    """A table, darker for more, with its labels; and, if `numbers`, each with so many digits behind the point."""
+    """A table, darker for more, with its labels; and, if `numbers`, each with so many decimals."""
     top = max(1.0, float(np.nanmax(np.where(np.isfinite(matrix), matrix, np.nan))))
     bottom = min(0.0, float(np.nanmin(np.where(np.isfinite(matrix), matrix, np.nan))))
     ax.pcolormesh(np.clip(matrix, bottom, top), cmap=WEIGHTS, vmin=bottom, vmax=top, edgecolors="white", linewidth=1.5)

@@ -157,7 +157,8 @@ def softmax_frame(scores: Tensor, weights: Tensor, gradients: Tensor, title: str
     for ax in (left, middle):
         ax.set_xticks([])
         ax.set_xlabel("keys")
-    sizes = np.log10(np.clip(gradients.numpy(), 1e-8, None))
+    # The logarithm first: that of float32's 1e-8 lies below the first bar.
+    sizes = np.log10(np.maximum(gradients.numpy(), 1e-30)).clip(-8, 2)
     right.hist(sizes, bins=np.arange(-8, 2.01, 0.5), color=ORANGE, edgecolor="white", linewidth=0.5)
     middle_size = float(np.median(sizes))
     right.axvline(middle_size, color=INK, linestyle=":", linewidth=1.5)

@@ -42,22 +42,21 @@ class LiveWidget(anywidget.AnyWidget):
 
     def page(self, title: str = "") -> str:
         """The widget as it stands, as a web page of its own that needs no kernel, no server and no network."""
-        state = {name: value for name, value in self.get_state().items() if not name.startswith("_")}
-        told = {
-            name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-            for name, value in state.items()
-            if name not in ("layout", "tabbable", "tooltip")
-        }
-        # "</" would end the element that the JSON stands in.
+        state = self.get_state()
+        packed = {name: base64.b64encode(value).decode() for name, value in state.items() if isinstance(value, bytes)}
+        told = {name: value for name, value in state.items() if name not in (*packed, "layout")}
+        buffers = [{"path": [name], "encoding": "base64", "data": data} for name, data in packed.items()]
         title = escape(title or type(self).__name__.replace("_", " "))
-        data = json.dumps({"script": str(self._esm), "state": told}).replace("</", "<\\/")
+        # "</" would end the element that the JSON stands in.
+        kept = json.dumps({"state": {"widget": {"state": told, "buffers": buffers}}}).replace("</", "<\\/")
         return (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             '<meta name="color-scheme" content="light dark">'
-            f"<title>{title}</title>\n<style>{self._css}</style></head>\n"
-            f'<body><main id="widget"></main>\n<script type="application/json" id="data">{data}</script>\n'
-            f'<script type="module">\n{HOST.read_text(encoding="utf-8")}</script></body></html>\n'
+            f"<title>{title}</title></head>\n<body><main>\n"
+            f'<script type="application/vnd.jupyter.widget-state+json">{kept}</script>\n'
+            '<script type="application/vnd.jupyter.widget-view+json">{"model_id": "widget"}</script>\n'
+            f"</main>\n<script>\n{HOST.read_text(encoding='utf-8')}</script></body></html>\n"
         )
 
 

@@ -192,7 +192,8 @@ def score_landscape(
     shade = ax.contourf(side, side, heights, levels=levels, cmap=WEIGHTS, extend="both", alpha=0.55)
     shade.set_rasterized(True)
     lines = ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
-    ax.clabel(lines, fontsize=8, fmt="%g")
+    for number in ax.clabel(lines, fontsize=8, fmt="%g"):
+        number.set_visible(max(map(abs, number.get_position())) < 1.85)  # at the edge it would be cut
     arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
     for (x, y), label, weight in zip(keys.tolist(), labels, weights.tolist(), strict=True):
         ax.scatter([x], [y], s=30 + 350 * weight, color=ORANGE, edgecolor="white", zorder=4)

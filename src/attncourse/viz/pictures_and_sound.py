@@ -285,7 +285,8 @@ def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, 
     words = f"hidden: {share:.0%} of these frames; {expected:.0%} in the mean over very long sounds"
     drawn.text(0.5, 0.07, words, ha="center", va="center", fontsize=10.5)
     longest = max(len(run) for row in mask.tolist() for run in "".join(" x"[x] for x in row).split() or [""])
-    return drawn, f"{title}: {batch} sounds of {n} frames. {words}. The longest hidden stretch has {longest} frames."
+    stretch = f"The longest hidden stretch has {longest} {'frame' if longest == 1 else 'frames'}."
+    return drawn, f"{title}: {batch} sounds of {n} frames. {words}. {stretch}"
 
 
 def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:

@@ -144,7 +144,7 @@ def turning(offset: int, shift: int) -> tuple[Figure, str]:
     lines.set_xlabel("shift of both")
     lines.set_ylabel("score")
     lines.set_ylim(-2.2, 4.6)
-    lines.legend(frameon=False, fontsize=9, loc="upper center", ncols=2)
+    lines.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
     return drawn, (
         f"The key, we, at position {shift} and the query, know, at position {shift + offset}, each turned by 25 "
         f"degrees a position. The angle between them is {high - low:.0f} degrees, their score {turns[shift]:.2f}, the "

@@ -109,7 +109,7 @@ def learning_rates(lines: Mapping[str, Sequence[float]], title: str = "") -> Non
     """Rates against the step, each line with its highest point marked."""
     drawn, ax = figure(6.6, 3.0)
     for i, (name, line) in enumerate(lines.items()):
-        style = line_style(i) | {"marker": "", "linewidth": 2}
+        style = line_style(i) | {"marker": "", "linewidth": 2, "linestyle": ("-", "--", "-.", ":")[i % 4]}
         ax.plot(range(1, len(line) + 1), line, label=name, **style)
         top = max(range(len(line)), key=line.__getitem__)
         ax.plot(top + 1, line[top], "o", color=style["color"], markersize=6, zorder=4)

@@ -143,7 +143,7 @@ async function render({ model, el }) {
       const what = side === "query" ? "look" : "are looked at";
       const box = make("ul", {
         class: `av-tokens av-${side === "query" ? "queries" : "keys"}`, role: "listbox",
-        "aria-label": [models[number], sideName, `tokens that ${what}`].filter(Boolean).join(", "),
+        "aria-label": [models[number], `${sideName} that ${what}`].filter(Boolean).join(", "),
       });
       box.append(...tokens.map((token, i) => make(
         "li", { role: "option", tabindex: i ? -1 : 0, "aria-selected": "false",
@@ -159,8 +159,8 @@ async function render({ model, el }) {
     })) lines.setAttribute(key, value);
     const [left, right] = [list("query", kind.queries, kind.sides[0]), list("key", kind.keys, kind.sides[1])];
     const pair = make("div", { class: "av-pair", style: `--row: ${row}px` },
-      make("span", { class: "av-side" }, `${kind.sides[0]} looks`),
-      make("span", { class: "av-side" }, `${kind.sides[1]} is looked at`), left, lines, right);
+      make("span", { class: "av-side" }, `${kind.sides[0]} look`),
+      make("span", { class: "av-side" }, `at ${kind.sides[1]}`), left, lines, right);
     const box = make(
       "div", { class: "av-panel", role: "group", "aria-label": models[number] || "Weights" }, ...heading(table, number),
       make("div", { class: "av-scroll" }, pair),
@@ -302,8 +302,9 @@ async function render({ model, el }) {
       const next = cells[cells.indexOf(event.target) + step];
       if (next) rove(event.target, next);
     });
-    const key = `In each head, from top to bottom: ${kind.sides[0]}, which looks; ` +
-      `from left to right: ${kind.sides[1]}, which is looked at.`;
+    const [queries, keys] = kind.sides;
+    const key = `In each head, rows are the ${queries} that look, ` +
+      `columns ${queries === keys ? "those" : `the ${keys}`} that are looked at.`;
     const box = make("div", { class: "av-panel", role: "group", "aria-label": models[number] || "All heads" },
       ...heading(table, number), grid, make("p", { class: "av-note" }, key));
     return { table, number, box, cells };
@@ -476,8 +477,8 @@ async function render({ model, el }) {
     const lines = drawn.map(([i, j, weight]) => line([x + 174, x + 346], [y(i), y(j)], weight, at));
     parts.push(`<g stroke="${colours[number][0]}">${lines.join("")}</g>`);
     const sides = [
-      ["query", kind.queries, x + 170, x + 34, 'text-anchor="end"', `${kind.sides[0]} looks`],
-      ["key", kind.keys, x + 350, x + 486, 'text-anchor="start"', `${kind.sides[1]} is looked at`],
+      ["query", kind.queries, x + 170, x + 34, 'text-anchor="end"', `${kind.sides[0]} look`],
+      ["key", kind.keys, x + 350, x + 486, 'text-anchor="start"', `at ${kind.sides[1]}`],
     ];
     for (const [side, tokens, inner, outer, anchor, words] of sides) {
       parts.push(text(inner, 82, words, `${anchor} fill="#595959" font-size="11"`));

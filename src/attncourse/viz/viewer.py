@@ -34,10 +34,10 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "encoder": Kind("encoder self-attention", "source", "source"),
-    "decoder": Kind("decoder self-attention", "target", "target"),
-    "cross": Kind("cross-attention", "target", "source"),
-    "self": Kind("self-attention", "token", "token"),
+    "encoder": Kind("encoder self-attention", "source tokens", "source tokens"),
+    "decoder": Kind("decoder self-attention", "target tokens", "target tokens"),
+    "cross": Kind("cross-attention", "target tokens", "source tokens"),
+    "self": Kind("self-attention", "tokens", "tokens"),
 }
 
 

@@ -17,7 +17,7 @@ function slider({ name, labels }, choose) {
     range.setAttribute("aria-valuetext", label);
     said.textContent = label;
   };
-  return [make("label", {}, name, range, said), show];
+  return [make("label", {}, make("span", {}, name), make("span", { class: "ex-choice" }, range, said)), show];
 }
 
 function buttons({ name, labels }, choose) {
@@ -27,7 +27,7 @@ function buttons({ name, labels }, choose) {
     return button;
   });
   const show = (label) => row.forEach((button, i) => button.setAttribute("aria-pressed", labels[i] === label));
-  return [make("div", { role: "group", "aria-label": name }, make("span", {}, name), ...row), show];
+  return [make("div", { role: "group", "aria-label": name }, make("span", {}, name), make("span", { class: "ex-choice" }, ...row)), show];
 }
 
 function render({ model, el }) {

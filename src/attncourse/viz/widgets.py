@@ -111,11 +111,11 @@ def _label(value: Any) -> str:
 
 
 def _picture(figure: Figure, words: str) -> str:
-    """A figure as HTML. In 64 colours, which nobody sees: frames are many."""
+    """A figure as HTML. In 128 colours, which nobody sees: frames are many."""
     if not words.strip():
         raise ValueError("draw: got no words, expected a sentence that says what the figure shows")
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
-    image = base64.b64encode(png(figure, colours=64)).decode()
+    image = base64.b64encode(png(figure, colours=128)).decode()
     return f'<img src="data:image/png;base64,{image}" width="{width}" height="{height}" alt="{escape(words)}">'
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
 from attncourse._mimetype import VERDICT
@@ -70,6 +71,7 @@ class Sources:
         shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
         for folder in ("_static", "_templates"):
             shutil.copytree(self.root / "docs" / folder, self.to / folder)
+        shutil.copyfile(str(files("attncourse.viz") / "live_widget.js"), self.to / "_static/widgets.js")
 
     def relink(self, text: str, page: str) -> str:
         """`text` of the page `page` (its path in the folder), its links leading to where the site has their targets.
