@@ -8,6 +8,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ from attncourse.exercises import record
 from attncourse.exercises.core import Alternative, Aspect, Exercise, Misconception
 from attncourse.exercises.judge import judge
 from attncourse.exercises.observe import Observation, observe
-from attncourse.exercises.verdict import Verdict
+from attncourse.exercises.verdict import WIDTH, Verdict
 
 __all__ = [
     "Alternative",
@@ -71,8 +72,9 @@ def hint(name: str, tier: int = 1) -> None:
     hints = get(name).hints
     if not 1 <= tier <= len(hints):
         raise ValueError(f"{name} has hints 1 to {len(hints)}, got {tier}")
-    more = f'  (one more: hint("{name}", {tier + 1}))' if tier < len(hints) else ""
-    print(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}{more}")
+    print(textwrap.fill(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}", WIDTH))
+    if tier < len(hints):
+        print(f'One more: hint("{name}", {tier + 1})')
 
 
 def progress(assignment: str | None = None) -> record.Progress:

@@ -50,12 +50,12 @@ pad_batch = Exercise(
     difficulty=1,
     minutes=12,
     hints=(
-        "How wide must the rectangle be? Fill it with `pad` first, or lengthen each list with as many as it lacks: "
+        "How wide must the rectangle be? Fill it with `pad` first, or lengthen each list by as many as it lacks: "
         "`sequence + [pad] * k` is a new list and leaves the old one alone.",
         "A position is real if it lies before the end of its sequence: that is a question about positions and lengths, "
         "not about ids.",
-        "`torch.arange(n)` is (n,) and the lengths, with `[:, None]`, are (batch, 1). What shape has a comparison of "
-        "the two?",
+        "`torch.arange(n)` is (n,) and the lengths, with `[:, None]`, are (batch, 1). What shape does a comparison of "
+        "the two have?",
     ),
 )
 
@@ -72,7 +72,7 @@ def _sequences(draw):
 
 @pad_batch.aspect("tokens", points=2)
 def _(answer, draw):
-    """a row for each sequence, and the pad's id fills it up"""
+    """a row for each sequence, filled up with the pad's id"""
     return answer(*_sequences(draw))[0]
 
 
@@ -119,9 +119,9 @@ def _(sequences, pad):
 
 @pad_batch.misconception("pads kept", fails=MASKS)
 def _(sequences, pad):
-    """By your mask every position is real, so whoever averages over it averages the padding, too. If you measured the
+    """Your mask says that every position is real, so an average over it takes in the padding, too. If you measured the
     lengths after filling up, they are all the same by then: measure before, and build new lists (`s + […]`) rather than
-    lengthen those of your caller (`s += […]`, `s.append`)."""
+    lengthen your caller's (`s += […]`, `s.append`)."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
     return tokens, torch.ones_like(tokens, dtype=torch.bool)
@@ -129,8 +129,8 @@ def _(sequences, pad):
 
 @pad_batch.misconception("mask upside down", fails=MASKS)
 def _(sequences, pad):
-    """The mask is True where the padding is. In this course True means "there is a token here, it counts". (Some
-    functions of torch's mean the opposite by their `key_padding_mask`, which is why one says what True means.)"""
+    """The mask is True where the padding is. In this course True means "there is a token here, it counts". (Some of
+    torch's functions mean the opposite by their `key_padding_mask`, so always say what True means.)"""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
     lengths = torch.tensor([len(sequence) for sequence in sequences])
@@ -147,8 +147,8 @@ def _(sequences, pad):
 
 @pad_batch.misconception("a mask of numbers", fails=MASKS)
 def _(sequences, pad):
-    """The mask holds zeros and ones. They print alike and act differently: `~` of the number 1 is −2, and indexing with
-    numbers picks rows 0 and 1 over and over. A mask is boolean; a comparison makes one."""
+    """The mask holds zeros and ones. They look like False and True and act differently: `~` of the number 1 is −2, and
+    indexing with numbers picks rows 0 and 1 over and over. A mask is boolean; a comparison makes one."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
     mask = torch.tensor([[1] * len(sequence) + [0] * (n - len(sequence)) for sequence in sequences])
@@ -197,8 +197,8 @@ def _(sequences, pad):
 @pad_batch.misconception("the lengths lack an axis", fails=("tokens", *MASKS, "whole numbers"))
 def _(sequences, pad):
     """Positions are (n,) and lengths are (batch,): two rows, which torch tries to pair one by one. You want every
-    position with every length, a table, so one of the two has to stand upright. Which one belongs to the rows of the
-    result?"""
+    position compared with every length, which makes a table, so one of the two has to stand upright. Which one belongs
+    to the rows of the result?"""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
     lengths = torch.tensor([len(sequence) for sequence in sequences])
@@ -379,11 +379,11 @@ masked_mean = Exercise(
     minutes=15,
     hints=(
         "Two things go into a mean: a sum over the real positions, and how many there are. Write both shapes down: "
-        "values are (batch, n, d), the mask (batch, n); which axis must the mask grow, and which must the count keep?",
+        "values are (batch, n, d), the mask (batch, n); which axis must the mask gain, and which must the count keep?",
         "A product does not silence ∞, for 0 · ∞ is NaN. *Choose* between the value and 0 by the mask: "
         "`masked_fill`, with `~mask[..., None]`, or `torch.where`.",
-        "Where nothing is real the sum is 0 already. What may you divide it by, so that 0/0 never happens and nobody "
-        "else's mean changes? See `clamp(min=…)`.",
+        "Where nothing is real the sum is 0 already. What may you divide it by, so that 0/0 never happens and no "
+        "other row's mean changes? See `clamp(min=…)`.",
     ),
 )
 
@@ -456,8 +456,8 @@ EVERY_MEAN = (
 @masked_mean.misconception("divided by the padded length", fails=("short sequences", "∞ in the padding"))
 def _(values, mask):
     """The sum was divided by n, the width of the rectangle, which is the length of the longest sequence in the batch. A
-    short sequence is dragged towards zero, the further the longer its neighbours are. Divide each sum by how many
-    positions of that row are real."""
+    short sequence's mean is dragged towards zero, and the longer its neighbours are, the further. Divide each sum by
+    how many positions of that row are real."""
     return values.masked_fill(~mask[..., None], 0.0).mean(dim=1)
 
 
@@ -481,8 +481,8 @@ def _(values, mask):
     "the padding is in the sum", fails=("what stands in the padding", "∞ in the padding", "nothing but padding")
 )
 def _(values, mask):
-    """The count is right and the sum is not: what stands in the padding was added. It is zeros only if somebody made it
-    zeros, and after one layer of a network it no longer is."""
+    """The count is right and the sum is not: what stands in the padding was added. The padding holds zeros only if
+    somebody put them there, and after one layer of a network it no longer does."""
     return values.sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
 
@@ -558,9 +558,9 @@ def _(values, mask):
 
 @masked_mean.misconception("zeros for those who are there", fails=EVERY_MEAN)
 def _(values, mask):
-    """Where every position is real your mean is 0. Either the result was made and never filled, or those who are there
-    were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask is
-    True."""
+    """Where every position is real your mean is 0. Either the result was made and never filled, or the positions that
+    are real were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask
+    is True."""
     return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
 
 
@@ -600,12 +600,12 @@ def _(values, mask):
 @masked_mean.misconception("one mean for the whole batch", fails=EVERY_MEAN)
 def _(values, mask):
     """`values[mask]` picks the real positions of all sequences and puts them into one long list, so the batch is gone
-    and the mean is everybody's. Each sequence wants its own."""
+    and the mean is that of them all. Each sequence wants its own."""
     return values[mask].mean(dim=0)
 
 
 @masked_mean.misconception(
-    "divided by everybody's count",
+    "divided by the whole batch's count",
     fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
 )
 def _(values, mask):
@@ -653,9 +653,9 @@ def _(values, mask):
 
 @masked_mean.misconception("the count lost its axis", fails=EVERY_MEAN)
 def _(values, mask):
-    """The count of each row is (batch,), and torch lines shapes up from the right: beside (batch, d) it takes it for a
-    row of d numbers. Here the sizes differ and you are told; were they equal, you would get wrong numbers and no
-    message. Keep the axis, with length one."""
+    """The counts are (batch,), and torch lines shapes up from the right: next to (batch, d) it takes them for one row
+    of d numbers. Here the sizes differ and you are told; were they equal, you would get wrong numbers and no message.
+    Keep the axis, with length one."""
     return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1)
 
 
@@ -797,9 +797,9 @@ ALL_SOFTMAX = ("shares", "any number of axes", "large scores", "scores far apart
 @softmax.misconception("exponentials out of range", fails=("large scores", "scores far apart"))
 def _(scores):
     """exp(89) is more than float32 can hold and exp(−104) is 0: ∞/∞ and 0/0 are NaN. The formula is right, the numbers
-    on the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only
-    makes different scores alike.) Shares depend only on how far the scores of a row are from each other, so you may
-    move the row before you exponentiate. Where to?"""
+    on the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only makes different
+    scores equal.) Shares depend only on how far the scores of a row are from each other, so you may move the row before
+    you exponentiate. Where to?"""
     exponentials = scores.exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
@@ -850,9 +850,9 @@ def _(scores):
 
 @softmax.misconception("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
 def _(scores):
-    """The row was moved by its mean, its minimum, one of its scores or its largest size, and the largest score may
-    still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ − (−∞) is NaN.)
-    By which number must you move a row so that no exponent is above 0?"""
+    """The row was moved by its mean, its minimum, one of its scores or its largest absolute value, and the largest
+    score may still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ −
+    (−∞) is NaN.) By how much must you move a row so that no exponent is above 0?"""
     exponentials = (scores - scores.mean(dim=-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
@@ -880,16 +880,16 @@ def _(scores):
 
 @softmax.misconception("two tensors from max", fails=ALL_SOFTMAX)
 def _(scores):
-    """Along an axis, `max` returns two tensors, the largest values and the places where they stand, and nothing can be
-    subtracted from a pair. Take its `.values`, or ask for the values alone: `amax`."""
+    """Along an axis, `max` returns two tensors, the largest values and the places where they stand, and a pair cannot
+    be subtracted from a tensor. Take its `.values`, or ask for the values alone: `amax`."""
     exponentials = (scores - scores.max(dim=-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 @softmax.misconception("along the wrong axis", fails=ALL_SOFTMAX)
 def _(scores):
-    """The columns sum to one, and the rows do not. Which of the axes is one row's own scores? Name it from the end, so
-    that the name fits however many axes stand before it."""
+    """The columns sum to one, and the rows do not. Which of the axes is one row's own scores? Count it from the end, so
+    that its number fits however many axes stand before it."""
     exponentials = (scores - scores.amax(dim=0, keepdim=True)).exp()
     return exponentials / exponentials.sum(dim=0, keepdim=True)
 
@@ -974,8 +974,8 @@ def _(scores):
 
 @softmax.misconception("no exponentials", fails=ALL_SOFTMAX)
 def _(scores):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to nothing, so such
-    shares can be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
+    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
     return scores / scores.sum(dim=-1, keepdim=True)
 
 
@@ -1003,7 +1003,7 @@ def _(scores):
 @softmax.misconception("divided by the maximum", fails=ALL_SOFTMAX)
 def _(scores):
     """The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and
-    if the largest is negative it turns their order round). A row may be *moved* without harm, not stretched: which
+    if the largest is negative it reverses their order). A row may be *moved* without harm, not stretched: which
     operation moves it?"""
     exponentials = (scores / scores.amax(dim=-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
@@ -1011,7 +1011,7 @@ def _(scores):
 
 @softmax.misconception("the lowest score gets most", fails=ALL_SOFTMAX)
 def _(scores):
-    """The order is turned round: the lowest score has received the largest share. Look at the sign of the exponent."""
+    """The order is reversed: the lowest score has received the largest share. Look at the sign of the exponent."""
     exponentials = (scores.amin(dim=-1, keepdim=True) - scores).exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
@@ -1104,10 +1104,10 @@ def _(answer, draw):
 @logsumexp.aspect(
     "large scores",
     points=1,
-    explain=told("with every score of a row moved by ±1000 the result moves to {got} beside that, expected {expected}"),
+    explain=told("every score of a row moved by ±1000; the result, less that, is {got}, expected {expected}"),
 )
 def _(answer, draw):
-    """add 1000 to every score of a row, or take it away, and the result moves by just that"""
+    """add 1000 to every score of a row, or subtract it, and the result moves by exactly that"""
     rows, n = draw.sizes(2, 3, 7)
     return answer(_coarse(draw.normal(rows, n)) + _shift(rows)).double() - _shift(rows)[:, 0].double()
 
@@ -1151,8 +1151,8 @@ def _(scores):
 
 @logsumexp.misconception("the maximum alone", fails=BOTH)
 def _(scores):
-    """This is the largest score. The result is always above it, by up to log n when all scores are equal: the other
-    exponentials count, too."""
+    """This is the largest score. The result is always above it, by as much as log n when all scores are equal: the
+    other exponentials count, too."""
     return scores.amax(dim=-1)
 
 
@@ -1187,9 +1187,8 @@ def _(scores):
 
 @logsumexp.misconception("a table of all sums", fails=BOTH)
 def _(scores):
-    """There are as many numbers as rows *times rows*. The maximum kept its axis, (rows, 1), and the logarithms have
-    lost theirs, (rows,): added up, that is every row with every other, and nothing crashed. Both need the same
-    shape."""
+    """The result holds rows *times rows* numbers. The maximum kept its axis, (rows, 1), and the logarithms have lost
+    theirs, (rows,): their sum pairs every row with every other, and nothing crashed. Both need the same shape."""
     largest = scores.amax(dim=-1, keepdim=True)
     return largest + (scores - largest).exp().sum(dim=-1).log()
 

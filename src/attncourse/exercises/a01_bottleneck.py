@@ -69,7 +69,7 @@ def _(answer, draw):
 
 @rnn_step.aspect("gradient", points=1, explain=arrives("x", "state", "W_x", "W_h", "b"))
 def _(answer, draw):
-    """everything can be learned: the gradient reaches the input, the state before, and all weights"""
+    """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
     inputs = [draw.normal(batch, d_in), draw.normal(batch, d_hidden), *_weights(draw, d_in, d_hidden)]
     inputs = [tensor.requires_grad_() for tensor in inputs]
@@ -82,14 +82,14 @@ WHOLE_STEP = ("the first step", "remembering", "three steps", "gradient")
 @rnn_step.misconception("tanh left out", fails=WHOLE_STEP)
 def _(x, state, W_x, W_h, b):
     """Without tanh each step is a linear map. A hundred linear maps in a row are one linear map, and the state grows or
-    dies by the same factor at every step. Bend the sum before you hand it on."""
+    shrinks by the same factor at every step. Bend the sum before you hand it on."""
     return x @ W_x + state @ W_h + b
 
 
 @rnn_step.misconception("sigmoid for tanh", fails=WHOLE_STEP)
 def _(x, state, W_x, W_h, b):
-    """This is the other S-shaped curve. It maps to 0…1, which is right for a gate, that says how much to let through; a
-    state should be able to say no as well as yes. The equation has tanh, which maps to −1…1."""
+    """This is the other S-shaped curve. It maps to 0…1, as suits a gate, which says how much to let through; a state
+    should be able to say no as well as yes. The equation has tanh, which maps to −1…1."""
     return torch.sigmoid(x @ W_x + state @ W_h + b)
 
 
@@ -119,15 +119,15 @@ def _(x, state, W_x, W_h, b):
 @rnn_step.misconception("each other's matrix", fails=WHOLE_STEP)
 def _(x, state, W_x, W_h, b):
     """Input and state were put side by side in one order and their matrices on top of each other in the other, so
-    numbers of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose it
-    twice alike."""
+    numbers of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the
+    same one both times."""
     return torch.tanh(torch.cat([state, x], dim=-1) @ torch.cat([W_x, W_h]) + b)
 
 
 @rnn_step.misconception("two tanhs", fails=("the first step", "three steps", "gradient"))
 def _(x, state, W_x, W_h, b):
-    """Input and state were bent apart and then added, so a state can be as large as 2, and the two cannot cancel before
-    tanh sees them. Add up first, bend once."""
+    """Input and state were bent separately and then added, so a state can be as large as 2, and the two cannot cancel
+    before tanh sees them. Add up first, bend once."""
     return torch.tanh(x @ W_x) + torch.tanh(state @ W_h + b)
 
 
@@ -146,14 +146,14 @@ def _(x, state, W_x, W_h, b):
 @rnn_step.misconception("bias after the tanh", fails=("the first step", "three steps", "gradient"))
 def _(x, state, W_x, W_h, b):
     """The bias was added outside of the tanh, so states leave the range −1…1 and the bias cannot move the point at
-    which a unit switches. It belongs into the sum."""
+    which a unit switches. It belongs in the sum."""
     return torch.tanh(x @ W_x + state @ W_h) + b
 
 
 @rnn_step.misconception("added to the old state", fails=("remembering", "three steps", "gradient"))
 def _(x, state, W_x, W_h, b):
     """The new state is the old one plus a change. That is a good idea, which comes back as the residual connection in
-    lecture 08, but it is another network: here the new state *replaces* the old one."""
+    lecture 08, but it is a different network: here the new state *replaces* the old one."""
     return state + torch.tanh(x @ W_x + state @ W_h + b)
 
 
@@ -210,7 +210,7 @@ mean_pool = Exercise(
     minutes=12,
     hints=(
         "Two things must know the length: what is added up, and what the sum is divided by.",
-        "`torch.arange(n) < lengths[:, None]` is True where there is a word: (batch, n). It needs one axis more to "
+        "`torch.arange(n) < lengths[:, None]` is True where there is a word: (batch, n). It needs one more axis to "
         "meet the states.",
         "Zero what is not there (`masked_fill` or a product), sum over the positions, divide by `lengths[:, None]`.",
     ),
@@ -232,12 +232,12 @@ def _(answer, draw):
 
 @mean_pool.aspect("short sentences", points=2)
 def _(answer, draw):
-    """the mean over the words that are there, divided by how many they are"""
+    """the mean over the words that are there, divided by how many there are"""
     return answer(*_states(draw, ragged=True))
 
 
 @mean_pool.aspect(
-    "behind the end", points=1, explain=told("summary {place} changes by {size} when only the padding changes")
+    "past the end", points=1, explain=told("summary {place} changes by {size} when only the padding changes")
 )
 def _(answer, draw):
     """what a network leaves in the padding changes nothing"""
@@ -261,18 +261,18 @@ def _(answer, draw):
     return gradients(answer(states.requires_grad_(), lengths), [states], draw)
 
 
-RAGGED = ("short sentences", "behind the end", "a batch of one word", "gradient")
+RAGGED = ("short sentences", "past the end", "a batch of one word", "gradient")
 EVERY_MEAN = ("full sentences", *RAGGED)
 
 
 @mean_pool.misconception("mean over all positions", fails=RAGGED)
 def _(states, lengths):
-    """The padding was averaged in, so the summary of a short sentence depends on what the network left behind its end,
+    """The padding was averaged in, so the summary of a short sentence depends on what the network left past its end,
     and on how long its neighbours in the batch are. Only the first `lengths[b]` positions of row b are words."""
     return states.mean(dim=1)
 
 
-@mean_pool.variant("mean over all positions", fails=("short sentences", "behind the end", "gradient"))
+@mean_pool.variant("mean over all positions", fails=("short sentences", "past the end", "gradient"))
 def _(states, lengths):
     """Cut at the longest sentence, which helps the others little."""
     return states[:, : int(lengths.max())].mean(dim=1)
@@ -288,8 +288,8 @@ def _(states, lengths):
 
 @mean_pool.misconception("sums the padding too", fails=RAGGED)
 def _(states, lengths):
-    """The divisor is right, but the padding was added up with the words. A network's states behind a sentence's end are
-    not zero: it reads padding as it reads anything."""
+    """The divisor is right, but the padding was added up with the words. A network's states past a sentence's end are
+    not zero: it reads padding as it reads anything else."""
     return states.sum(dim=1) / lengths[:, None]
 
 
@@ -310,14 +310,15 @@ def _(states, lengths):
 
 @mean_pool.misconception("the last position", fails=EVERY_MEAN)
 def _(states, lengths):
-    """This picks the last column of the rectangle, one state and no mean; and for a short sentence it is padding."""
+    """This picks the last column of the rectangle, one state instead of a mean; and for a short sentence it is
+    padding."""
     return states[:, -1]
 
 
 @mean_pool.misconception("the largest", fails=("full sentences", "short sentences", "gradient"))
 def _(states, lengths):
     """For each of the d numbers, this takes the largest over the positions. It is called max pooling and has its uses,
-    but one position decides each number, and a mean lets all of them speak."""
+    but a single position decides each number, whereas a mean lets all of them speak."""
     mask = torch.arange(states.shape[1]) < lengths[:, None]
     return states.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
 
@@ -354,7 +355,7 @@ def _(states, lengths):
 
 @mean_pool.misconception("one word too many", fails=RAGGED)
 def _(states, lengths):
-    """One position behind the end was taken along. Positions are counted from 0, so a sentence of 3 words has none at
+    """One position past the end was included. Positions are counted from 0, so a sentence of 3 words has none at
     position 3."""
     mask = torch.arange(states.shape[1]) <= lengths[:, None]
     return (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
@@ -406,11 +407,12 @@ shifted_loss = Exercise(
     difficulty=2,
     minutes=18,
     hints=(
-        "`logits[:, t]` was made when tokens 0 … t had been read. Which token is it about? Which row of logits has "
-        "nobody to answer to, and which token has nobody who predicts it?",
-        "Cut the last position off the logits and the first one off the tokens. Both are then (batch, n − 1), and "
-        "stand beside what they belong to.",
-        "Of −log p of each right token, average those whose *target* is no padding: all of the batch's at once.",
+        "`logits[:, t]` was made when tokens 0 … t had been read. Which token is it about? Which row of logits has no "
+        "token to be compared with, and which token is predicted by no row?",
+        "Cut the last position off the logits and the first one off the tokens. Both then begin with (batch, n − 1), "
+        "and each prediction stands beside its target.",
+        "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
+        "whole batch at once.",
     ),
 )
 
@@ -443,13 +445,13 @@ def _(answer, draw):
 
 @shifted_loss.aspect("padding", points=2)
 def _(answer, draw):
-    """texts of several lengths: each real token counts once, and padding for nothing"""
+    """texts of several lengths: each real token counts once, and padding not at all"""
     return answer(*_text(draw, ragged=True))
 
 
 @shifted_loss.aspect("a model that knows", points=1)
 def _(answer, draw):
-    """sure of the right next token, the loss is nearly nothing; sure of a wrong one, it is large, not infinite"""
+    """if sure of the right next token, its loss is nearly 0; if sure of a wrong one, large but not infinite"""
     logits, tokens, pad = _text(draw, ragged=False)
     following = nn.functional.one_hot(tokens.roll(-1, dims=1), logits.shape[-1])
     return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
@@ -487,15 +489,15 @@ def _(logits, tokens, pad):
 
 @shifted_loss.misconception("shifted the wrong way", fails=EVERY_LOSS)
 def _(logits, tokens, pad):
-    """The logits at position t were held against the token at t − 1, which the model has long read. What has not been
-    read yet stands on the other side."""
+    """The logits at position t were compared with the token at t − 1, which the model read before. What it has not read
+    yet lies on the other side."""
     return nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad)
 
 
 @shifted_loss.misconception("rolled around", fails=("what comes next", "padding", "gradient"))
 def _(logits, tokens, pad):
-    """The tokens were rolled, so the last position of a full row is held against the row's own *first* token. Nothing
-    comes after the last token, so its logits answer to nobody: leave them out."""
+    """The tokens were rolled, so the last position of a full row is compared with the row's own *first* token. Nothing
+    comes after the last token, so its logits have no target: leave them out."""
     return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, dims=1).flatten(), ignore_index=pad)
 
 
@@ -530,8 +532,8 @@ def _(logits, tokens, pad):
 
 @shifted_loss.misconception("divides by the padding too", fails=("padding", "gradient"))
 def _(logits, tokens, pad):
-    """Padding adds nothing to the sum and is still counted in the divisor: the same texts get another loss in a batch
-    with more padding. Divide by the number of real targets."""
+    """Padding adds nothing to the sum and is still counted in the divisor: the same texts get a different loss in a
+    batch with more padding. Divide by the number of real targets."""
     target = tokens[:, 1:]
     losses = -logits[:, :-1].log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
     return (losses * (target != pad)).mean()
@@ -539,8 +541,8 @@ def _(logits, tokens, pad):
 
 @shifted_loss.misconception("each text counts the same", fails=("padding", "gradient"))
 def _(logits, tokens, pad):
-    """Each text was averaged by itself, and then the averages. A token in a short text then weighs more than one in a
-    long text. What is asked for is the mean over all real tokens of the batch."""
+    """Each text was averaged by itself, and then those averages were averaged. A token in a short text then weighs more
+    than one in a long text. What is asked for is the mean over all real tokens of the batch."""
     target = tokens[:, 1:]
     real = target != pad
     losses = -logits[:, :-1].log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
@@ -573,7 +575,7 @@ def _(logits, tokens, pad):
 
 @shifted_loss.misconception("logits taken for logarithms", fails=EVERY_LOSS)
 def _(logits, tokens, pad):
-    """The right tokens' logits were averaged as they are. They are no logarithms of probabilities yet: nothing makes
+    """The right tokens' logits were averaged as they are. They are not yet logarithms of probabilities: nothing makes
     them compete, so the loss falls without end if all of them grow. Softmax comes first, then the logarithm, or both in
     one."""
     return nn.functional.nll_loss(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad)
@@ -607,10 +609,10 @@ def _(logits, tokens, pad):
     )
 
 
-@shifted_loss.misconception("a minus too few", fails=EVERY_LOSS)
+@shifted_loss.misconception("a missing minus", fails=EVERY_LOSS)
 def _(logits, tokens, pad):
-    """This is the mean logarithm of the probabilities: never above 0, and better the larger it is. A loss is what is to
-    become small."""
+    """This is the mean logarithm of the probabilities: never above 0, and better the larger it is. A loss is what
+    should become small."""
     return -nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
 
 
@@ -666,7 +668,7 @@ perplexity = Exercise(
     difficulty=1,
     minutes=10,
     hints=(
-        "A model that finds every token as likely as one of k sides of a die has the perplexity k. Try k = 4.",
+        "A model that finds every token as likely as one side of a die with k sides has the perplexity k. Try k = 4.",
         "The logarithms are natural ones, so what undoes them is e to the power.",
         "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order.",
     ),
@@ -716,17 +718,17 @@ def _(log_probabilities, mask):
     return torch.exp(-log_probabilities[mask].mean() / math.log(2))
 
 
-@perplexity.misconception("a minus too few", fails=ALL_PERPLEXITY)
+@perplexity.misconception("a missing minus", fails=ALL_PERPLEXITY)
 def _(log_probabilities, mask):
-    """The result lies between 0 and 1: it is the probability of a token, averaged in a way. Perplexity is how many
+    """The result lies between 0 and 1: it is a kind of average of the tokens' probabilities. Perplexity is how many
     equal choices that would be, never fewer than 1."""
     return torch.exp(log_probabilities[mask].mean())
 
 
 @perplexity.misconception("the loss itself", fails=ALL_PERPLEXITY)
 def _(log_probabilities, mask):
-    """This is the mean of −log p: the loss, in nats a token. Perplexity is the number of equal choices with that loss:
-    undo the logarithm."""
+    """This is the mean of −log p: the loss, in nats per token. Perplexity is the number of equal choices with that
+    loss: undo the logarithm."""
     return -log_probabilities[mask].mean()
 
 
@@ -739,7 +741,7 @@ def _(log_probabilities, mask):
 @perplexity.misconception("divides by the padding too", fails=("short texts",))
 def _(log_probabilities, mask):
     """Padding adds nothing to the sum and still counts in the divisor, which makes the model look better than it is,
-    the better the more padding there is. Divide by the number of real tokens."""
+    and the more padding there is, the better. Divide by the number of real tokens."""
     return torch.exp(-(log_probabilities * mask).mean())
 
 
@@ -761,7 +763,7 @@ def _(log_probabilities, mask):
 @perplexity.misconception("averages before the logarithm", fails=("full texts", "short texts"))
 def _(log_probabilities, mask):
     """The probabilities were averaged, or their inverses, in place of the logarithms. A text's probability is a
-    product, so what belongs into the mean is what turns products into sums."""
+    product, so what belongs in the mean is what turns products into sums."""
     return 1 / log_probabilities[mask].exp().mean()
 
 
@@ -779,8 +781,8 @@ def _(log_probabilities, mask):
 
 @perplexity.misconception("summed, not averaged", fails=ALL_PERPLEXITY)
 def _(log_probabilities, mask):
-    """This is one over the probability of the whole batch: astronomically large, and larger for more text. How many
-    choices there were for *one* token takes the mean of the logarithms."""
+    """This is one over the probability of the whole batch: astronomically large, and larger for more text. To find how
+    many choices there were for *one* token, take the mean of the logarithms."""
     return torch.exp(-log_probabilities[mask].sum())
 
 
@@ -865,12 +867,12 @@ def _(answer, draw):
 
 @gru_step.aspect("gradient", points=1, explain=arrives("x", "state", "W_x", "W_h", "b"))
 def _(answer, draw):
-    """everything can be learned: the gradient reaches the input, the state before, and all weights"""
+    """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     inputs = [tensor.requires_grad_() for tensor in _gates(draw)]
     return gradients(answer(*inputs), inputs, draw)
 
 
-@gru_step.misconception("the update gate turned round", fails=("a step", "a gate that keeps", "gradient"))
+@gru_step.misconception("the update gate reversed", fails=("a step", "a gate that keeps", "gradient"))
 def _(x, state, W_x, W_h, b):
     """Old and new are swapped: z is the share of the *old* state here, as in torch. (Some papers let z be the share of
     the new one. Both can be learned; they must not be mixed.)"""
@@ -883,7 +885,8 @@ def _(x, state, W_x, W_h, b):
 @gru_step.misconception("reset before the matrix", fails=("a step", "gradient"))
 def _(x, state, W_x, W_h, b):
     """The state was multiplied by r *before* its matrix: that is the GRU of the first paper (Cho et al. 2014). Here r
-    multiplies the product `state @ W_h[2]`, as in torch, which is faster on a GPU. The two do not give the same."""
+    multiplies the product `state @ W_h[2]`, as in torch, which is faster on a GPU. The two do not give the same
+    result."""
     r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
     z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
     candidate = torch.tanh(x @ W_x[2] + (r * state) @ W_h[2] + b[2])
@@ -893,7 +896,7 @@ def _(x, state, W_x, W_h, b):
 @gru_step.misconception("the bias reset too", fails=("a step", "gradient"))
 def _(x, state, W_x, W_h, b):
     """The reset gate multiplies the bias as well. It decides how much of the *past* enters the candidate: what does not
-    come from the state stays outside of its bracket."""
+    come from the state stays outside its brackets."""
     r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
     z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
     candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2] + b[2]))

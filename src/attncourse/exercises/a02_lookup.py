@@ -35,8 +35,8 @@ hard_lookup = Exercise(
     difficulty=1,
     minutes=8,
     hints=(
-        "First the table of scores, (n_query, n_keys): one dot product for each query and key. Then one place for each "
-        "row of it.",
+        "First the table of scores, (n_query, n_keys): one dot product for each query and key. Then one place in each "
+        "of its rows.",
         "`argmax` along an axis gives the place of the largest number along it. Along which axis do the keys lie?",
         "A tensor can be indexed by a tensor of places: `values[best]` takes one row of `values` for each of them.",
     ),
@@ -153,8 +153,8 @@ def _(query, keys, values):
 
 @hard_lookup.misconception("squeezed axes", fails=("one query",))
 def _(query, keys, values):
-    """`squeeze()` removes every axis of length one, also the queries' when there happens to be a single one. Keep the
-    axis: one query gets a table of one row."""
+    """`squeeze()` removes every axis of length one, even that of the queries when there happens to be only one query.
+    Keep the axis: one query gets a table of one row."""
     return values[(query @ keys.mT).argmax(dim=-1)].squeeze()
 
 
@@ -239,7 +239,7 @@ def _(answer, draw):
 @soft_lookup.aspect(
     "output",
     points=2,
-    explain=told("at {place} it is {size} away from the average of the values by the weights that came back"),
+    explain=told("at {place} it is {size} away from the values averaged by the weights that you returned"),
 )
 def _(answer, draw):
     """the average of the values by these weights"""
@@ -299,7 +299,7 @@ def _(query, keys, values, temperature):
 @soft_lookup.misconception("times the temperature", fails=("temperature", "very cold"))
 def _(query, keys, values, temperature):
     """The knob turns the wrong way: you multiply by the temperature, so a high one makes the lookup harder. Think of
-    the two ends: near 0 the best match should take everything, far above all shares should be nearly equal."""
+    the two ends: near 0 the best match should take everything, and far above 0 all shares should be nearly equal."""
     weights = (query @ keys.mT * temperature).softmax(dim=-1)
     return weights @ values, weights
 
@@ -354,8 +354,8 @@ def _(query, keys, values, temperature):
 
 @soft_lookup.misconception("no exponentials", fails=OTHER_WEIGHTS)
 def _(query, keys, values, temperature):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to nothing, so such
-    shares can be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
+    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
     scores = query @ keys.mT / temperature
     weights = scores / scores.sum(dim=-1, keepdim=True)
     return weights @ values, weights
@@ -405,7 +405,7 @@ def _(query, keys, values, temperature):
 @soft_lookup.misconception("divided once more", fails=("output", "gradient"))
 def _(query, keys, values, temperature):
     """The weights already sum to one, so their weighted sum is an average. Dividing by the number of keys (or taking
-    `mean` where a sum is meant) shrinks it, the more the longer the table."""
+    `mean` where a sum is meant) shrinks it, and the longer the table, the more."""
     weights = (query @ keys.mT / temperature).softmax(dim=-1)
     return weights @ values / len(keys), weights
 
@@ -521,10 +521,10 @@ scaled_dot_score = Exercise(
 @scaled_dot_score.aspect(
     "dot products",
     points=2,
-    explain=told("measured by the size of the whole table, the score at {place} is {got}, expected {expected}"),
+    explain=told("relative to the size of the whole table, the score at {place} is {got}, expected {expected}"),
 )
 def _(answer, draw):
-    """one for each pair of a query and a key, right up to a common factor"""
+    """one for each pair of a query and a key, correct up to a common factor"""
     batch, n_query, n_key, d_k = draw.sizes(4, 2, 9)
     scores = answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
     return scores / scores.double().norm().clamp(min=1e-9)  # a wrong scale shows in the next aspect alone
@@ -572,12 +572,12 @@ def _(query, key):
 
 @scaled_dot_score.misconception("times √d", fails=("scale",))
 def _(query, key):
-    """The scores were multiplied by √d, and wide vectors made them large already. The scale is there to bring them back
-    to the size that they would have at width 1."""
+    """The scores were multiplied by √d, though wide vectors had already made them large. The scale is there to bring
+    them back to the size that they would have at width 1."""
     return query @ key.mT * math.sqrt(key.shape[-1])
 
 
-@scaled_dot_score.misconception("scaled by another axis", fails=("scale",))
+@scaled_dot_score.misconception("scaled by the wrong axis", fails=("scale",))
 def _(query, key):
     """You divided by the root of how *many* vectors there are, not of how wide one is. The last axis of the table of
     scores runs over the keys, and its length says nothing about the size of a dot product. Ask the vectors for their
@@ -586,13 +586,13 @@ def _(query, key):
     return scores / math.sqrt(scores.shape[-1])
 
 
-@scaled_dot_score.variant("scaled by another axis", fails=("scale",))
+@scaled_dot_score.variant("scaled by the wrong axis", fails=("scale",))
 def _(query, key):
     """The number of queries."""
     return query @ key.mT / math.sqrt(query.shape[1])
 
 
-@scaled_dot_score.variant("scaled by another axis", fails=("scale",))
+@scaled_dot_score.variant("scaled by the wrong axis", fails=("scale",))
 def _(query, key):
     """The batch."""
     return query @ key.mT / math.sqrt(query.shape[0])
@@ -642,8 +642,8 @@ def _(query, key):
 
 @scaled_dot_score.misconception("`.T` on three axes", fails=ALL_SCALED)
 def _(query, key):
-    """`.T` turns round *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch only the
-    last two axes change places: `.mT`, or `transpose(-2, -1)`."""
+    """`.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a
+    batch only the last two axes change places: `.mT`, or `transpose(-2, -1)`."""
     return query @ key.T / math.sqrt(key.shape[-1])
 
 
@@ -738,7 +738,7 @@ ALL_BILINEAR = ("scores", "equal widths", "gradient")
 @bilinear_score.misconception("W transposed", fails=ALL_BILINEAR)
 def _(query, key, W):
     """W was used lying on its side. Its rows belong to the query and its columns to the key. Where the two widths
-    differ torch refuses; where they happen to agree nothing crashes, and the scores are those of another matrix."""
+    differ torch refuses; where they happen to agree nothing crashes, and the scores are those of a different matrix."""
     return query @ W.mT @ key.mT
 
 
@@ -782,8 +782,7 @@ def _(query, key, W):
 
 @bilinear_score.misconception("scaled by √d", fails=ALL_BILINEAR)
 def _(query, key, W):
-    """The scores were divided by √d. Nothing of that kind stands in the bilinear score: a learned W finds its own
-    scale."""
+    """The scores were divided by √d. The bilinear score has no such factor: a learned W finds its own scale."""
     return query @ W @ key.mT / math.sqrt(key.shape[-1])
 
 
@@ -830,8 +829,8 @@ def _(query, key, W):
 
 @bilinear_score.misconception("`.T` on three axes", fails=ALL_BILINEAR)
 def _(query, key, W):
-    """`.T` turns round *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch only the
-    last two axes change places: `.mT`, or `transpose(-2, -1)`."""
+    """`.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a
+    batch only the last two axes change places: `.mT`, or `transpose(-2, -1)`."""
     return query @ W @ key.T
 
 
@@ -959,7 +958,7 @@ ALL_ADDITIVE = ("scores", "query first", "gradient")
 
 @additive_score.misconception("[k; q] for [q; k]", fails=("query first",))
 def _(query, key, W, v):
-    """The halves came in the other order. Nothing crashes, because the total width is the same, and a network trained
+    """The halves came in the wrong order. Nothing crashes, because the total width is the same, and a network trained
     like this would work; but weights that were trained with the query first now meet the wrong numbers."""
     n_query, n_key = query.shape[1], key.shape[1]
     queries = query[:, :, None].expand(-1, -1, n_key, -1)
@@ -984,15 +983,15 @@ def _(query, key, W, v):
     return (torch.tanh(from_query)[:, :, None] + torch.tanh(from_key)[:, None]) @ v
 
 
-@additive_score.misconception("another nonlinearity", fails=ALL_ADDITIVE)
+@additive_score.misconception("a different nonlinearity", fails=ALL_ADDITIVE)
 def _(query, key, W, v):
-    """The hidden layer bends by something else than tanh (σ, ReLU …). That makes a score, too, but not the one of the
+    """The hidden layer bends by something other than tanh (σ, ReLU …). That makes a score, too, but not the one in the
     formula, and weights trained with one do not fit the other."""
     from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
     return torch.sigmoid(from_query[:, :, None] + from_key[:, None]) @ v
 
 
-@additive_score.variant("another nonlinearity", fails=ALL_ADDITIVE)
+@additive_score.variant("a different nonlinearity", fails=ALL_ADDITIVE)
 def _(query, key, W, v):
     """ReLU."""
     from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]

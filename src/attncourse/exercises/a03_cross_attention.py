@@ -90,8 +90,8 @@ def _(decoder_states, encoder_states):
 
 @attention_scores.misconception("scaled by √d", fails=("scores", "one decoder state", "gradient"))
 def _(decoder_states, encoder_states):
-    """Dividing by √d is a good idea, and lecture 07 shows why, but it makes another score: the scaled dot product. Here
-    the plain dot product is asked for, as in Luong et al. (2015)."""
+    """Dividing by √d is a good idea, and lecture 07 shows why, but it makes a different score: the scaled dot product.
+    Here the plain dot product is asked for, as in Luong et al. (2015)."""
     return decoder_states @ encoder_states.mT / math.sqrt(encoder_states.shape[-1])
 
 
@@ -139,8 +139,8 @@ def _(decoder_states, encoder_states):
 
 @attention_scores.misconception("squeezed axes", fails=("one decoder state",))
 def _(decoder_states, encoder_states):
-    """`squeeze()` removes every axis of length one, the batch's and the targets' too when they happen to be single.
-    Keep the axes, or name the one that you mean."""
+    """`squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length
+    one. Keep the axes, or name the one that you mean."""
     return (decoder_states @ encoder_states.mT).squeeze()
 
 
@@ -308,16 +308,16 @@ def _(scores, mask):
 
 @attention_distribution.misconception("a score of +∞ for padding", fails=FILLED)
 def _(scores, mask):
-    """The sign is wrong: softmax favours large scores, and +∞ is the largest, so ∞/∞ came out where there is nobody.
+    """The sign is wrong: softmax favours large scores, and +∞ is the largest, so ∞/∞ came out where there is padding.
     The score that earns nothing is −∞."""
     return scores.masked_fill(~mask, torch.inf).softmax(dim=-1)
 
 
 @attention_distribution.misconception("0 · ∞", fails=EVERYTHING)
 def _(scores, mask):
-    """The mask as 0 and 1 was multiplied by −∞, to be added. Where there is a word that is 0 · −∞, and floating-point
-    arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill` or
-    `torch.where`."""
+    """The mask, as 0 and 1, was multiplied by −∞ and then added. Where there is a word that is 0 · −∞, and
+    floating-point arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill`
+    or `torch.where`."""
     return (scores + (1 - mask.float()) * -torch.inf).softmax(dim=-1)
 
 
@@ -415,8 +415,8 @@ def _(scores, mask):
 
 @attention_distribution.misconception("no exponentials", fails=NOT_PADDING)
 def _(scores, mask):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to nothing, so such
-    shares can be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
+    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
     kept = scores * mask
     return kept / kept.sum(dim=-1, keepdim=True)
 
@@ -543,7 +543,7 @@ def _(weights, encoder_states):
 @attention_output.misconception("divided once more", fails=ALL_OUTPUT)
 def _(weights, encoder_states):
     """The weights already sum to one, so their weighted sum is an average. Dividing by the number of source words (or
-    taking `mean` where a sum is meant) shrinks it, the more the longer the sentence."""
+    taking `mean` where a sum is meant) shrinks it, and the longer the sentence, the more."""
     return (weights[..., None] * encoder_states[:, None]).mean(dim=2)
 
 
@@ -563,8 +563,8 @@ def _(weights, encoder_states):
 
 @attention_output.misconception("squeezed axes", fails=("one decoder state",))
 def _(weights, encoder_states):
-    """`squeeze()` removes every axis of length one, the batch's and the targets' too when they happen to be single.
-    Keep the axes, or name the one that you mean."""
+    """`squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length
+    one. Keep the axes, or name the one that you mean."""
     return (weights @ encoder_states).squeeze()
 
 
@@ -729,7 +729,7 @@ def _(answer, draw):
 
 WAYS = (
     "from the logits to the cell",
-    "from the state to the cell and the state before",
+    "from the state to the cell and the previous state",
     "to `encoder_states`",
     "from the logits through the weights to the scores",
 )
@@ -742,7 +742,7 @@ def _cut(got, expected):
 
 @AttentionDecoderStep.aspect("gradient", points=1, explain=_cut)
 def _(answer, draw):
-    """the loss finds its way back to the cell, the state before and the encoder"""
+    """the loss finds its way back to the cell, the previous state and the encoder"""
     step, inputs = _step(answer, draw)
     old_state, encoder_states = inputs[1].requires_grad_(), inputs[3].requires_grad_()
     logits, state, attentional, _ = step(*inputs)
@@ -757,9 +757,8 @@ def _(answer, draw):
 
 @AttentionDecoderStep.misconception("[s; a] for [a; s]", fails=("attentional vector",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The two halves are swapped. A network trained from scratch would not mind, but weights from a course-mate's model
-    or a checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the
-    paper."""
+    """The two halves are swapped. A network trained from scratch would not mind, but weights from a classmate's model
+    or a checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the paper."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -805,8 +804,8 @@ def _(self, token, state, attentional, encoder_states, mask):
 
 @AttentionDecoderStep.misconception("the old state asks", fails=("weights",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The query was the state from before this token. Bahdanau et al. (2015) do it so; here, as in Luong et al. (2015),
-    the cell moves on first and the new state asks."""
+    """The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et
+    al. (2015), the cell moves on first and the new state asks."""
     old_state = state
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), old_state)
     scores = (encoder_states @ old_state[..., None])[..., 0]
@@ -841,8 +840,8 @@ def _(self, token, state, attentional, encoder_states, mask):
 
 @AttentionDecoderStep.misconception("words from the state alone", fails=("logits",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The next word was predicted from the state, past everything that attention found. The logits come from the
-    attentional vector, which holds both."""
+    """The next word was predicted from the state alone, bypassing everything that attention found. The logits come from
+    the attentional vector, which holds both."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -924,8 +923,8 @@ def _(self, token, state, attentional, encoder_states, mask):
 
 @AttentionDecoderStep.misconception("scaled by √d", fails=("weights",))
 def _(self, token, state, attentional, encoder_states, mask):
-    """The scores were divided by √d. That is the scaled dot product of lecture 07; here, as in Luong et al. (2015), the
-    plain one asks."""
+    """The scores were divided by √d. That is the scaled dot product of lecture 07; here, as in Luong et al. (2015), it
+    is the plain one."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0] / math.sqrt(state.shape[-1])
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -1134,14 +1133,14 @@ def _(answer, draw):
 
 @local_attention.misconception("normalised again", fails=("window", "at the centre"))
 def _(weights, centers, sigma):
-    """The rows were made to sum to one again. Equation 10 of the paper does not: a centre far from everything that
-    matches is allowed to find little."""
+    """The rows were made to sum to one again. Equation 10 of the paper does not do that: a centre far from everything
+    that matches is allowed to find little."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
     windowed = weights * torch.exp(-(distance**2) / (2 * sigma**2))
     return windowed / windowed.sum(dim=-1, keepdim=True)
 
 
-@local_attention.misconception("another width than 2σ²", fails=("window",))
+@local_attention.misconception("a width other than 2σ²", fails=("window",))
 def _(weights, centers, sigma):
     """The window has the wrong width: a Gaussian divides the squared distance by 2σ², twice the *variance*. Look
     whether σ itself is squared, whether the 2 is there, and whether it was squared along with σ."""
@@ -1149,14 +1148,14 @@ def _(weights, centers, sigma):
     return weights * torch.exp(-(distance**2) / (2 * sigma))
 
 
-@local_attention.variant("another width than 2σ²", fails=("window",))
+@local_attention.variant("a width other than 2σ²", fails=("window",))
 def _(weights, centers, sigma):
     """No 2."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
     return weights * torch.exp(-(distance**2) / sigma**2)
 
 
-@local_attention.variant("another width than 2σ²", fails=("window",))
+@local_attention.variant("a width other than 2σ²", fails=("window",))
 def _(weights, centers, sigma):
     """The 2 squared."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
@@ -1166,7 +1165,7 @@ def _(weights, centers, sigma):
 @local_attention.misconception("no brackets around 2σ²", fails=("window",))
 def _(weights, centers, sigma):
     """`x / 2 * sigma**2` is (x/2) · σ²: Python divides and multiplies from left to right, so a larger σ made the window
-    narrower. Put brackets around all that stands below the line."""
+    narrower. Put brackets around everything below the fraction line."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
     return weights * torch.exp(-(distance**2) / 2 * sigma**2)
 
@@ -1188,8 +1187,8 @@ def _(weights, centers, sigma):
 
 @local_attention.misconception("the window alone", fails=("window", "at the centre"))
 def _(weights, centers, sigma):
-    """This is the window by itself: what the decoder had found to match is gone. The window multiplies the weights that
-    came in."""
+    """This is the window by itself: what the decoder had found by matching is gone. The window multiplies the weights
+    that came in."""
     distance = torch.arange(weights.shape[-1]) - centers[..., None]
     return torch.exp(-(distance**2) / (2 * sigma**2))
 

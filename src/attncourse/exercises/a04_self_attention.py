@@ -48,7 +48,7 @@ self_attention_loop = Exercise(
     difficulty=1,
     minutes=15,
     hints=(
-        "Fix one word, i. What does it ask with, and which n numbers does its question get? Write those n numbers "
+        "Fix one word, i. What does it ask with, and which n numbers does its question produce? Write those n numbers "
         "first, and nothing else.",
         "For word i: the scores are `q @ keys[j] / √d_k` for all j, softmax over these n, and the output is the sum "
         "over j of weight times `values[j]`.",
@@ -89,7 +89,7 @@ def _(answer, draw):
     return reached(answer(*inputs), inputs, draw)
 
 
-@self_attention_loop.misconception("what a word gives for what it gets", fails=("output",))
+@self_attention_loop.misconception("sums over the words that ask", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """The weights were added up over the words that ask: word j received α_ij v_i, summed over i. Those weights need
     not sum to one. Word i is the one that asks and the one that is answered: its weights α_i1 … α_in belong to the
@@ -106,7 +106,7 @@ def _(x, W_Q, W_K, W_V):
 @self_attention_loop.misconception("its own value back", fails=("output", "gradient"))
 def _(x, W_Q, W_K, W_V):
     """Every weight was multiplied by the same value, that of the word that asks. The weights sum to one, so each word
-    got its own value back and learned nothing of the others. The weight α_ij says how much word i takes of word j:
+    got its own value back and learned nothing about the others. The weight α_ij says how much word i takes of word j:
     whose value does it go with?"""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = []
@@ -179,36 +179,37 @@ def _(x, W_Q, W_K, W_V):
     return torch.stack([(keys @ query).softmax(dim=0) @ values for query in queries])
 
 
-@self_attention_loop.misconception("scaled by another number than √d_k", fails=("output",))
+@self_attention_loop.misconception("scaled by a number other than √d_k", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
-    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And it is its root."""
+    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
+    square root."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return torch.stack([(keys @ query / math.sqrt(x.shape[1])).softmax(dim=0) @ values for query in queries])
 
 
-@self_attention_loop.variant("scaled by another number than √d_k", fails=("output",))
+@self_attention_loop.variant("scaled by a number other than √d_k", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """No root."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return torch.stack([(keys @ query / W_K.shape[1]).softmax(dim=0) @ values for query in queries])
 
 
-@self_attention_loop.variant("scaled by another number than √d_k", fails=("output",))
+@self_attention_loop.variant("scaled by a number other than √d_k", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """The number of words."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return torch.stack([(keys @ query / math.sqrt(len(keys))).softmax(dim=0) @ values for query in queries])
 
 
-@self_attention_loop.variant("scaled by another number than √d_k", fails=("output",))
+@self_attention_loop.variant("scaled by a number other than √d_k", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """The values' width."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return torch.stack([(keys @ query / math.sqrt(W_V.shape[1])).softmax(dim=0) @ values for query in queries])
 
 
-@self_attention_loop.variant("scaled by another number than √d_k", fails=("output",))
+@self_attention_loop.variant("scaled by a number other than √d_k", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """Times, not divided by."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
@@ -308,7 +309,7 @@ def _(x, W_Q, W_K, W_V):
 @self_attention_loop.misconception("divided once more", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """The weights already sum to one, so their weighted sum is an average. Dividing by the number of words (or `mean`
-    where a sum is meant) shrinks it, the more the longer the sentence."""
+    where a sum is meant) shrinks it, and the longer the sentence, the more."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = []
     for query in queries:
@@ -462,7 +463,7 @@ self_attention = Exercise(
 )
 
 
-@self_attention.aspect("weights", points=2, explain=row_sums)
+@self_attention.aspect("weights", points=3, explain=row_sums)
 def _(answer, draw):
     """each word shares out exactly one over its sentence, by scaled q · k"""
     batch, n = draw.sizes(2, 4, 9)
@@ -471,7 +472,7 @@ def _(answer, draw):
 
 @self_attention.aspect(
     "output",
-    points=2,
+    points=1,
     explain=told("the output differs from your own weights times the values by up to {size}, at {place}"),
 )
 def _(answer, draw):
@@ -568,16 +569,17 @@ def _(x, W_Q, W_K, W_V):
     return weights @ values, weights
 
 
-@self_attention.misconception("scaled by another number than √d_k", fails=("weights",))
+@self_attention.misconception("scaled by a number other than √d_k", fails=("weights",))
 def _(x, W_Q, W_K, W_V):
     """The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
-    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And it is its root."""
+    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
+    square root."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     weights = (queries @ keys.mT / math.sqrt(x.shape[-1])).softmax(dim=-1)
     return weights @ values, weights
 
 
-@self_attention.variant("scaled by another number than √d_k", fails=("weights",))
+@self_attention.variant("scaled by a number other than √d_k", fails=("weights",))
 def _(x, W_Q, W_K, W_V):
     """No root."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
@@ -585,7 +587,7 @@ def _(x, W_Q, W_K, W_V):
     return weights @ values, weights
 
 
-@self_attention.variant("scaled by another number than √d_k", fails=("weights",))
+@self_attention.variant("scaled by a number other than √d_k", fails=("weights",))
 def _(x, W_Q, W_K, W_V):
     """The values' width."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
@@ -593,7 +595,7 @@ def _(x, W_Q, W_K, W_V):
     return weights @ values, weights
 
 
-@self_attention.variant("scaled by another number than √d_k", fails=("weights",))
+@self_attention.variant("scaled by a number other than √d_k", fails=("weights",))
 def _(x, W_Q, W_K, W_V):
     """The number of words."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
@@ -611,7 +613,7 @@ def _(x, W_Q, W_K, W_V):
     return weights @ values, weights
 
 
-@self_attention.misconception("what a word gives for what it gets", fails=("output",))
+@self_attention.misconception("sums over the words that ask", fails=("output",))
 def _(x, W_Q, W_K, W_V):
     """The table of weights was used transposed: each output added up what its word *gave* to the others. Those numbers
     need not sum to one. Row i of the weights is what word i asked for."""
@@ -622,8 +624,8 @@ def _(x, W_Q, W_K, W_V):
 
 @self_attention.misconception("words for values", fails=("output", "each sentence by itself", "gradient"))
 def _(x, W_Q, W_K, W_V):
-    """Something else than the values was averaged: the words themselves, or the keys, or the queries. What a word hands
-    over is a third role, with a matrix of its own, and d_v wide."""
+    """Something other than the values was averaged: the words themselves, or the keys, or the queries. What a word
+    hands over is a third role, with a matrix of its own, and d_v wide."""
     queries, keys = x @ W_Q, x @ W_K
     weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
     return weights @ x, weights
@@ -658,7 +660,7 @@ def _(x, W_Q, W_K, W_V):
 
 
 @self_attention.misconception(
-    "the two in the other order", fails=("weights", "output", "each sentence by itself", "gradient")
+    "the two in the wrong order", fails=("weights", "output", "each sentence by itself", "gradient")
 )
 def _(x, W_Q, W_K, W_V):
     """The weights came first and the output second. The contract has the output first: it is what the next layer
@@ -789,8 +791,8 @@ layer_cost = Exercise(
         "the layer with its three sizes, and add up.",
         "Self-attention has five products: three projections, the scores, the average. In the restricted kind a word "
         "meets min(2 · width + 1, n) words in place of n. The recurrent cell has two products a step.",
-        "Path: in one layer a window carries a signal `width` positions on. How many layers until it has come from the "
-        "first position to the last, n − 1 away? Round up, and even one position is one layer.",
+        "Path: in one layer a window carries a signal `width` positions on. How many layers until it has come from "
+        "the first position to the last, n − 1 away? Round up: even a single position takes one layer.",
     ),
 )
 
@@ -861,7 +863,7 @@ def _(answer, draw):
     width = draw.sizes(1, 3, 5)[0]
     calls: list[tuple] = [("self-attention", 9, 4), ("recurrent", 7 + width, 4)]
     for kind in WINDOWED:
-        calls += [(kind, n, 4, width) for n in (5 * width, 5 * width + 1, 5 * width + 2)]
+        calls += [(kind, n, 4, width) for n in (5 * width, 5 * width + 1, 5 * width + 2, width + 1, 1)]
     return _costs(answer, 2, calls)
 
 
@@ -1058,8 +1060,8 @@ def _(kind, n, d, width=None):
 @layer_cost.misconception("a step for each word", fails=("sequential steps",))
 def _(kind, n, d, width=None):
     """Every layer was given n sequential steps. A step is sequential if it has to wait for the one before. In attention
-    and convolution no position waits for another's output: only in a loop as you wrote it do they come one by one, and
-    matrices do them all at once."""
+    and convolution no position waits for another's output: only in a loop like the one you wrote do they come one by
+    one, and matrix products do them all at once."""
     met = n if width is None else min(2 * width + 1, n)
     path = 1 if width is None else max(1, math.ceil((n - 1) / width))
     if kind == "recurrent":
@@ -1094,7 +1096,7 @@ def _(kind, n, d, width=None):
     return 3 * n * d**2 + 2 * n * met * d, 1, 1
 
 
-@layer_cost.misconception("steps and path in the other order", fails=("sequential steps", "path length"))
+@layer_cost.misconception("steps and path swapped", fails=("sequential steps", "path length"))
 def _(kind, n, d, width=None):
     """The last two numbers have changed places. The contract has the sequential steps second and the path length
     third."""
@@ -1110,7 +1112,7 @@ def _(kind, n, d, width=None):
 @layer_cost.misconception("the logarithm of the table", fails=("path length",))
 def _(kind, n, d, width=None):
     """The table's logarithm is for convolutions whose windows have gaps, wider from layer to layer. Here the places of
-    a window stand side by side, and a signal gets only `width` positions further in each layer, as in restricted
+    a window are adjacent, and a signal gets only `width` positions further in each layer, as in restricted
     attention."""
     met = n if width is None else min(2 * width + 1, n)
     path = 1 if width is None else max(1, math.ceil((n - 1) / width))
@@ -1135,8 +1137,8 @@ def _(kind, n, d, width=None):
 
 @layer_cost.misconception("the whole window as a stride", fails=("path length",))
 def _(kind, n, d, width=None):
-    """The way was divided by the size of the whole window. But a signal that starts in the middle of a window leaves it
-    after `width` positions, not after 2 · `width` + 1: half of the window lies behind it."""
+    """The distance was divided by the size of the whole window. But a signal that starts in the middle of a window
+    leaves it after `width` positions, not after 2 · `width` + 1: half of the window lies behind it."""
     met = n if width is None else min(2 * width + 1, n)
     path = 1 if width is None else max(1, math.ceil((n - 1) / (2 * width + 1)))
     if kind == "recurrent":
@@ -1457,7 +1459,7 @@ def _(x, W_Q, W_K, W_V, width):
     return weights @ values, weights
 
 
-@restricted_self_attention.misconception("`width` on both sides together", fails=("weights", "output"))
+@restricted_self_attention.misconception("`width` shared by both sides", fails=("weights", "output"))
 def _(x, W_Q, W_K, W_V, width):
     """The window is half as large as it should be: `width` words on *each* side, so 2 · `width` + 1 with the word
     itself."""

@@ -28,7 +28,7 @@ sinusoidal = Exercise(
         "First the angles alone: a table with a column for each *pair*, of which there are d_model / 2. By which "
         "number is the position divided in the first pair, in the second, in the last?",
         "`2 * torch.arange(d_model // 2) / d_model` are the exponents. `positions[..., None]` puts a new last axis "
-        "behind whatever axes the positions have, and the division then makes the table.",
+        "after whatever axes the positions have, and the division then makes the table.",
         "Sine and cosine of one angle stand side by side: stack the two tables along a new last axis, then merge the "
         "last two axes. (Or fill the columns 0, 2, 4, … and 1, 3, 5, … of an empty result.)",
     ),
@@ -103,8 +103,8 @@ def _(positions, d_model):
 
 @sinusoidal.misconception("exponent off by one", fails=("fastest pair", "all columns"))
 def _(positions, d_model):
-    """The pairs were counted from 1, as some slides do, so every pair turns as the next one should and the fastest
-    is missing. In the paper, and in the formula above, the first pair has i = 0: what is its exponent then?"""
+    """The pairs were counted from 1, as some slides do, so every pair turns as slowly as the next one should and the
+    fastest is missing. In the paper, and in the formula above, the first pair has i = 0: what is its exponent then?"""
     i = torch.arange(1, d_model // 2 + 1)
     angles = positions[..., None] / 10000 ** (2 * i / d_model)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
@@ -138,7 +138,7 @@ def _(positions, d_model):
 
 @sinusoidal.misconception("slowest at exactly 10000", fails=("all columns",))
 def _(positions, d_model):
-    """The exponents run from 0 to 1 with both ends. Some published code does that; the paper's formula stops one
+    """The exponents run from 0 to 1, both ends included. Some published code does that; the paper's formula stops one
     step short of 1, because the last pair is i = d_model/2 − 1."""
     exponents = torch.linspace(0, 1, d_model // 2)
     angles = positions[..., None] / 10000**exponents
@@ -168,15 +168,15 @@ def _(positions, d_model):
 
 @sinusoidal.misconception("cosine before sine", fails=("fastest pair", "all columns"))
 def _(positions, d_model):
-    """Sines and cosines changed places. Even columns, from column 0 on, hold sines. (Position 0 is then the vector
-    0, 1, 0, 1, …: a quick thing to look at.)"""
+    """Sines and cosines changed places. Even columns, from column 0 on, hold sines. (Position 0 should be the vector 0,
+    1, 0, 1, …: a quick thing to check.)"""
     angles = positions[..., None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2)
 
 
 @sinusoidal.misconception("one frequency for all", fails=("all columns",))
 def _(positions, d_model):
-    """All pairs are alike: sin p and cos p again and again. With one frequency, positions that lie a whole turn
+    """All pairs are the same: sin p and cos p again and again. With one frequency, positions that lie a whole turn
     apart, 6.28 of them, look almost the same. Each further pair must be slower, by the factor in the formula. (`//`
     drops the fraction: `2 * i // d_model` is 0 for every pair.)"""
     angles = positions[..., None] * torch.ones(d_model // 2)
@@ -279,8 +279,8 @@ def _(positions, d_model):
 
 @sinusoidal.misconception("sines alone", fails=("fastest pair", "all columns", "distance"))
 def _(positions, d_model):
-    """Every column is a sine: the odd columns repeat what stands beside them. A sine alone cannot say on which side
-    of its peak it is, nor can it be moved on by a matrix; with its cosine it is a point on a circle."""
+    """Every column is a sine: the odd columns repeat what stands beside them. A sine alone cannot say on which side of
+    its peak it is, nor can a matrix move it along; with its cosine it is a point on a circle."""
     angles = positions[..., None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
     return angles.sin().repeat_interleave(2, dim=-1)
 
@@ -355,7 +355,7 @@ def _table(draw, shift, d_model):
 
 
 MOVED = told(
-    "at {place} a moved vector has {got}, and the vector of the position that it should have come to {expected}"
+    "at {place} a moved vector has {got}; the vector of the position that it should have reached has {expected}"
 )
 
 
@@ -395,7 +395,7 @@ ALL_SHIFTS = ("forwards", "backwards", "one after the other")
 @shift_matrix.misconception("written for columns", fails=("forwards", "backwards"))
 def _(k, d_model):
     """This is the matrix for column vectors, M PE(p). In this course a vector is a row and the matrix stands on its
-    right, and turning a row by +b that way takes it to −b here. What does one do to a matrix to change sides?"""
+    right, so what turns a column by +b turns a row by −b. What must be done to a matrix when it changes sides?"""
     blocks = []
     for i in range(d_model // 2):
         b = k / 10000 ** (2 * i / d_model)
@@ -480,8 +480,8 @@ def _(k, d_model):
 
 @shift_matrix.misconception("a sign astray", fails=ALL_SHIFTS)
 def _(k, d_model):
-    """The blocks are no turns: in the block of a turn, one of the two sines has a minus and the other has not.
-    Check one pair by hand: (0, 1), which is position 0, must become (sin b, cos b)."""
+    """The blocks are not turns: in the block of a turn, one of the two sines has a minus and the other has none. Check
+    one pair by hand: (0, 1), which is position 0, must become (sin b, cos b)."""
     blocks = []
     for i in range(d_model // 2):
         b = k / 10000 ** (2 * i / d_model)
@@ -627,7 +627,7 @@ relative_index = Exercise(
         "and what should row 1 be?",
         "`torch.arange(n_key) - torch.arange(n_query)[:, None]` has all the distances. Which of them have no vector of "
         "their own?",
-        "A table has no row −3. Clip to −max_distance … max_distance, then add what makes the least of them 0.",
+        "A table has no row −3. Clip to −max_distance … max_distance, then add what makes the smallest of them 0.",
     ),
 )
 
@@ -657,9 +657,9 @@ def _(answer, draw):
     return answer(n_query, n_key, 6 + draw.sizes(1, 1, 3)[0])
 
 
-@relative_index.aspect("fit to look up", points=1)
+@relative_index.aspect("fits the table", points=1)
 def _(answer, draw):
-    """whole numbers, each a row of a table with 2 · max_distance + 1 of them"""
+    """whole numbers, each naming one of its 2 · max_distance + 1 rows"""
     n, reach = draw.sizes(1, 8, 10)[0], draw.sizes(1, 2, 3)[0]
     index = telling(answer(n, n, reach))
     if index.shape != (n, n):
@@ -676,7 +676,7 @@ def _(answer, draw):
 EVERY_PAIR = ("near pairs", "far pairs", "not square")
 
 
-@relative_index.misconception("mirrored at the diagonal", fails=EVERY_PAIR)
+@relative_index.misconception("mirrored across the diagonal", fails=EVERY_PAIR)
 def _(n_query, n_key, max_distance):
     """Left and right are mirrored: what belongs to query 1 and key 3 stands where query 3 meets key 1. Key 3 lies
     two places to the right of query 1, so in row 1 and column 3 the distance is +2. Walking along a row, it must
@@ -685,43 +685,42 @@ def _(n_query, n_key, max_distance):
     return distance.clamp(-max_distance, max_distance) + max_distance
 
 
-@relative_index.variant("mirrored at the diagonal", fails=EVERY_PAIR)
+@relative_index.variant("mirrored across the diagonal", fails=EVERY_PAIR)
 def _(n_query, n_key, max_distance):
     """Keys down the rows."""
     distance = torch.arange(n_key)[:, None] - torch.arange(n_query)
     return distance.clamp(-max_distance, max_distance) + max_distance
 
 
-@relative_index.misconception("no clip", fails=("far pairs", "fit to look up"))
+@relative_index.misconception("no clip", fails=("far pairs", "fits the table"))
 def _(n_query, n_key, max_distance):
-    """Far keys got a row of their own, but there are only 2 · max_distance + 1 rows: in a longer sentence than
-    those of the training, the index would run out of the table. All that is further than max_distance shares the
-    outermost row."""
+    """Far keys got a row of their own, but there are only 2 · max_distance + 1 rows: in a sentence longer than those of
+    the training, the index would run off the table. Everything further than max_distance shares the outermost row."""
     return torch.arange(n_key) - torch.arange(n_query)[:, None] + max_distance
 
 
-@relative_index.variant("no clip", fails=("far pairs", "fit to look up"))
+@relative_index.variant("no clip", fails=("far pairs", "fits the table"))
 def _(n_query, n_key, max_distance):
     """From below only."""
     return (torch.arange(n_key) - torch.arange(n_query)[:, None] + max_distance).clamp(min=0)
 
 
-@relative_index.variant("no clip", fails=("far pairs", "fit to look up"))
+@relative_index.variant("no clip", fails=("far pairs", "fits the table"))
 def _(n_query, n_key, max_distance):
     """From above only."""
     return (torch.arange(n_key) - torch.arange(n_query)[:, None]).clamp(max=max_distance) + max_distance
 
 
-@relative_index.misconception("distances, not rows", fails=(*EVERY_PAIR, "fit to look up"))
+@relative_index.misconception("distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
 def _(n_query, n_key, max_distance):
-    """These are the clipped distances themselves, from −max_distance to max_distance. As an index, a negative
-    number counts from the end in Python, without any error, and the left side would read the rows of the right.
-    Move them up so that the least becomes 0."""
+    """These are the clipped distances themselves, from −max_distance to max_distance. As an index, a negative number
+    counts from the end in Python, without any error, and the left side would read the rows of the right. Move them up
+    so that the smallest becomes 0."""
     distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
     return distance.clamp(-max_distance, max_distance)
 
 
-@relative_index.misconception("left and right alike", fails=EVERY_PAIR)
+@relative_index.misconception("left and right the same", fails=EVERY_PAIR)
 def _(n_query, n_key, max_distance):
     """The absolute value was taken, so the word before and the word after get the same row. The whole point is to
     tell them apart: keep the sign."""
@@ -729,17 +728,17 @@ def _(n_query, n_key, max_distance):
     return distance.clamp(max=max_distance)
 
 
-@relative_index.variant("left and right alike", fails=EVERY_PAIR)
+@relative_index.variant("left and right the same", fails=EVERY_PAIR)
 def _(n_query, n_key, max_distance):
     """Moved up."""
     distance = (torch.arange(n_key) - torch.arange(n_query)[:, None]).abs()
     return distance.clamp(-max_distance, max_distance) + max_distance
 
 
-@relative_index.misconception("moved up too early", fails=(*EVERY_PAIR, "fit to look up"))
+@relative_index.misconception("moved up too early", fails=(*EVERY_PAIR, "fits the table"))
 def _(n_query, n_key, max_distance):
-    """max_distance was added first and the sum clipped at max_distance, which is the bound for distances, not for
-    rows. All keys to the right fell together into one row. Either clip first, or clip to the bounds that rows have."""
+    """max_distance was added first and the sum clipped at max_distance, which is the bound for distances, not for rows.
+    All keys to the right ended up in one row. Either clip first, or clip to the bounds that rows have."""
     distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
     return (distance + max_distance).clamp(-max_distance, max_distance)
 
@@ -766,15 +765,15 @@ def _(n_query, n_key, max_distance):
     return (place - place[:, None]).clamp(-max_distance, max_distance) + max_distance
 
 
-@relative_index.misconception("no whole numbers", fails=("fit to look up",))
+@relative_index.misconception("not whole numbers", fails=("fits the table",))
 def _(n_query, n_key, max_distance):
-    """The numbers are right, but they are floating-point numbers, and a table cannot be asked for its row 2.0.
-    Ranges of whole numbers stay whole under −, + and `clamp`; something made yours real."""
+    """The numbers are right, but they are floating-point numbers, and a table cannot be asked for its row 2.0. Ranges
+    of whole numbers stay whole under −, + and `clamp`; something turned yours into floats."""
     distance = torch.arange(n_key, dtype=torch.float32) - torch.arange(n_query)[:, None]
     return distance.clamp(-max_distance, max_distance) + max_distance
 
 
-@relative_index.variant("no whole numbers", fails=("fit to look up",))
+@relative_index.variant("not whole numbers", fails=("fits the table",))
 def _(n_query, n_key, max_distance):
     """Written into zeros."""
     index = torch.zeros(n_query, n_key)
@@ -784,22 +783,22 @@ def _(n_query, n_key, max_distance):
     return index
 
 
-@relative_index.misconception("rows counted from one", fails=(*EVERY_PAIR, "fit to look up"))
+@relative_index.misconception("rows counted from one", fails=(*EVERY_PAIR, "fits the table"))
 def _(n_query, n_key, max_distance):
-    """Every row is one too high, and the last points behind the table. The first row of a table is row 0, so the
-    distance −max_distance must become 0."""
+    """Every row is one too high, and the last points past the end of the table. The first row of a table is row 0, so
+    the distance −max_distance must become 0."""
     distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
     return distance.clamp(-max_distance, max_distance) + max_distance + 1
 
 
-@relative_index.variant("mirrored at the diagonal", "distances, not rows", fails=(*EVERY_PAIR, "fit to look up"))
+@relative_index.variant("mirrored across the diagonal", "distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
 def _(n_query, n_key, max_distance):
     """Both at once."""
     distance = torch.arange(n_query)[:, None] - torch.arange(n_key)
     return distance.clamp(-max_distance, max_distance)
 
 
-@relative_index.variant("no clip", "distances, not rows", fails=(*EVERY_PAIR, "fit to look up"))
+@relative_index.variant("no clip", "distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
 def _(n_query, n_key, max_distance):
     """Both at once: the distances, untouched."""
     return torch.arange(n_key) - torch.arange(n_query)[:, None]
@@ -970,10 +969,10 @@ TURNED = ("query", "key", "a later start")
 
 @rope.misconception("halves for interleaved", fails=TURNED)
 def _(query, key, value, start):
-    """Somewhere the two members of a pair stand half a width apart, columns i and i + d_head/2: where they are
-    read, where the angles are laid out, or where they are put back. Kept up throughout, that is the layout of
-    GPT-NeoX, and of Llama in the transformers library, and as good. But the contract, and the paper, pair
-    neighbours: columns 2i and 2i + 1. Weights trained with one layout fail with the other."""
+    """Somewhere the two members of a pair stand half a width apart, columns i and i + d_head/2: where they are read,
+    where the angles are laid out, or where they are put back. Used throughout, that is the layout of GPT-NeoX, and of
+    Llama in the transformers library, and just as good. But the contract, and the paper, pair neighbours: columns 2i
+    and 2i + 1. Weights trained with one layout fail with the other."""
     half = query.shape[-1] // 2
     place = torch.arange(start, start + query.shape[1])
     angles = place[:, None] / 10000 ** (2 * torch.arange(half) / query.shape[-1])
@@ -1012,8 +1011,8 @@ def _(query, key, value, start):
 
 @rope.misconception("batch for position", fails=(*TURNED, "distance"))
 def _(query, key, value, start):
-    """The positions were counted along the batch: all tokens of a sentence were turned alike, and by how much
-    depended on which sentence of the batch it was. The positions are the last axis but one. (A published slide has
+    """The positions were counted along the batch: all tokens of a sentence were turned by the same angle, and by how
+    much depended on which sentence of the batch it was. The positions are the last axis but one. (A published slide has
     this very slip; lecture 13 comes back to it.)"""
     place = torch.arange(start, start + query.shape[0])
     angles = place[:, None, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
@@ -1028,7 +1027,7 @@ def _(query, key, value, start):
 @rope.misconception("rotates the values", fails=("value",))
 def _(query, key, value, start):
     """The value was turned as well. Turning is there so that *scores* feel a distance, and values are not in the
-    scores: they are averaged, and an average of vectors that were each turned by another angle is no longer an
+    scores: they are averaged, and an average of vectors that were each turned by a different angle is no longer an
     average of what the tokens say."""
     place = torch.arange(start, start + query.shape[1])
     angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
@@ -1066,9 +1065,8 @@ def _(query, key, value, start):
 
 @rope.misconception("key turned the other way", fails=("key", "distance", "a later start"))
 def _(query, key, value, start):
-    """Query and key were turned in opposite directions, so the score depends on the *sum* of their positions. Turn
-    both the same way: the transpose in the dot product turns the sign round by itself, and leaves the
-    difference."""
+    """Query and key were turned in opposite directions, so the score depends on the *sum* of their positions. Turn both
+    the same way: the transpose in the dot product reverses the sign by itself, and leaves the difference."""
     place = torch.arange(start, start + query.shape[1])
     angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
     turned = []
@@ -1169,7 +1167,7 @@ def _(query, key, value, start):
 
 @rope.misconception("a sign astray", fails=(*TURNED, "distance", "gradient"))
 def _(query, key, value, start):
-    """This is no turn: vectors change their length. In (a cos θ − b sin θ, a sin θ + b cos θ) one of the two sines
+    """This is not a turn: vectors change their length. In (a cos θ − b sin θ, a sin θ + b cos θ) one of the two sines
     has a minus. Test a single pair, (1, 0), by a quarter turn: it must become (0, 1)."""
     place = torch.arange(start, start + query.shape[1])
     angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
@@ -1240,8 +1238,8 @@ def _(query, key, value, start):
 
 @rope.misconception("positions that end at n", fails=("distance", "a later start", "gradient"))
 def _(query, key, value, start):
-    """`arange(start, n)` ends before position n, whatever the start: there are n − start numbers in it, or none,
-    where n rows want one each. The second argument of `arange` is where it ends, not how many there are."""
+    """`arange(start, n)` ends before position n, whatever the start: there are n − start numbers in it, or none, but
+    each of the n rows needs one. The second argument of `arange` is where it ends, not how many there are."""
     place = torch.arange(start, query.shape[1])
     angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
     turned = []
@@ -1310,7 +1308,7 @@ def _(query, key, value, start):
 @rope.misconception("cut off from the gradient", fails=("gradient",))
 def _(query, key, value, start):
     """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, `.numpy()` and
-    `torch.tensor(…)` forget where numbers came from, and the projections in front of the turn could not learn."""
+    `torch.tensor(…)` forget where numbers came from, and the projections before the turn could not learn."""
     place = torch.arange(start, start + query.shape[1])
     angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
     turned = []
@@ -1422,7 +1420,7 @@ def _(answer, draw):
 
 @alibi_bias.misconception("rewards distance", fails=("slopes",))
 def _(n_heads, n):
-    """The sign is turned round: the further a key, the more it would be attended to. A bias is added to the score,
+    """The sign is reversed: the further away a key is, the more it would be attended to. A bias is added to the score,
     so a cost must be negative."""
     slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
     place = torch.arange(n)
@@ -1450,7 +1448,7 @@ def _(n_heads, n):
 @alibi_bias.misconception("whole exponents", fails=("slopes",))
 def _(n_heads, n):
     """The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8h / H is
-    whole there; with 16 heads, each second slope stands twice and the one between is missing. Divide with `/`."""
+    whole there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`."""
     slopes = 2.0 ** (-8 * torch.arange(1, n_heads + 1) // n_heads)
     place = torch.arange(n)
     return -slopes[:, None, None] * (place - place[:, None]).abs()

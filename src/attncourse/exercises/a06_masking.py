@@ -87,8 +87,8 @@ WHOLE = ("output", "any number of axes", "gradient")
 @feed_forward.misconception("nothing bends", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
     """Two linear maps in a row are one linear map: W_1 W_2 could have been written down at once, and the wide middle
-    is for nothing. What stands between them must bend: it may not make of a sum just the sum of what it makes of the
-    parts."""
+    gains nothing. What stands between them must bend: what it makes of a sum must not be just the sum of what it makes
+    of the parts."""
     return (x @ W_1 + b_1) @ W_2 + b_2
 
 
@@ -138,38 +138,38 @@ def _(x, W_1, b_1, W_2, b_2):
     return (x @ W_1).relu() @ W_2
 
 
-@feed_forward.misconception("another function than max(0, ·)", fails=WHOLE)
+@feed_forward.misconception("a function other than max(0, ·)", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
-    """There is a bend in the middle, but another one: GELU, tanh, a leaky ReLU, sigmoid, softmax. Those exist, and
+    """There is a bend in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax. Those exist, and
     GELU is what many models use; this contract, like the original paper, says the maximum of 0 and each number."""
     return torch.nn.functional.gelu(x @ W_1 + b_1) @ W_2 + b_2
 
 
-@feed_forward.variant("another function than max(0, ·)", fails=WHOLE)
+@feed_forward.variant("a function other than max(0, ·)", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
     """tanh."""
     return torch.tanh(x @ W_1 + b_1) @ W_2 + b_2
 
 
-@feed_forward.variant("another function than max(0, ·)", fails=WHOLE)
+@feed_forward.variant("a function other than max(0, ·)", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
     """Sigmoid."""
     return torch.sigmoid(x @ W_1 + b_1) @ W_2 + b_2
 
 
-@feed_forward.variant("another function than max(0, ·)", fails=WHOLE)
+@feed_forward.variant("a function other than max(0, ·)", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
     """Softmax, which also mixes the hidden numbers."""
     return (x @ W_1 + b_1).softmax(dim=-1) @ W_2 + b_2
 
 
-@feed_forward.variant("another function than max(0, ·)", fails=WHOLE)
+@feed_forward.variant("a function other than max(0, ·)", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
     """The size of each number."""
     return (x @ W_1 + b_1).abs() @ W_2 + b_2
 
 
-@feed_forward.variant("another function than max(0, ·)", fails=WHOLE)
+@feed_forward.variant("a function other than max(0, ·)", fails=WHOLE)
 def _(x, W_1, b_1, W_2, b_2):
     """Not quite zero."""
     return torch.nn.functional.leaky_relu(x @ W_1 + b_1) @ W_2 + b_2
@@ -407,23 +407,23 @@ def _(answer, draw):
     return answer(_lengths(draw, batch, n), n)
 
 
-@padding_mask.aspect("beside a causal mask", points=1, explain=_truth)
+@padding_mask.aspect("with a causal mask", points=1, explain=_truth)
 def _(answer, draw):
-    """joined to a causal mask by &, it forbids columns of every sentence's table"""
+    """combined with a causal mask by &, it forbids columns of every sentence's table"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(_lengths(draw, batch, n), n) & torch.ones(n, n, dtype=torch.bool).tril()
 
 
 @padding_mask.aspect("no full sentence", points=1, explain=_truth)
 def _(answer, draw):
-    """n columns, also where the longest sentence of the batch is shorter, and one is empty"""
+    """n columns, even if the longest sentence of the batch is shorter, or one is empty"""
     batch, n = draw.sizes(2, 4, 8)
     lengths = 1 + draw.integers(n - 2, batch)
     lengths[draw.integers(batch, 1)] = 0
     return answer(lengths, n)
 
 
-ALL_MASKS = ("words and padding", "beside a causal mask", "no full sentence")
+ALL_MASKS = ("words and padding", "with a causal mask", "no full sentence")
 
 
 @padding_mask.misconception("rows for columns", fails=ALL_MASKS)
@@ -445,8 +445,8 @@ def _(lengths, n):
 @padding_mask.misconception("rows and columns", fails=ALL_MASKS)
 def _(lengths, n):
     """The table is square, and False wherever the *query* is padding, too. Then a padded query has nobody to look at,
-    and its row becomes 0/0. It needs no rule: what comes out there is never used. The mask is the same for every
-    query, which is what the axis of length one says."""
+    and its row becomes 0/0. It needs no mask: what comes out there is never used. The mask is the same for every query,
+    which is what the axis of length one says."""
     words = torch.arange(n) < lengths[:, None]
     return words[:, :, None] & words[:, None, :]
 
@@ -473,7 +473,7 @@ def _(lengths, n):
 @padding_mask.misconception("words at the end", fails=ALL_MASKS)
 def _(lengths, n):
     """The mask is for sentences with their padding in *front*. Here the words come first, at the positions 0 to
-    lengths[b] − 1, and what fills up stands behind them."""
+    lengths[b] − 1, and the padding comes after them."""
     return (torch.arange(n) >= n - lengths[:, None])[:, None]
 
 
@@ -486,7 +486,7 @@ def _(lengths, n):
 
 @padding_mask.misconception("numbers for booleans", fails=ALL_MASKS)
 def _(lengths, n):
-    """These are numbers, and a mask is boolean: `~mask` of numbers is not its opposite, and `&` may not take them. A
+    """These are numbers, and a mask is boolean: `~mask` of numbers is not its opposite, and `&` may refuse them. A
     comparison makes booleans; leave them as they are."""
     return (torch.arange(n) < lengths[:, None])[:, None].int()
 
@@ -534,7 +534,7 @@ masked_attention = Exercise(
         "A row with nothing allowed is −∞ throughout, and comes out of the softmax as NaN. What do you want there, and "
         "which of `mask`'s truth values tell you where?",
         "`scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)`: the second filling puts "
-        "zeros where 0/0 came out, and on the way back the first one keeps the NaN from the gradient.",
+        "zeros where 0/0 came out, and on the way back the first one keeps the NaN out of the gradient.",
     ),
 )
 
@@ -588,7 +588,7 @@ def _(answer, draw):
 
 @masked_attention.aspect("gradient", points=1, explain=arrives("query", "key", "value"))
 def _(answer, draw):
-    """queries, keys and values can learn, beside a query that may look at nobody too"""
+    """queries, keys and values can learn, even next to a query that may look at nobody"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     vectors = [tensor.requires_grad_() for tensor in _vectors(draw, batch, n_query, n_key)]
     output, _ = answer(*vectors, _one_lonely(draw, batch, n_query, n_key))
@@ -682,9 +682,9 @@ def _(query, key, value, mask):
 
 @masked_attention.misconception("NaN on the way back", fails=("gradient",))
 def _(query, key, value, mask):
-    """The output is right, but the gradient is NaN. Where a row came out of the softmax as 0/0, NaN was put aside
+    """The output is right, but the gradient is NaN. Where a row came out of the softmax as 0/0, NaN was replaced
     afterwards; on the way back the softmax multiplies the 0 that arrives there by its own NaN. Let the last thing
-    before the softmax be a filling of forbidden *scores*, which keeps what comes back from them, or give the softmax
+    before the softmax be a filling of forbidden *scores*, which lets no gradient back to them, or give the softmax
     numbers that it can divide."""
     bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, -torch.inf)
     weights = (query @ key.mT / math.sqrt(query.shape[-1]) + bias).softmax(dim=-1)
@@ -717,7 +717,7 @@ def _(query, key, value, mask):
 
 @masked_attention.misconception("0 · ∞", fails=EVERY)
 def _(query, key, value, mask):
-    """The mask as 0 and 1 was multiplied by −∞, to be added. Where looking is allowed that is 0 · −∞, and
+    """The mask, as 0 and 1, was multiplied by −∞ and then added. Where looking is allowed that is 0 · −∞, and
     floating-point arithmetic calls it NaN. Choose by a condition instead: `masked_fill` or `torch.where`."""
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     weights = (scores + (1 - mask.to(scores.dtype)) * -torch.inf).softmax(dim=-1)
@@ -742,15 +742,15 @@ def _(query, key, value, mask):
     return weights @ value, weights
 
 
-@masked_attention.misconception("another scale than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
+@masked_attention.misconception("a scale other than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
 def _(query, key, value, mask):
     """The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something
-    else. (The mask does its work.)"""
+    else. (The mask works.)"""
     weights = (query @ key.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
     return weights @ value, weights
 
 
-@masked_attention.variant("another scale than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
+@masked_attention.variant("a scale other than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
 def _(query, key, value, mask):
     """The values' width."""
     scores = query @ key.mT / math.sqrt(value.shape[-1])
@@ -758,7 +758,7 @@ def _(query, key, value, mask):
     return weights @ value, weights
 
 
-@masked_attention.variant("another scale than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
+@masked_attention.variant("a scale other than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
 def _(query, key, value, mask):
     """No root."""
     scores = query @ key.mT / query.shape[-1]
@@ -821,7 +821,7 @@ ROUNDING = 1e-5
 
 
 def _test_for_leaks(model, x):
-    """Whether any output of `model` depends on what stands behind it."""
+    """Whether any output of `model` depends on what comes after it."""
     before = model(x)
     for i in range(x.shape[1] - 1):
         for size in (1.0, 100.0):
@@ -844,8 +844,8 @@ test_for_leaks = Exercise(
         "Ask that for every i.",
         "`changed = x.clone()`, then other numbers in `changed[:, i + 1:]`, all features, once as large as usual and "
         "once a hundred times as large. Compare `model(changed)[:, :i + 1]` with what was there before.",
-        "Comparing: NaN is not equal to NaN, and NaN > 0.1 is False, so a difference of NaN hides what stands beside "
-        "it. `torch.allclose` takes `atol`, and `equal_nan=True`.",
+        "When you compare: NaN is not equal to NaN, and NaN > 0.1 is False, so a difference of NaN hides what stands "
+        "beside it. `torch.allclose` takes `atol`, and `equal_nan=True`.",
     ),
 )
 
@@ -950,7 +950,7 @@ def _family(name: str, meaning: str, *family: tuple[str, bool, Model]) -> None:
     def explain(got, expected):
         for (story, leaks, _), said in zip(models, got, strict=True):
             if bool(said) != leaks:
-                return f"{'misses' if leaks else 'accuses, wrongly,'} {story}"
+                return f"{'misses' if leaks else 'wrongly accuses'} {story}"
         return None
 
     look.__doc__ = meaning
@@ -981,13 +981,13 @@ _family(
 _family(
     "past the limit",
     "catches a leak that never reaches the first positions",
-    ("a mask made for three positions, behind which nothing is forbidden", True, lambda x, W: _heed(x, W, _up_to(x))),
+    ("a mask made for three positions, past which nothing is forbidden", True, lambda x, W: _heed(x, W, _up_to(x))),
     ("attention with a causal mask", False, _causal),
 )
 _family(
     "outputs that sum to zero",
     "catches a leak that does not show in the sum of an output's numbers",
-    ("attention without a mask, behind a LayerNorm: the numbers of each output always sum to zero", True,
+    ("attention without a mask, followed by a LayerNorm: the numbers of each output always sum to zero", True,
      lambda x, W: _centred(_heed(x, W, _table(x)))),
     ("the same with a causal mask", False, lambda x, W: _centred(_causal(x, W))),
 )  # fmt: skip
@@ -1028,15 +1028,15 @@ _family(
     "tells a faint leak from rounding",
     ("a causal model to which a fiftieth of the tanh of the whole sentence's mean is added", True,
      lambda x, W: _causal(x, W) + torch.tanh(x.mean(dim=1, keepdim=True)) / 50),
-    ("a causal model of which the future changes nothing but the rounding, by about 1e-7", False, _beside_rounding),
+    ("a causal model in which the future changes nothing but the rounding, by about 1e-7", False, _beside_rounding),
 )  # fmt: skip
 _family(
     "NaN",
     "catches a leak beside a row of NaN, and does not take such a row for a leak",
     ("a mask upside down: each position sees its future alone, and the last one, which has none, is NaN", True,
      lambda x, W: _bare(x, W, _table(x).triu(1))),
-    ("attention without a mask, of which the first row is always NaN", True, lambda x, W: _bare(x, W, _no_first(x))),
-    ("a mask that allows j < i, with NaN in the first row, whatever stands behind it", False,
+    ("attention without a mask, whose first row is always NaN", True, lambda x, W: _bare(x, W, _no_first(x))),
+    ("a mask that allows j < i, with NaN in the first row, whatever comes after it", False,
      lambda x, W: _bare(x, W, _table(x).tril(-1))),
 )  # fmt: skip
 _family(
@@ -1044,7 +1044,7 @@ _family(
     "does not take other sentences for the future",
     ("a model that subtracts the mean over sentences and positions", True,
      lambda x, W: x @ W[0] - (x @ W[1]).mean(dim=(0, 1))),
-    ("a model in which each position sees itself alone, and what stands there in the other sentences", False,
+    ("a model in which each position sees only itself and the same position in the other sentences", False,
      lambda x, W: _heed(x, W, _alone(x)) - (x @ W[1]).mean(dim=0)),
 )  # fmt: skip
 
@@ -1053,9 +1053,9 @@ EVERY_FAMILY = tuple(aspect.name for aspect in test_for_leaks.aspects)
 
 @test_for_leaks.misconception("accuses every model", fails=EVERY_FAMILY)
 def _(model, x):
-    """Every model was accused, those that are right as well. Either an output is compared that is *allowed* to change,
-    at the changed position itself or behind it; or what is changed stands in its past. Draw a line behind position i:
-    change what is right of it, compare what is left of it."""
+    """Every model was accused, even the correct ones. Either you compare an output that is *allowed* to change, at the
+    changed position itself or after it; or you change something in its past. Draw a line after position i: change what
+    is right of it, compare what is left of it."""
     before = model(x)
     for i in range(x.shape[1]):
         changed = x.clone()
@@ -1092,8 +1092,8 @@ def _(model, x):
 
 @test_for_leaks.misconception("past and future exchanged", fails=EVERY_FAMILY[:-1])
 def _(model, x):
-    """You changed the past and looked whether what comes later moves. In a model that is right it does: the past is
-    what it reads. Turn it round: change what stands behind position i, and compare the outputs up to i."""
+    """You changed the past and looked to see whether what comes later moves. In a correct model it does: the past is
+    what it reads. Do it the other way round: change what comes after position i, and compare the outputs up to i."""
     before = model(x)
     for i in range(1, x.shape[1]):
         changed = x.clone()
@@ -1107,7 +1107,7 @@ def _(model, x):
 def _(model, x):
     """Between the outputs that were compared and the inputs that were changed one position was left out, so a model
     that looks exactly one step ahead goes free; and that is the leak that pays best, and the slip that is made most
-    easily. What is changed must begin right behind the last output that is compared."""
+    easily. What is changed must begin right after the last output that is compared."""
     before = model(x)
     for i in range(1, x.shape[1] - 1):
         for size in (1, 100):
@@ -1118,7 +1118,7 @@ def _(model, x):
     return False
 
 
-@test_for_leaks.misconception("True for a model that is right", fails=EVERY_FAMILY)
+@test_for_leaks.misconception("True for a correct model", fails=EVERY_FAMILY)
 def _(model, x):
     """Every verdict is the opposite of the right one. The question is "does it leak?": True accuses."""
     before = model(x)
@@ -1133,8 +1133,8 @@ def _(model, x):
 
 @test_for_leaks.misconception("only the last position is changed", fails=("inside a chunk",))
 def _(model, x):
-    """Only the last position was changed. A leak need not come from there: position 2 may see position 3, and nobody
-    the last one. There is a future behind every position but one; try them all."""
+    """Only the last position was changed. A leak need not come from there: position 2 may see position 3 while nobody
+    sees the last one. Every position but one has a future; try them all."""
     before = model(x)
     for size in (1, 100):
         changed = x.clone()
@@ -1173,8 +1173,8 @@ def _(model, x):
     "the gradient of a sum", fails=("outputs that sum to zero", "no gradient", "in steps", "a sleeper", "NaN")
 )
 def _(model, x):
-    """You asked the gradient of a *sum* of outputs. Behind a LayerNorm that sum is always zero, whatever leaks, so its
-    gradient is zero too. (And where a model counts, or detaches, a leak has no gradient at all: there only changing
+    """You asked for the gradient of a *sum* of outputs. After a LayerNorm that sum is always zero, whatever leaks, so
+    its gradient is zero too. (And where a model counts, or detaches, a leak has no gradient at all: there only changing
     the input and looking again will show it.)"""
     x = x.clone().requires_grad_()
     output = model(x)
@@ -1189,7 +1189,7 @@ def _(model, x):
     "a gradient where there is none", fails=("no gradient", "in steps", "a sleeper", "NaN")
 )
 def _(model, x):
-    """The gradient says how an output moves when its input moves by next to nothing, here, along the ways that torch
+    """The gradient says how an output moves when its input moves by next to nothing, here, along the paths that torch
     has recorded. A model that counts, or rounds, or detaches, or wakes up only later, leaks with a gradient of zero.
     Change the input, and look again."""
     x = x.clone().requires_grad_()
@@ -1204,9 +1204,9 @@ def _(model, x):
 
 @test_for_leaks.misconception("sums that cancel", fails=("outputs that sum to zero",))
 def _(model, x):
-    """Numbers of an output, or their differences, were added up or averaged with their signs, and what one of them has
-    gained another one has lost. Behind a LayerNorm they always cancel. Take the sizes of the differences first,
-    `.abs()`, and then the largest."""
+    """Numbers of an output, or their differences, were added up or averaged with their signs, and what one of them
+    gained another one lost. After a LayerNorm they always cancel. Take the sizes of the differences first, `.abs()`,
+    and then the largest."""
     before = model(x)
     for i in range(x.shape[1] - 1):
         for size in (1, 100):
@@ -1261,8 +1261,8 @@ def _(model, x):
 @test_for_leaks.misconception("only small changes", fails=("in steps", "a sleeper", "faint, or rounding"))
 def _(model, x):
     """The future was changed by next to nothing. A model that counts or rounds does not notice that, one that heeds
-    large numbers alone sleeps on, and a faint leak of a small change drowns in the rounding. Nothing obliges you to be
-    gentle: put other numbers there, and large ones too."""
+    only large numbers sleeps on, and what a small change sends through a faint leak drowns in the rounding. Nothing
+    obliges you to be gentle: put other numbers there, and large ones too."""
     before = model(x)
     for i in range(x.shape[1] - 1):
         changed = x.clone()
@@ -1323,7 +1323,7 @@ def _(model, x):
 
 @test_for_leaks.misconception("only one feature is changed", fails=("one feature",))
 def _(model, x):
-    """Only one number of each position was changed. A leak may go through another one, and then this test never
+    """Only one number of each position was changed. A leak may go through a different one, and then this test never
     touches what leaks. Change all features."""
     before = model(x)
     for i in range(x.shape[1] - 1):
@@ -1338,7 +1338,7 @@ def _(model, x):
 @test_for_leaks.misconception("NaN swallowed the difference", fails=("NaN",))
 def _(model, x):
     """A row of NaN hid what stood beside it. Any comparison with NaN is False: `max()` of differences of which one is
-    NaN is NaN, and `NaN > 1e-5` is False, so the model was acquitted. Look at the numbers that are no NaN, or let
+    NaN is NaN, and `NaN > 1e-5` is False, so the model was acquitted. Look at the numbers that are not NaN, or let
     `torch.allclose(…, equal_nan=True)` do it."""
     before = model(x)
     for i in range(x.shape[1] - 1):
@@ -1352,8 +1352,8 @@ def _(model, x):
 
 @test_for_leaks.misconception("NaN is not equal to NaN", fails=("NaN",))
 def _(model, x):
-    """A model was accused because it returns NaN, before and after the change alike. That is a fault, but no leak. NaN
-    is not equal to itself, unless you say `equal_nan=True`."""
+    """A model was accused because it returns NaN, before and after the change alike. That is a fault, but not a leak.
+    NaN is not equal to itself, unless you say `equal_nan=True`."""
     before = model(x)
     for i in range(x.shape[1] - 1):
         for size in (1, 100):
@@ -1367,9 +1367,9 @@ def _(model, x):
 NO_NUMBERS = tuple(n for n in EVERY_FAMILY if n not in ("no gradient", "in steps"))
 
 
-@test_for_leaks.misconception("a future that is no number", fails=(*NO_NUMBERS, "in steps"))
+@test_for_leaks.misconception("a future that is not a number", fails=(*NO_NUMBERS, "in steps"))
 def _(model, x):
-    """You put NaN or ∞ into the future and looked whether it comes through. It does, in models that are right: a
+    """You put NaN or ∞ into the future and looked to see whether it comes through. It does, in models that are right: a
     masked value has the weight 0, and 0 · NaN and 0 · ∞ are NaN. (And a model that counts never shows it.) Use
     numbers."""
     for i in range(x.shape[1] - 1):
@@ -1380,7 +1380,7 @@ def _(model, x):
     return False
 
 
-@test_for_leaks.variant("a future that is no number", fails=NO_NUMBERS)
+@test_for_leaks.variant("a future that is not a number", fails=NO_NUMBERS)
 def _(model, x):
     """Infinity, and a comparison."""
     before = model(x)
@@ -1486,8 +1486,8 @@ packed_mask = Exercise(
     hints=(
         "Two conditions, joined by &: j ≤ i, and the same document. The first is a table (n, n) that you have already. "
         "The second depends on the sentence.",
-        "Compare the numbers of the documents with themselves, once standing up and once lying down: "
-        "`documents[:, :, None]` and `documents[:, None, :]`.",
+        "Compare the numbers of the documents with themselves, once as a column and once as a row: `documents[:, :, "
+        "None]` and `documents[:, None, :]`.",
     ),
 )
 
@@ -1534,7 +1534,7 @@ def _(documents):
 
 @packed_mask.misconception("earlier documents too", fails=BOTH)
 def _(documents):
-    """The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here and no
+    """The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here, not a
     size: same or not the same."""
     n = documents.shape[1]
     earlier = documents[:, None, :] <= documents[:, :, None]
@@ -1561,7 +1561,7 @@ def _(documents):
 @packed_mask.misconception("a change of number starts a new document", fails=("numbers of any kind",))
 def _(documents):
     """The mask was made from the places where the number rises. The contract promises only that equal numbers mean the
-    same document: compare them for being equal."""
+    same document: compare them for equality."""
     n = documents.shape[1]
     runs = (documents.diff(dim=1, prepend=documents[:, :1] - 1) > 0).cumsum(dim=1)
     return (runs[:, :, None] == runs[:, None, :]) & torch.ones(n, n, dtype=torch.bool).tril()

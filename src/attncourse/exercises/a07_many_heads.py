@@ -41,8 +41,8 @@ scaled_attention = Exercise(
     difficulty=1,
     minutes=10,
     hints=(
-        "Four steps: scores, scale, softmax, average. Which of the three inputs' widths did the dot products sum over? "
-        "It is that width's root.",
+        "Four steps: scores, scale, softmax, average. Which of the three inputs' widths did the dot products sum "
+        "over? The scale is the root of that width.",
         "There may be two axes in front of the words, or one, or none: count axes from the end. `.mT` swaps the last "
         "two, and the softmax runs over the last.",
     ),
@@ -72,7 +72,7 @@ def _(answer, draw):
 
 
 @scaled_attention.aspect(
-    "axes in front", points=1, explain=told("a head by itself gets another output, by {size}, at {place}")
+    "axes in front", points=1, explain=told("a head by itself gets an output that differs by {size} at {place}")
 )
 def _(answer, draw):
     """heads, sentences, or neither: what stands in front of the words is left alone"""
@@ -99,13 +99,13 @@ def _(query, key, value):
 
 @scaled_attention.misconception("no root", fails=("weights",))
 def _(query, key, value):
-    """The scores were divided by the width itself. It is the *variance* that is d_k; the scores' size is the root of
-    it. Divided by d_k they shrink towards 0 as heads get wider, and every softmax towards the plain mean."""
+    """The scores were divided by the width itself. It is the *variance* that is d_k; the scores' size is its root.
+    Divided by d_k they shrink towards 0 as heads get wider, and every softmax approaches the plain mean."""
     weights = (query @ key.mT / key.shape[-1]).softmax(dim=-1)
     return weights @ value, weights
 
 
-@scaled_attention.misconception("root of another size", fails=("weights",))
+@scaled_attention.misconception("root of the wrong size", fails=("weights",))
 def _(query, key, value):
     """The scores were divided by a root, but not that of d_k. A dot product adds up over the last axis of queries and
     keys, and how many terms it adds up is what its size depends on: not the values' width, not the number of words."""
@@ -113,14 +113,14 @@ def _(query, key, value):
     return weights @ value, weights
 
 
-@scaled_attention.variant("root of another size", fails=("weights",))
+@scaled_attention.variant("root of the wrong size", fails=("weights",))
 def _(query, key, value):
     """The number of keys."""
     weights = (query @ key.mT / math.sqrt(key.shape[-2])).softmax(dim=-1)
     return weights @ value, weights
 
 
-@scaled_attention.variant("root of another size", fails=("weights",))
+@scaled_attention.variant("root of the wrong size", fails=("weights",))
 def _(query, key, value):
     """The number of queries."""
     weights = (query @ key.mT / math.sqrt(query.shape[-2])).softmax(dim=-1)
@@ -129,9 +129,9 @@ def _(query, key, value):
 
 @scaled_attention.misconception("by each key's length", fails=("weights",))
 def _(query, key, value):
-    """Each score was divided by a number of its own, made from the length of its key vector. That changes who wins,
-    not only how sharply. (A deck writes √|k|, which invites one to read it so.) What is meant is how *many* numbers
-    there are in a key, and that is the same for all keys."""
+    """Each score was divided by a number of its own, made from the length of its key vector. That changes who wins, not
+    only how sharply. (A deck writes √|k|, which invites that reading.) What is meant is how *many* numbers there are in
+    a key, and that is the same for all keys."""
     weights = (query @ key.mT / key.norm(dim=-1).sqrt().unsqueeze(-2)).softmax(dim=-1)
     return weights @ value, weights
 
@@ -143,7 +143,7 @@ def _(query, key, value):
     return weights @ value, weights
 
 
-@scaled_attention.misconception("times for divided by", fails=("weights",))
+@scaled_attention.misconception("multiplied in place of divided", fails=("weights",))
 def _(query, key, value):
     """The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
     about 1, whatever the width."""
@@ -161,17 +161,17 @@ def _(query, key, value):
 
 @scaled_attention.misconception("softmax over the queries", fails=("weights",))
 def _(query, key, value):
-    """The columns sum to one, as if each key shared itself out over those who ask. It is the query that has one unit to
-    give: normalise along its row."""
+    """The columns sum to one, as if each key shared itself out among those who ask. It is the query that has one unit
+    to give: normalise along its row."""
     weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-2)
     return weights @ value, weights
 
 
 @scaled_attention.misconception("axes counted from the front", fails=("axes in front",))
 def _(query, key, value):
-    """For one axis in front of the words it works. `dim=2`, or `transpose(1, 2)`, means another axis as soon as there
-    is one more in front, the heads', or one less. Counted from the end, the words are always the last axis but one,
-    and the width the last."""
+    """With one axis in front of the words it works. `dim=2`, or `transpose(1, 2)`, means a different axis as soon as
+    there is one more in front, the heads', or one fewer. Counted from the end, the words are always the last axis but
+    one, and the width the last."""
     weights = (query @ key.transpose(1, 2) / math.sqrt(key.shape[-1])).softmax(dim=-1)
     return weights @ value, weights
 
@@ -197,7 +197,7 @@ def _(query, key, value):
     return weights @ value, weights
 
 
-@scaled_attention.variant("root of another size", "axes counted from the front", fails=("weights", "axes in front"))
+@scaled_attention.variant("root of the wrong size", "axes counted from the front", fails=("weights", "axes in front"))
 def _(query, key, value):
     """The size of axis 1, whatever that is."""
     weights = (query @ key.mT / math.sqrt(query.shape[1])).softmax(dim=-1)
@@ -221,8 +221,8 @@ def _(query, key, value):
 
 @scaled_attention.misconception("sum without its axis", fails=("weights", "output", "axes in front", "gradient"))
 def _(query, key, value):
-    """The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so that each
-    row's sum met another place than its row. `keepdim=True` leaves an axis of length 1 where the keys were."""
+    """The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so each row's
+    sum was matched with something other than its row. `keepdim=True` leaves an axis of length 1 where the keys were."""
     exponentials = (query @ key.mT / math.sqrt(key.shape[-1])).exp()
     weights = exponentials / exponentials.sum(dim=-1)
     return weights @ value, weights
@@ -246,7 +246,7 @@ def _(query, key, value):
 
 @scaled_attention.misconception("weights first", fails=("weights", "output", "axes in front", "gradient"))
 def _(query, key, value):
-    """The two results came back in the other order. The contract is output, then weights."""
+    """The two results came back in the wrong order. The contract is output, then weights."""
     weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
     return weights, weights @ value
 
@@ -344,8 +344,8 @@ def _(answer, draw):
 @split_heads.misconception("view without transpose", fails=("heads",))
 def _(x, n_heads):
     """The shape is right and the numbers are not. `view` and `reshape` never move a number: they read them in the order
-    in which they lie, word after word, and break the rows elsewhere. So head 0 got all columns of the first words, and
-    no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes."""
+    in which they lie, word after word, and only break the rows in different places. So head 0 got all columns of the
+    first words, and no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes."""
     batch, n, d_model = x.shape
     return x.reshape(batch, n_heads, n, d_model // n_heads)
 
@@ -359,18 +359,18 @@ def _(x, n_heads):
     return x.view(batch, n, d_model // n_heads, n_heads).permute(0, 3, 1, 2)
 
 
-@split_heads.misconception("heads behind the words", fails=("heads", "one word"))
+@split_heads.misconception("heads after the words", fails=("heads", "one word"))
 def _(x, n_heads):
-    """The last axis was cut, and there it stopped: (batch, n, n_heads, d_head). A matrix product works on the last two
-    axes, so these would be compared: a word's heads with each other. The words must be the last axis but one."""
+    """The last axis was cut, and nothing more was done: (batch, n, n_heads, d_head). A matrix product works on the last
+    two axes, so it would compare a word's heads with each other. The words must be the last axis but one."""
     batch, n, d_model = x.shape
     return x.view(batch, n, n_heads, d_model // n_heads)
 
 
 @split_heads.misconception("n_heads for the width", fails=("heads", "one word"))
 def _(x, n_heads):
-    """The pieces are n_heads wide, and there are d_head of them: the two numbers are exchanged. `n_heads` says how many
-    heads there are; how wide each is follows from it."""
+    """The pieces are n_heads wide, and there are d_head of them: the two numbers have been swapped. `n_heads` says how
+    many heads there are; how wide each is follows from it."""
     batch, n, d_model = x.shape
     return x.view(batch, n, d_model // n_heads, n_heads).transpose(1, 2)
 
@@ -432,8 +432,8 @@ merge_heads = Exercise(
     minutes=8,
     hints=(
         "It is `split_heads` backwards: the same two moves, the last one first.",
-        "After the transpose the numbers lie in memory in another order than the one in which they are now to be read. "
-        "`view` refuses then; `reshape` and `flatten` make a copy.",
+        "After the transpose the numbers lie in memory in a different order from the one in which they are now to be "
+        "read. `view` refuses then; `reshape` and `flatten` make a copy.",
     ),
 )
 
@@ -501,7 +501,7 @@ def _(heads):
 
 @merge_heads.misconception("not flattened", fails=("side by side", "one word"))
 def _(heads):
-    """The axes are exchanged, and the last two still stand apart: (batch, n, n_heads, d_head). Make one of them."""
+    """The axes are exchanged, but the last two are still separate: (batch, n, n_heads, d_head). Make one of them."""
     return heads.transpose(1, 2)
 
 
@@ -549,11 +549,11 @@ MultiHeadAttention = Exercise(
     difficulty=3,
     minutes=25,
     hints=(
-        "Who asks is x, who answers is the memory. Project, split (three times), attend, merge, project: six lines. "
-        "Through all of it the heads are an axis like the batch, which nothing sums over.",
-        "The scores are (batch, n_heads, n_query, n_key). Divide them by the root of the width over which *one head's* "
-        "dot product sums. The mask is (batch, 1, n_key): where must another axis of length 1 go, so that it serves "
-        "all heads?",
+        "x asks, the memory answers. Project, split (three times), attend, merge, project: six lines. Through all of "
+        "it the heads are an axis like the batch, which nothing sums over.",
+        "The scores are (batch, n_heads, n_query, n_key). Divide them by the root of the width over which *one "
+        "head's* dot product sums. The mask is (batch, 1, n_key): where must one more axis of length 1 go, so that it "
+        "serves all heads?",
         "`mask[:, None]` is (batch, 1, 1, n_key). After the softmax: `weights @ value`, `.transpose(1, 2).flatten(2)`, "
         "and `self.output` of that.",
     ),
@@ -577,7 +577,7 @@ def _(answer, draw):
 
 @MultiHeadAttention.aspect("one head", points=1)
 def _(answer, draw):
-    """with one head it is plain scaled attention, and W_O"""
+    """with one head it is plain scaled attention, then W_O"""
     module, x, _ = _module(answer, draw, n_heads=1)
     return module(x)
 
@@ -591,7 +591,7 @@ def _(answer, draw):
     other = torch.cat([x[:, :1], draw.normal(*x[:, 1:].shape) / 2], dim=1)
     output = module(x, memory)
     if torch.equal(output, module(x, 1 - memory)):
-        raise Stop(Problem("unusable", "another memory makes no difference"))
+        raise Stop(Problem("unusable", "changing the memory makes no difference"))
     return telling(output[:, 0]) - module(other, memory)[:, 0]
 
 
@@ -605,7 +605,7 @@ def _(answer, draw):
     padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
     output = module(x, padded, mask[:, None])
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
-        raise Stop(Problem("unusable", "another memory makes no difference"))
+        raise Stop(Problem("unusable", "changing the memory makes no difference"))
     words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
     return telling(output) - torch.cat([module(*sentence) for sentence in words])
 
@@ -624,7 +624,7 @@ def _(answer, draw):
 @MultiHeadAttention.misconception("view without transpose", fails=("self-attention", "mask"))
 def _(self, x, memory=None, mask=None):
     """The projected vectors were viewed as (batch, n_heads, n, d_head) directly. The shape is right, and each head got
-    all columns of a few words in place of a few columns of all words: heads mix up places, padding included. Cut the
+    all columns of a few words in place of a few columns of all words: positions get mixed up, padding included. Cut the
     last axis first, then transpose."""
     memory = x if memory is None else memory
     batch, d_head = x.shape[0], x.shape[-1] // self.n_heads
@@ -640,8 +640,8 @@ def _(self, x, memory=None, mask=None):
 
 @MultiHeadAttention.misconception("merged without transpose", fails=("self-attention", "a memory"))
 def _(self, x, memory=None, mask=None):
-    """The heads were split as they should, and the result was reshaped to (batch, n, d_model) with the heads still in
-    front of the words. A row then holds several words of one head. Exchange the axes back before you flatten."""
+    """The heads were split as they should be, and the result was reshaped to (batch, n, d_model) with the heads still
+    in front of the words. A row then holds several words of one head. Swap the axes back before you flatten."""
     memory = x if memory is None else memory
     query, key, value = self.query(x), self.key(memory), self.value(memory)
     query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
@@ -684,7 +684,7 @@ def _(self, x, memory=None, mask=None):
 @MultiHeadAttention.misconception("no W_O", fails=("self-attention", "one head", "gradient"))
 def _(self, x, memory=None, mask=None):
     """The heads were put side by side and handed on. Then head 0 can only ever write into the first columns, and the
-    last layer, `self.output`, learns nothing. It lets every head write everywhere."""
+    last layer, `self.output`, learns nothing. That layer is what lets every head write everywhere."""
     memory = x if memory is None else memory
     query, key, value = self.query(x), self.key(memory), self.value(memory)
     query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
@@ -957,7 +957,7 @@ grouped_query_attention = Exercise(
     minutes=15,
     hints=(
         "With 6 query heads and 2 of keys and values, heads 0, 1, 2 share the first and heads 3, 4, 5 the second. How "
-        "many query heads share one? Write the list of which key head each query head uses.",
+        "many query heads share one? Write down, for each query head, which key head it uses.",
         "Bring keys and values to n_heads heads and you have plain multi-head attention. `repeat` gives 0 1 0 1 0 1, "
         "`repeat_interleave` gives 0 0 0 1 1 1.",
     ),
@@ -985,7 +985,7 @@ def _(answer, draw):
 
 @grouped_query_attention.aspect("one for each", points=1)
 def _(answer, draw):
-    """as many as queries: plain multi-head attention"""
+    """as many as there are query heads: plain multi-head attention"""
     return answer(*_grouped(draw, 3, 3))
 
 
@@ -1045,8 +1045,8 @@ def _(query, key, value):
 
 @grouped_query_attention.misconception("queries averaged in their group", fails=NOT_GROUPED)
 def _(query, key, value):
-    """The queries of a group were averaged until there were as few as keys. It is keys and values that are shared;
-    every query head keeps its own question, and its own output."""
+    """The queries of a group were averaged until there were only as many as there are keys. It is keys and values that
+    are shared; every query head keeps its own question, and its own output."""
     n_kv_heads = key.shape[1]
     query = query.unflatten(1, (n_kv_heads, -1)).mean(dim=2)
     return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
@@ -1076,7 +1076,7 @@ def _(query, key, value):
     return (query @ key.mT).softmax(dim=-1) @ value
 
 
-@grouped_query_attention.misconception("root of another size", fails=ALL_GROUPS)
+@grouped_query_attention.misconception("root of the wrong size", fails=ALL_GROUPS)
 def _(query, key, value):
     """The scores were divided by a root, but not that of the head's width. Sharing keys changes nothing about the dot
     product: it still sums over one head's columns, the last axis."""
@@ -1085,7 +1085,7 @@ def _(query, key, value):
     return (query @ key.mT / math.sqrt(query.shape[1] * query.shape[-1])).softmax(dim=-1) @ value
 
 
-@grouped_query_attention.variant("root of another size", fails=ALL_GROUPS)
+@grouped_query_attention.variant("root of the wrong size", fails=ALL_GROUPS)
 def _(query, key, value):
     """The number of keys."""
     shared = query.shape[1] // key.shape[1]
@@ -1095,8 +1095,8 @@ def _(query, key, value):
 
 @grouped_query_attention.misconception("group outputs averaged", fails=NOT_GROUPED)
 def _(query, key, value):
-    """The heads of a group were averaged in the end, so there is one output a group. What is shared is keys and values;
-    each query head found something of its own, and W_O wants all of it."""
+    """The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
+    values; each query head found something of its own, and W_O wants all of it."""
     n_kv_heads = key.shape[1]
     query = query.unflatten(1, (n_kv_heads, -1))
     scores = query @ key.unsqueeze(2).mT / math.sqrt(query.shape[-1])
@@ -1176,16 +1176,16 @@ count_parameters = Exercise(
         "function, then list the linear layers of one block: four and two.",
         "From what width to what width do the four go? The queries leave n_heads · d_head wide, keys and values "
         "n_kv_heads · d_head; the output comes back from n_heads · d_head to d_model.",
-        "A LayerNorm has a gain and a bias, d_model each. There is one in front of each of the block's two halves, and "
-        "one behind the last block.",
+        "A LayerNorm has a gain and a bias, d_model each. There is one in front of each of the block's two halves, "
+        "and one after the last block.",
     ),
 )
 
 
-def _sizes(draw):
-    """Keyword order of the contract: small numbers, heads as wide together as the model."""
+def _sizes(draw, wider=0):
+    """Keyword order of the contract: small numbers, heads as wide together as the model, or each `wider` than that."""
     n_heads, d_head, n_layers, d_ff, max_length = draw.sizes(5, 3, 9)
-    return [20 + d_ff, max_length, n_layers, n_heads * d_head, n_heads, n_heads, d_head, d_ff]
+    return [20 + d_ff, max_length, n_layers, n_heads * d_head, n_heads, n_heads, d_head + wider, d_ff]
 
 
 def _counts(got, expected):
@@ -1196,7 +1196,7 @@ def _counts(got, expected):
 @count_parameters.aspect("embeddings", points=1, explain=_counts)
 def _(answer, draw):
     """a vector for each token and each position; the output shares the tokens' matrix"""
-    return answer(*_sizes(draw))[0]
+    return answer(*_sizes(draw, wider=2))[0]
 
 
 @count_parameters.aspect("attention", points=2, explain=_counts)
@@ -1205,11 +1205,10 @@ def _(answer, draw):
     return answer(*_sizes(draw))[1]
 
 
-@count_parameters.aspect("heads of another width", points=1, explain=_counts)
+@count_parameters.aspect("heads of a different width", points=1, explain=_counts)
 def _(answer, draw):
     """n_heads · d_head need not be d_model"""
-    vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff = _sizes(draw)
-    return answer(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head + 2, d_ff)[1]
+    return answer(*_sizes(draw, wider=2))[1]
 
 
 @count_parameters.aspect("groups", points=1, explain=_counts)
@@ -1222,31 +1221,31 @@ def _(answer, draw):
 @count_parameters.aspect("feed_forward", points=1, explain=_counts)
 def _(answer, draw):
     """up and down again, with both biases"""
-    return answer(*_sizes(draw))[2]
+    return answer(*_sizes(draw, wider=2))[2]
 
 
 @count_parameters.aspect("norms", points=1, explain=_counts)
 def _(answer, draw):
     """two in every block, one at the end, each with gain and bias"""
-    return answer(*_sizes(draw))[3]
+    return answer(*_sizes(draw, wider=2))[3]
 
 
-ATTENTION = ("attention", "heads of another width", "groups")
+ATTENTION = ("attention", "heads of a different width", "groups")
 
 
 @count_parameters.misconception("no biases", fails=(*ATTENTION, "feed_forward"))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """The matrices are right, and the biases are missing: a linear layer adds one number to each of its outputs. They
-    are few. But a count that is off by few is off."""
+    are few. But a count that is off by a few is still off."""
     attention = 2 * d_model * n_heads * d_head + 2 * d_model * n_kv_heads * d_head
     norms = (2 * n_layers + 1) * 2 * d_model
     return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * 2 * d_model * d_ff, norms
 
 
-@count_parameters.misconception("biases of another width", fails=("heads of another width",))
+@count_parameters.misconception("biases of the wrong width", fails=("heads of a different width",))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The attention's matrices are right, and not all of its biases. A linear layer has one for each of its *outputs*,
-    whatever comes in. How wide is what leaves each of the four?"""
+    """The attention's matrices are right, but not all of its biases are. A linear layer has one for each of its
+    *outputs*, whatever comes in. How wide is what leaves each of the four?"""
     d_query, d_key = n_heads * d_head, n_kv_heads * d_head
     attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_model + 1) * d_query
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
@@ -1254,7 +1253,7 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
     return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
-@count_parameters.variant("biases of another width", fails=("heads of another width", "groups"))
+@count_parameters.variant("biases of the wrong width", fails=("heads of a different width", "groups"))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """d_model for each of the four."""
     attention = 2 * d_model * (n_heads + n_kv_heads) * d_head + 4 * d_model
@@ -1283,10 +1282,10 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
     return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
-@count_parameters.misconception("heads always as wide as the model", fails=("heads of another width", "groups"))
+@count_parameters.misconception("heads always as wide as the model", fails=("heads of a different width", "groups"))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """The attention was counted as four matrices of d_model × d_model. That holds when n_heads · d_head is d_model and
-    every query head has keys of its own. Where does the table of the lecture break the first, and who breaks the
+    every query head has keys of its own. Where does the lecture's table break the first condition, and what breaks the
     second?"""
     attention = 4 * (d_model + 1) * d_model
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
@@ -1304,7 +1303,7 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
 
 @count_parameters.misconception("keys as many as queries", fails=("groups",))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """`n_kv_heads` was not used. Where heads share keys and values, there are fewer columns to make them: both matrices
+    """`n_kv_heads` was not used. Where heads share keys and values, it takes fewer columns to make them: both matrices
     are n_kv_heads · d_head wide."""
     width = n_heads * d_head
     attention = 3 * (d_model + 1) * width + (width + 1) * d_model
@@ -1315,7 +1314,7 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
 
 @count_parameters.misconception("no final norm", fails=("norms",))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """Two LayerNorms for each block were counted. Behind the last block stands one more."""
+    """Two LayerNorms for each block were counted. There is one more after the last block."""
     d_query, d_key = n_heads * d_head, n_kv_heads * d_head
     attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
@@ -1345,8 +1344,8 @@ def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_
 
 @count_parameters.misconception("output counted again", fails=("embeddings",))
 def _(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The matrix from vectors to words was counted beside the one from words to vectors. Here they are *tied*: one and
-    the same matrix, used twice. A parameter counts once, however often it is used."""
+    """The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one
+    and the same matrix, used twice. A parameter counts once, however often it is used."""
     d_query, d_key = n_heads * d_head, n_kv_heads * d_head
     attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
@@ -1510,7 +1509,7 @@ def _(weight, n_heads, n_kv_heads):
 @average_heads.misconception("columns of a head averaged", fails=("groups", "all into one"))
 def _(weight, n_heads, n_kv_heads):
     """Neighbouring rows were averaged, and these belong to the same head: its columns, which mean different things.
-    What is averaged is the first column of one head with the first column of the next."""
+    What should be averaged is the first column of one head with the first column of the next."""
     return weight.unflatten(0, (-1, n_heads // n_kv_heads)).mean(dim=1)
 
 

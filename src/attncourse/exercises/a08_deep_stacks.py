@@ -40,10 +40,10 @@ layer_norm = Exercise(
     minutes=15,
     hints=(
         "Mean, variance, quotient, gain, bias: five lines. Each of the first two is one number for each vector. Which "
-        "axis do they sum over, and how do they keep their place for the subtraction?",
+        "axis do they sum over, and what must be left of that axis for the subtraction?",
         "`keepdim=True` leaves an axis of length 1 where the mean was taken. The variance is the *mean* of the squared "
         "differences: they are divided by d_model, not by d_model − 1.",
-        "ε is added to the variance, before the root is drawn. For a vector whose numbers are all the same the "
+        "ε is added to the variance, before the root is taken. For a vector whose numbers are all the same the "
         "variance is 0, and then the quotient is 0 / √ε.",
     ),
 )
@@ -87,7 +87,7 @@ def _slopes(answer, inputs, draw):
 def _wrong_slopes(*names):
     def explain(got, expected):
         lost = [f"`{name}`" for name, ok in zip(names, got, strict=True) if not ok]
-        return f"the gradient at {' and '.join(lost)} is not the slope of your function"
+        return f"the gradient for {' and '.join(lost)} is not the slope of your function"
 
     return explain
 
@@ -114,7 +114,7 @@ def _(answer, draw):
     return answer(x, *_plain(width), 3e-5)                                # not the usual one, which is learned by heart
 
 
-@layer_norm.aspect("all numbers alike", points=1, explain=nonzero)
+@layer_norm.aspect("all numbers equal", points=1, explain=nonzero)
 def _(answer, draw):
     """a vector of one number, repeated, comes out as zeros"""
     x, width = _vectors(draw, 4)
@@ -122,7 +122,7 @@ def _(answer, draw):
     return telling(answer(x, *_plain(width), 1e-5))[0]
 
 
-ALONE = told("alone, a vector comes out otherwise: by {size} at {place}")
+ALONE = told("alone, a vector comes out different: by {size} at {place}")
 
 
 @layer_norm.aspect("each by itself", points=1, explain=ALONE)
@@ -135,15 +135,15 @@ def _(answer, draw):
 
 @layer_norm.aspect("gradient", points=1, explain=_wrong_slopes("x", "weight", "bias"))
 def _(answer, draw):
-    """the gradient is the slope of the function, at x, at the gain and at the bias"""
+    """the gradient is the slope of the function, for x, for the gain and for the bias"""
     x, width = _vectors(draw, 2, 3)
     return _slopes(answer, [x, 1 + draw.normal(width) / 2, draw.normal(width)], draw)
 
 
-@layer_norm.misconception("a sum for the mean", fails=("normalised", "small inputs", "all numbers alike"))
+@layer_norm.misconception("a sum for the mean", fails=("normalised", "small inputs", "all numbers equal"))
 def _(x, weight, bias, eps):
     """What was subtracted is the sum of the numbers, not their mean. (Two decks print it so: the 1/d is missing.) Look
-    at the result's mean: it is far from 0, and the further the wider the vector."""
+    at the result's mean: it is far from 0, and the wider the vector, the further."""
     mean = x.sum(dim=-1, keepdim=True)
     variance = (x - mean).square().mean(dim=-1, keepdim=True)
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
@@ -151,15 +151,15 @@ def _(x, weight, bias, eps):
 
 @layer_norm.misconception("a sum for the variance", fails=("normalised", "small inputs"))
 def _(x, weight, bias, eps):
-    """The squared differences were added up and not averaged, so every vector comes out with length 1, and its numbers
-    are the smaller the wider it is. The aim is that the *numbers* have variance 1."""
+    """The squared differences were added up and not averaged, so every vector comes out with length 1, and the wider it
+    is, the smaller its numbers. The aim is that the *numbers* have variance 1."""
     x = x - x.mean(dim=-1, keepdim=True)
     return x / torch.sqrt(x.square().sum(dim=-1, keepdim=True) + eps) * weight + bias
 
 
 @layer_norm.misconception("a root too many", fails=("normalised", "small inputs"))
 def _(x, weight, bias, eps):
-    """The root was drawn twice: σ is the standard deviation already, the root of the variance, and the quotient divides
+    """The root was taken twice: σ is the standard deviation already, the root of the variance, and the quotient divides
     by √σ. (Two decks print it so.) Multiply x by 4: a norm gives the same as before, yours gives twice as much."""
     mean = x.mean(dim=-1, keepdim=True)
     sigma = (x - mean).square().mean(dim=-1, keepdim=True).sqrt()
@@ -182,7 +182,7 @@ def _(x, weight, bias, eps):
     return (x - mean) / (variance + eps) * weight + bias
 
 
-@layer_norm.misconception("ε outside of the root", fails=("small inputs",))
+@layer_norm.misconception("ε outside the root", fails=("small inputs",))
 def _(x, weight, bias, eps):
     """√σ² + ε is not √(σ² + ε). For inputs of the usual size nobody sees the difference. At σ = 0.01 the ε beside σ is
     a thousandth of it, and under the root it is a tenth of σ². The contract has it under the root, as torch and every
@@ -192,7 +192,7 @@ def _(x, weight, bias, eps):
     return (x - mean) / (sigma + eps) * weight + bias
 
 
-@layer_norm.misconception("no ε", fails=("small inputs", "all numbers alike"))
+@layer_norm.misconception("no ε", fails=("small inputs", "all numbers equal"))
 def _(x, weight, bias, eps):
     """ε was not used. A vector whose numbers are all the same has variance 0, and 0/0 is NaN; padding can look like
     that. And small vectors are to come out a little smaller than 1, which is what ε does to them."""
@@ -218,26 +218,26 @@ def _(x, weight, bias, eps):
     return (x - x.mean(dim=-1, keepdim=True)) / torch.sqrt(variance + eps) * weight + bias
 
 
-@layer_norm.variant("divided by d − 1", "ε outside of the root", fails=("normalised", "small inputs"))
+@layer_norm.variant("divided by d − 1", "ε outside the root", fails=("normalised", "small inputs"))
 def _(x, weight, bias, eps):
     """With ε outside as well."""
     return weight * (x - x.mean(dim=-1, keepdim=True)) / (x.std(dim=-1, keepdim=True) + eps) + bias
 
 
-@layer_norm.variant("divided by d − 1", "no ε", fails=("normalised", "small inputs", "all numbers alike"))
+@layer_norm.variant("divided by d − 1", "no ε", fails=("normalised", "small inputs", "all numbers equal"))
 def _(x, weight, bias, eps):
     """Without any ε."""
     return weight * (x - x.mean(dim=-1, keepdim=True)) / x.std(dim=-1, keepdim=True) + bias
 
 
-@layer_norm.misconception("not centred", fails=("normalised", "small inputs", "all numbers alike"))
+@layer_norm.misconception("not centred", fails=("normalised", "small inputs", "all numbers equal"))
 def _(x, weight, bias, eps):
-    """The mean was not subtracted from what is divided. Without the centring it is another norm, RMSNorm or nearly; its
-    turn comes next. Look at the result's mean."""
+    """The mean was not subtracted from what is divided. Without the centring it is a different norm, RMSNorm or nearly;
+    its turn comes next. Look at the result's mean."""
     return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight + bias
 
 
-OTHERS = ("normalised", "small inputs", "all numbers alike", "each by itself")
+OTHERS = ("normalised", "small inputs", "all numbers equal", "each by itself")
 
 
 @layer_norm.misconception("over the wrong numbers", fails=OTHERS)
@@ -270,18 +270,18 @@ def _(x, weight, bias, eps):
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
 
 
-@layer_norm.misconception("axis counted from the front", fails=("all numbers alike", "each by itself"))
+@layer_norm.misconception("axis counted from the front", fails=("all numbers equal", "each by itself"))
 def _(x, weight, bias, eps):
-    """`dim=2` is the features' axis for a batch of sentences, and another one, or none, for a sentence or a vector by
-    itself. Counted from the end, the features are the last axis, however many stand in front."""
+    """`dim=2` is the features' axis for a batch of sentences, and a different one, or none, for a sentence or a vector
+    by itself. Counted from the end, the features are the last axis, however many stand in front."""
     variance, mean = torch.var_mean(x, dim=2, keepdim=True, correction=0)
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
 
 
 @layer_norm.misconception("gain and bias out of place", fails=("gain and bias",))
 def _(x, weight, bias, eps):
-    """The order is: normalise, times the gain, plus the bias. Whatever is done before the norm, the norm takes out
-    again in part; and a bias that is added before the gain is multiplied by it."""
+    """The order is: normalise, times the gain, plus the bias. What is done before the norm is partly undone by it; and
+    a bias that is added before the gain is multiplied by it."""
     mean = x.mean(dim=-1, keepdim=True)
     variance = (x - mean).square().mean(dim=-1, keepdim=True)
     return ((x - mean) / torch.sqrt(variance + eps) + bias) * weight
@@ -297,8 +297,9 @@ def _(x, weight, bias, eps):
 
 @layer_norm.misconception("gain or bias forgotten", fails=("gain and bias", "gradient"))
 def _(x, weight, bias, eps):
-    """The vectors are normalised, and there it stops, or half-way: the gain multiplies, number by number, and then the
-    bias is added. Both are learned, so that a layer may have other sizes than 1 if it needs them."""
+    """The vectors are normalised, and that is all, or the next step is only half done: the gain multiplies, number by
+    number, and then the bias is added. Both are learned, so that a layer may have sizes other than 1 if it needs
+    them."""
     variance, mean = torch.var_mean(x, dim=-1, keepdim=True, correction=0)
     return (x - mean) / torch.sqrt(variance + eps)
 
@@ -313,8 +314,8 @@ def _(x, weight, bias, eps):
 @layer_norm.misconception("statistics without a gradient", fails=("gradient",))
 def _(x, weight, bias, eps):
     """The numbers are right and the gradient is not: mean and variance, or all of it, were cut off by `.detach()`,
-    `.data`, `.item()`, numpy or `no_grad`. They depend on x too. What Xu et al. (2019) found LayerNorm to be good for
-    is just this part of the gradient."""
+    `.data`, `.item()`, numpy or `no_grad`. They depend on x too. Xu et al. (2019) found that it is this very part of
+    the gradient that makes LayerNorm useful."""
     mean = x.mean(dim=-1, keepdim=True).detach()
     variance = (x - mean).square().mean(dim=-1, keepdim=True).detach()
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
@@ -376,8 +377,8 @@ rms_norm = Exercise(
     hints=(
         "It is LayerNorm with something left out. What is left out, and what does the variance become when the mean is "
         "taken to be 0?",
-        "Read the name from right to left: the square of each number, the mean of these, the root of that. ε goes to "
-        "the mean, before the root.",
+        "Read the name from right to left: the square of each number, the mean of these, the root of that. ε is added "
+        "to the mean, before the root.",
     ),
 )
 
@@ -415,7 +416,7 @@ def _(answer, draw):
 
 @rms_norm.aspect("gradient", points=1, explain=_wrong_slopes("x", "weight"))
 def _(answer, draw):
-    """the gradient is the slope of the function, at x and at the gain"""
+    """the gradient is the slope of the function, for x and for the gain"""
     x, width = _vectors(draw, 2, 3)
     return _slopes(answer, [x, 1 + draw.normal(width) / 2], draw)
 
@@ -433,15 +434,15 @@ def _(x, weight, eps):
 
 @rms_norm.misconception("divided by the standard deviation", fails=NOT_NORMALISED)
 def _(x, weight, eps):
-    """The root was drawn of the variance, and a variance is taken about the mean. Here the squares of the numbers
+    """The root was taken of the variance, and a variance is taken about the mean. Here the squares of the numbers
     themselves are averaged: nothing is subtracted, on either side of the fraction."""
     return x / torch.sqrt(x.var(dim=-1, keepdim=True, correction=0) + eps) * weight
 
 
 @rms_norm.misconception("a sum for the mean", fails=NOT_NORMALISED)
 def _(x, weight, eps):
-    """The squares were added up and not averaged, so every vector comes out with length 1, and its numbers are the
-    smaller the wider it is. The M in the name is for *mean*."""
+    """The squares were added up and not averaged, so every vector comes out with length 1, and the wider it is, the
+    smaller its numbers. The M in the name is for *mean*."""
     return x / torch.sqrt(x.square().sum(dim=-1, keepdim=True) + eps) * weight
 
 
@@ -459,22 +460,22 @@ def _(x, weight, eps):
 
 @rms_norm.misconception("no root", fails=NOT_NORMALISED)
 def _(x, weight, eps):
-    """The vector was divided by the mean of its squares, which grows with the square of its size: twice as large an
-    input would come out half as large. The R in the name is for *root*."""
+    """The vector was divided by the mean of its squares, which grows with the square of its size: an input twice as
+    large would come out half as large. The R in the name is for *root*."""
     return x / (x.square().mean(dim=-1, keepdim=True) + eps) * weight
 
 
 @rms_norm.misconception("mean of the absolute values", fails=NOT_NORMALISED)
 def _(x, weight, eps):
-    """The mean of the sizes is not the root of the mean of the squares: large numbers count for more in the second. The
-    S in the name is for *square*, and the root comes after the mean."""
+    """The mean of the absolute values is not the root of the mean of the squares: large numbers count for more in the
+    second. The S in the name is for *square*, and the root comes after the mean."""
     return x / (x.abs().mean(dim=-1, keepdim=True) + eps) * weight
 
 
-@rms_norm.misconception("ε outside of the root", fails=("small inputs",))
+@rms_norm.misconception("ε outside the root", fails=("small inputs",))
 def _(x, weight, eps):
-    """√m + ε is not √(m + ε). For inputs of the usual size nobody sees the difference; for small ones ε counts beside
-    the mean of the squares, and does not beside its root."""
+    """√m + ε is not √(m + ε). For inputs of the usual size nobody sees the difference; for small ones ε matters next to
+    the mean of the squares, but not next to its root."""
     return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps) * weight
 
 
@@ -508,14 +509,14 @@ def _(x, weight, eps):
 
 @rms_norm.misconception("gain in front of the norm", fails=("gain",))
 def _(x, weight, eps):
-    """The gain was multiplied before the norm, which takes part of it out again. Normalise first."""
+    """The gain was multiplied in before the norm, which takes part of it out again. Normalise first."""
     x = x * weight
     return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps)
 
 
 @rms_norm.misconception("no gain", fails=("gain", "gradient"))
 def _(x, weight, eps):
-    """The vectors are normalised, and there it stops. The gain multiplies, number by number; it is learned."""
+    """The vectors are normalised, and that is all. The gain multiplies, number by number; it is learned."""
     return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps)
 
 
@@ -670,7 +671,7 @@ def _(answer, draw):
 
 @pre_norm_block.aspect("gradient", points=1, explain=told("got {got} at {place}, expected {expected}"))
 def _(answer, draw):
-    """what comes from behind arrives in front undiminished, also where the sublayers pass nothing on"""
+    """a gradient at the output arrives at x undiminished, even where the sublayers pass nothing on"""
     if not _through_both(answer, draw.child("both")):
         raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = _parts(draw)
@@ -711,13 +712,13 @@ def _(x, attend, feed_forward, norm_1, norm_2):
 @pre_norm_block.misconception("post-norm", fails=PRE)
 def _(x, attend, feed_forward, norm_1, norm_2):
     """This is the other order: the sum was normalised, so everything that x carried goes through a norm at each
-    sublayer. In a pre-norm block no norm stands on the way from x to the output; it stands on the branch, in front of
+    sublayer. In a pre-norm block no norm stands on the path from x to the output; it stands on the branch, in front of
     the sublayer."""
     x = norm_1(x + attend(x))
     return norm_2(x + feed_forward(x))
 
 
-@pre_norm_block.misconception("norm behind the sublayer", fails=PRE[:-1])
+@pre_norm_block.misconception("norm after the sublayer", fails=PRE[:-1])
 def _(x, attend, feed_forward, norm_1, norm_2):
     """The branch was normalised at its end and not at its beginning. The sublayer then hears x at whatever size it has
     grown to, and even where it finds nothing its norm adds a bias."""
@@ -863,7 +864,7 @@ post_norm_block = Exercise(
     minutes=8,
     hints=(
         "The picture calls it “Add & Norm”, and does both in that order. What is added, and what is then normalised?",
-        "In this order the sublayers need no norm in front: what reaches them is what the norm behind the last sum has "
+        "In this order the sublayers need no norm in front: what reaches them is what the norm after the last sum has "
         "left. So each norm is called once, and on a sum.",
     ),
 )
@@ -878,7 +879,7 @@ def _(answer, draw):
 
 @post_norm_block.aspect("feed-forward's half", points=1)
 def _(answer, draw):
-    """so is what the feed-forward network found, by a norm of its own"""
+    """the same for what the feed-forward network found, with a norm of its own"""
     x, _, feed_forward, norm_1, norm_2 = _parts(draw)
     return answer(x, _silent, feed_forward, norm_1, norm_2)
 
@@ -890,7 +891,7 @@ def _(answer, draw):
 
 
 @post_norm_block.aspect(
-    "size", points=1, explain=told("ten times the x, and the output moves by {size} at {place}, if all norms are plain")
+    "size", points=1, explain=told("with ten times the x and plain norms, the output moves by {size} at {place}")
 )
 def _(answer, draw):
     """how large x is makes no difference to what comes out: everything passes the norms"""
@@ -901,7 +902,7 @@ def _(answer, draw):
 
 @post_norm_block.aspect("gradient", points=1, explain=arrives("x"))
 def _(answer, draw):
-    """a gradient arrives at x, also where the sublayers pass nothing on"""
+    """a gradient arrives at x, even where the sublayers pass nothing on"""
     if not _through_both(answer, draw.child("both")):
         raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = _parts(draw)
@@ -920,7 +921,7 @@ def _(x, attend, feed_forward, norm_1, norm_2):
     return x + feed_forward(norm_2(x))
 
 
-@post_norm_block.misconception("norm on the branch's end", fails=(*POST, "size"))
+@post_norm_block.misconception("norm at the end of the branch", fails=(*POST, "size"))
 def _(x, attend, feed_forward, norm_1, norm_2):
     """What the sublayer found was normalised, and then added. It is the sum that passes the norm: first add, then
     norm."""
@@ -930,7 +931,7 @@ def _(x, attend, feed_forward, norm_1, norm_2):
 
 @post_norm_block.misconception("x normalised, and not the sum", fails=(*POST, "size"))
 def _(x, attend, feed_forward, norm_1, norm_2):
-    """The norm took hold of x alone, and what the sublayer found was added behind it, at whatever size it has. The box
+    """The norm took hold of x alone, and what the sublayer found was added after it, at whatever size it has. The box
     is called "Add & Norm", in this order: first the sum, and then the norm of the sum."""
     x = norm_1(x) + attend(x)
     return norm_2(x) + feed_forward(x)
@@ -938,8 +939,8 @@ def _(x, attend, feed_forward, norm_1, norm_2):
 
 @post_norm_block.misconception("norm in front, and the residual from it", fails=POST)
 def _(x, attend, feed_forward, norm_1, norm_2):
-    """The norms stand in front of the sums and not behind them. Nothing is normalised after the last sum, and the first
-    thing that happens is a norm that nobody asked for."""
+    """The norms stand before the sums and not after them. Nothing is normalised after the last sum, and the first thing
+    that happens is a norm that nobody asked for."""
     x = norm_1(x)
     x = x + attend(x)
     x = norm_2(x)
@@ -970,15 +971,15 @@ def _(x, attend, feed_forward, norm_1, norm_2):
 
 @post_norm_block.misconception("norms exchanged", fails=POST)
 def _(x, attend, feed_forward, norm_1, norm_2):
-    """Each sum passes the other's norm. `norm_1` stands behind attention."""
+    """Each sum passes the other's norm. `norm_1` comes after attention."""
     x = norm_2(x + attend(x))
     return norm_1(x + feed_forward(x))
 
 
 @post_norm_block.misconception("one norm left out", fails=POST)
 def _(x, attend, feed_forward, norm_1, norm_2):
-    """One of the two sums was not normalised. There is a norm behind each: one behind attention's sum, one behind that
-    of the feed-forward network."""
+    """One of the two sums was not normalised. There is a norm after each: one after attention's sum, one after that of
+    the feed-forward network."""
     x = norm_1(x + attend(x))
     return x + feed_forward(x)
 
@@ -992,8 +993,8 @@ def _(x, attend, feed_forward, norm_1, norm_2):
 
 @post_norm_block.misconception("added to the first x", fails=(*POST, "size"))
 def _(x, attend, feed_forward, norm_1, norm_2):
-    """What the feed-forward network found was added to the x from the beginning, which has not been through attention
-    nor its norm. Each sublayer adds to what the one before it has left."""
+    """What the feed-forward network found was added to the original x, which has been through neither attention nor its
+    norm. Each sublayer adds to what the one before it has left."""
     h = norm_1(x + attend(x))
     return norm_2(x + feed_forward(h))
 
@@ -1043,7 +1044,7 @@ def _(x, attend, feed_forward, norm_1, norm_2):
 
 
 def _pre_norm_stack(x, blocks, final_norm):
-    """The blocks one after the other, and a norm behind the last: nothing else has normalised what they added up."""
+    """The blocks one after the other, and a norm after the last: nothing else has normalised what they added up."""
     for block in blocks:
         x = block(x)
     return final_norm(x)
@@ -1058,7 +1059,7 @@ pre_norm_stack = Exercise(
     minutes=6,
     hints=(
         "The blocks hold their residual connections themselves. What is left to do between them?",
-        "In a pre-norm stack no norm stands on the way of x. How large is x after twelve blocks, and who has seen to "
+        "In a pre-norm stack no norm stands in the path of x. How large is x after twelve blocks, and who has seen to "
         "it that the output layer hears something of the usual size?",
     ),
 )
@@ -1098,17 +1099,17 @@ def _(answer, draw):
 
 @pre_norm_stack.misconception("no final norm", fails=("final norm", "any depth"))
 def _(x, blocks, final_norm):
-    """The blocks' sum went out as it is. (A deck's code does so.) Each block adds to x, so x grows with depth, and no
-    norm has ever touched it: the norms inside the blocks are on the branches. The output layer would hear logits of a
-    size that depends on how deep the stack is."""
+    """The blocks' sum was returned as it is. (A deck's code does so.) Each block adds to x, so x grows with depth, and
+    no norm has ever touched it: the norms inside the blocks are on the branches. The output layer would then give
+    logits of a size that depends on how deep the stack is."""
     for block in blocks:
         x = block(x)
     return x
 
 
-@pre_norm_stack.misconception("a norm behind each block", fails=("any depth",))
+@pre_norm_stack.misconception("a norm after each block", fails=("any depth",))
 def _(x, blocks, final_norm):
-    """The final norm was called behind every block, so it stands on the way of x after all. It is called once, at the
+    """The final norm was called after every block, so it stands in the path of x after all. It is called once, at the
     end."""
     for block in blocks:
         x = final_norm(block(x))
@@ -1126,8 +1127,8 @@ def _(x, blocks, final_norm):
 
 @pre_norm_stack.misconception("all blocks hear the first x", fails=("blocks", "any depth"))
 def _(x, blocks, final_norm):
-    """Each block worked on the same x from the beginning, so the stack is as deep as its last block. Hand on what the
-    block before has returned."""
+    """Each block worked on the original x, so the stack is only as deep as its last block. Hand on what the block
+    before has returned."""
     y = x
     for block in blocks:
         y = block(x)
@@ -1136,7 +1137,7 @@ def _(x, blocks, final_norm):
 
 @pre_norm_stack.misconception("norm in front of the stack", fails=("final norm", "any depth"))
 def _(x, blocks, final_norm):
-    """The norm stands before the first block, where x has not yet grown. It belongs behind the last."""
+    """The norm stands before the first block, where x has not yet grown. It belongs after the last."""
     x = final_norm(x)
     for block in blocks:
         x = block(x)
@@ -1217,8 +1218,8 @@ repair_the_block = Exercise(
     difficulty=2,
     minutes=25,
     hints=(
-        "Silence the sublayers in your mind: if `found` is zero, what does each line make of x? In a pre-norm block x "
-        "must come out as it went in. Where does it stop being x?",
+        "Imagine the sublayers silent: if `found` is zero, what does each line make of x? In a pre-norm block x must "
+        "come out as it went in. Where does it stop being x?",
         "Count how often each thing that `__init__` makes is used. And is every argument of `forward` used?",
         "Give what the sublayer hears a name of its own, `heard = self.norm_1(x)`, and leave the name x to the stream. "
         "In `nn.MultiheadAttention` a boolean `attn_mask` is True where looking is *forbidden*.",
@@ -1272,7 +1273,7 @@ def _(answer, draw):
 
 
 @repair_the_block.aspect(
-    "mask", points=1, explain=told("an output {place} that must not see the change moves by {size}")
+    "mask", points=1, explain=told("output {place}, which must not see the change, moves by {size}")
 )
 def _(answer, draw):
     """under a causal mask, changing the last position changes nothing before it"""
@@ -1281,7 +1282,7 @@ def _(answer, draw):
     other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)
     output = module(x, mask)
     if torch.equal(output, module(-x, mask)):
-        raise Stop(Problem("unusable", "another x makes no difference"))
+        raise Stop(Problem("unusable", "changing x makes no difference"))
     return telling(output)[:, :-1] - module(other, mask)[:, :-1]
 
 
@@ -1293,7 +1294,12 @@ def _(answer, draw):
     """a gradient reaches x and everything that is learned, both norms included"""
     module, x, mask = _silenced(answer, draw, "nothing")
     x.requires_grad_()
-    return reached(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
+    found = reached(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
+    silent, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
+    output = silent(x.requires_grad_(), mask)
+    if (output - x).abs().max() < 1e-5:  # x came through: so must the gradient, with no sublayer to go through
+        found[0] &= reached(output, [x], draw)[0]
+    return found
 
 
 STREAM = ("silent sublayers", "attention's half", "feed-forward's half", "together")
@@ -1375,7 +1381,7 @@ def _(self, x, mask):
 
 @repair_the_block.misconception("post-norm", fails=STREAM)
 def _(self, x, mask):
-    """This is a right block, of the other kind: the sums are normalised. A pre-norm block normalises what a sublayer
+    """This is a correct block, of the other kind: the sums are normalised. A pre-norm block normalises what a sublayer
     hears and leaves the sums alone."""
     x = self.norm_1(x + self.attention(x, x, x, attn_mask=~mask)[0])
     return self.norm_2(x + self.down(self.up(x).relu()))
@@ -1383,7 +1389,7 @@ def _(self, x, mask):
 
 @repair_the_block.misconception("a sublayer hears x as it is", fails=(*HALVES, "gradient"))
 def _(self, x, mask):
-    """The stream is right now, and on the way a norm got lost: a sublayer hears x at whatever size it has grown to, in
+    """The stream is right now, but on the way a norm got lost: a sublayer hears x at whatever size it has grown to, in
     part or altogether. In self-attention queries, keys *and* values are made of the normalised x."""
     x = x + self.attention(x, x, x, attn_mask=~mask)[0]
     return x + self.down(self.up(x).relu())
@@ -1544,7 +1550,7 @@ def _(gain, bias, W, b):
 @fold_the_norm.misconception("bias not carried through W", fails=("bias",))
 def _(gain, bias, W, b):
     """The norm's bias was left out, or added to b as it is. It stands in front of the layer, so it goes through W like
-    everything else. (In front of W there are d_model numbers, behind it d_out.)"""
+    everything else. (Before W there are d_model numbers, after it d_out.)"""
     return gain[:, None] * W, b.clone()
 
 

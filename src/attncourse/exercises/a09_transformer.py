@@ -86,6 +86,11 @@ def _used(**parts):
         raise Stop(Problem("unusable", f"{' and '.join(idle)} {'was' if len(idle) == 1 else 'were'} never called"))
 
 
+def _passed_on(output, x, draw):
+    """Whether x that comes out as it went in brings the gradient back; True, too, of an output that is not x."""
+    return reached(output, [x], draw) | ((output - x).abs().max() > 1e-5)
+
+
 def _everybody(*shape):
     return torch.ones(*shape, dtype=torch.bool)
 
@@ -107,7 +112,7 @@ shift_right = Exercise(
     hints=(
         "At position t the decoder is to say target[t], and may know what stands before it. What does it read at "
         "position 0? Which token is never read?",
-        "Two pieces, one behind the other: a column of `bos`, and the target without its last column. "
+        "Two pieces, one after the other: a column of `bos`, and the target without its last column. "
         "`torch.full_like` and `torch.cat` are enough; mind the axis.",
     ),
 )
@@ -134,7 +139,7 @@ def _(answer, draw):
 
 @shift_right.aspect("whole numbers", points=1, explain=lambda got, expected: "came back as decimal numbers")
 def _(answer, draw):
-    """tokens stay whole numbers, or no table could be asked for them"""
+    """tokens stay whole numbers, or no embedding could look them up"""
     target_in = answer(*_tokens(draw))
     telling(target_in)
     return torch.tensor(not target_in.is_floating_point())
@@ -172,18 +177,18 @@ def _(target, bos):
 
 @shift_right.misconception("one token too long", fails=("shifted", "one token"))
 def _(target, bos):
-    """`bos` was put in front and nothing was dropped: the input is one token longer than what is to be said, and the
-    last of them is read when there is nothing left to say."""
+    """`bos` was put in front and nothing was dropped: the input is one token longer than what is to be said, and its
+    last token is read when there is nothing left to say."""
     return torch.cat([torch.full_like(target[:, :1], bos), target], dim=1)
 
 
-@shift_right.misconception("bos behind the text", fails=("shifted", "one token"))
+@shift_right.misconception("bos after the text", fails=("shifted", "one token"))
 def _(target, bos):
     """`bos` was put at the end. It is what the decoder reads *first*, when nothing has been written yet."""
     return torch.cat([target, torch.full_like(target[:, :1], bos)], dim=1)
 
 
-@shift_right.variant("bos behind the text", fails=("shifted",))
+@shift_right.variant("bos after the text", fails=("shifted",))
 def _(target, bos):
     """In the last token's place."""
     return torch.cat([target[:, :-1], torch.full_like(target[:, :1], bos)], dim=1)
@@ -252,7 +257,7 @@ encoder_block = Exercise(
     hints=(
         "Two lines of the same form: x = x + part(norm(x)). Which x goes into the second?",
         "In self-attention a sequence asks itself, so the same thing is `x` and `memory` of the attention: both are "
-        "what `norm_1` made. What is added in the end is added to the x from before the norm.",
+        "what `norm_1` made. What is added at the end is added to x as it was before the norm.",
     ),
 )
 
@@ -312,12 +317,12 @@ def _(answer, draw):
 def _(answer, draw):
     """the gradient finds its way back through both parts"""
     all_reached = torch.ones(1, dtype=torch.bool)
-    for loud in ((True, True), (True, False), (False, True)):
+    for loud in ((True, True), (True, False), (False, True), (False, False)):
         x, mask, parts = _encoding(draw, *loud)
         x.requires_grad_()
         output = answer(x, mask, *parts)
         # What is left of the gradient without the residual path's; and there is one at all.
-        all_reached &= reached(output - x, [x], draw)
+        all_reached &= reached(output - x, [x], draw) if any(loud) else _passed_on(output, x, draw)
         if all(loud):
             all_reached &= reached(output, [x], draw)
     return all_reached
@@ -326,10 +331,10 @@ def _(answer, draw):
 BLOCK = ("silent parts", "attention", "network", "both")
 
 
-@encoder_block.misconception("norms behind the sum", fails=BLOCK)
+@encoder_block.misconception("norms after the sum", fails=BLOCK)
 def _(x, mask, attention, feed_forward, norm_1, norm_2):
-    """This is the block of 2017: each norm stands *behind* its sum, on the residual path itself. Here the norms stand
-    in front of the parts, and the way from x to the end is sums alone. If the parts find nothing, what must come
+    """This is the block of 2017: each norm stands *after* its sum, on the residual path itself. Here the norms stand in
+    front of the parts, and the way from x to the end is nothing but sums. If the parts find nothing, what must come
     out?"""
     x = norm_1(x + attention(x, x, mask))
     return norm_2(x + feed_forward(x))
@@ -403,7 +408,7 @@ def _(x, mask, attention, feed_forward, norm_1, norm_2):
 
 @encoder_block.misconception("one norm for both parts", fails=("network", "both"))
 def _(x, mask, attention, feed_forward, norm_1, norm_2):
-    """`norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part behind it."""
+    """`norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part after it."""
     h = norm_1(x)
     x = x + attention(h, h, mask)
     return x + feed_forward(norm_1(x))
@@ -419,9 +424,9 @@ def _(x, mask, attention, feed_forward, norm_1, norm_2):
 
 @encoder_block.misconception("the network reads the old x", fails=("both",))
 def _(x, mask, attention, feed_forward, norm_1, norm_2):
-    """Both parts read the x from the beginning, and both findings were added. (Some models are built so, to save time:
-    "parallel" blocks.) Here the second line starts from what the first one made: the network is to think about what
-    attention has brought."""
+    """Both parts read the original x, and both findings were added. (Some models are built so, to save time: "parallel"
+    blocks.) Here the second line starts from what the first one made: the network is to think about what attention has
+    brought."""
     h = norm_1(x)
     return x + attention(h, h, mask) + feed_forward(norm_2(x))
 
@@ -445,8 +450,8 @@ def _(x, mask, attention, feed_forward, norm_1, norm_2):
 
 @encoder_block.misconception("no norm in front of the network", fails=("network", "both"))
 def _(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The network got the x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a
-    norm of its own."""
+    """The network got x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a norm
+    of its own."""
     h = norm_1(x)
     x = x + attention(h, h, mask)
     return x + feed_forward(x)
@@ -454,8 +459,8 @@ def _(x, mask, attention, feed_forward, norm_1, norm_2):
 
 @encoder_block.misconception("mask upside down", fails=("attention", "both", "mask", "gradient"))
 def _(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The mask was turned round before it was handed on. In this course True means "may attend", and the attention that
-    you are given understands it so. (torch's own layers mean the opposite.)"""
+    """The mask was inverted before it was handed on. In this course True means "may attend", and the attention that you
+    are given understands it so. (torch's own layers mean the opposite.)"""
     h = norm_1(x)
     x = x + attention(h, h, ~mask)
     return x + feed_forward(norm_2(x))
@@ -621,19 +626,23 @@ def _(answer, draw):
     other = torch.where(real[..., None], memory, 3 * draw.normal(*memory.shape))
     output, changed = (answer(x, each, mask, real[:, None], *parts) for each in (memory, other))
     if torch.equal(output, answer(x, -memory, mask, real[:, None], *parts)):
-        raise Stop(Problem("unusable", "another memory makes no difference"))
+        raise Stop(Problem("unusable", "changing the memory makes no difference"))
     return telling(output) - changed
 
 
 @decoder_block.aspect("gradient", points=1, explain=arrives("x", "memory"))
 def _(answer, draw):
     """decoder and encoder can both be learned"""
-    (x, memory, mask, memory_mask), parts = _decoding(draw, *LOUD)
-    x.requires_grad_()
-    memory.requires_grad_()
-    output = answer(x, memory, mask, memory_mask, *parts)
-    # What is left of the gradient without the residual path's; and there is one at all.
-    return reached(output - x, [x, memory], draw) & reached(output, [x, memory], draw)
+    all_reached = torch.ones(2, dtype=torch.bool)
+    for loud in (LOUD, *((part,) for part in LOUD), ()):
+        (x, memory, *masks), parts = _decoding(draw, *loud)
+        ends = [x.requires_grad_(), memory.requires_grad_()][: 1 + ("cross_attention" in loud)]
+        output = answer(x, memory, *masks, *parts)
+        found = reached(output - x, ends, draw) if loud else _passed_on(output, x, draw)
+        if loud == LOUD:
+            found &= reached(output, ends, draw)
+        all_reached[: len(ends)] &= found
+    return all_reached
 
 
 ALL_WRONG = tuple(aspect.name for aspect in decoder_block.aspects)
@@ -676,7 +685,7 @@ def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, no
 def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
     """The masks have changed places. `mask` is about the decoder's own positions, (n, n): who may look at whom.
     `memory_mask` knows which positions of the source hold a word, (batch, 1, n_memory). Source and target are of
-    different length, so it shows at once; were they equal, nothing would crash."""
+    different lengths, so it shows at once; were they equal, nothing would crash."""
     h = norm_1(x)
     x = x + attention(h, h, memory_mask)
     x = x + cross_attention(norm_2(x), memory, mask)
@@ -714,7 +723,7 @@ def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, no
 @decoder_block.misconception("the memory normalised again", fails=CROSS)
 def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
     """`norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
-    from the encoder, which has a norm behind its last block, and all blocks of the decoder read that same memory."""
+    from the encoder, which has a norm after its last block, and all blocks of the decoder read that same memory."""
     h = norm_1(x)
     x = x + attention(h, h, mask)
     x = x + cross_attention(norm_2(x), norm_2(memory), memory_mask)
@@ -730,9 +739,9 @@ def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, no
     return x + feed_forward(norm_3(x))
 
 
-@decoder_block.misconception("norms behind the sums", fails=SUMS)
+@decoder_block.misconception("norms after the sums", fails=SUMS)
 def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """Each norm stands behind its sum, on the residual path, as in 2017. Here they stand in front of the parts: if the
+    """Each norm stands after its sum, on the residual path, as in 2017. Here they stand in front of the parts: if the
     parts find nothing, x must come out as it went in."""
     x = norm_1(x + attention(x, x, mask))
     x = norm_2(x + cross_attention(x, memory, memory_mask))
@@ -782,8 +791,8 @@ def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, no
 
 @decoder_block.misconception("all parts read the old x", fails=("in order",))
 def _(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """All three parts read the x from the beginning, and their findings were added up. Each line starts from what the
-    line before has made."""
+    """All three parts read the original x, and their findings were added up. Each line starts from what the line before
+    has made."""
     h = norm_1(x)
     found = attention(h, h, mask) + cross_attention(norm_2(x), memory, memory_mask)
     return x + found + feed_forward(norm_3(x))
@@ -859,7 +868,7 @@ transformer = Exercise(
     minutes=25,
     hints=(
         "Two loops. The first runs through the encoder's blocks and makes the memory; the second through the "
-        "decoder's, and each of those gets the memory. With norms in front of all parts, something is missing behind "
+        "decoder's, and each of those gets the memory. With norms in front of all parts, something is missing after "
         "the last block.",
         "What does the decoder read at position 0? And which mask keeps it from reading further than that? Neither of "
         "the two is handed to you.",
@@ -935,7 +944,7 @@ def _(answer, draw):
     other = torch.cat([target[:, :cut], (target[:, cut:] + 7) % 30], dim=1)
     logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
     if torch.equal(logits, changed):
-        raise Stop(Problem("unusable", "another target makes no difference"))
+        raise Stop(Problem("unusable", "changing the target makes no difference"))
     return telling(logits[:, : cut + 1]) - changed[:, : cut + 1]
 
 
@@ -949,7 +958,7 @@ def _(answer, draw):
     other = torch.where(real, source, (source + 11) % 30)
     logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
     if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
-        raise Stop(Problem("unusable", "another source makes no difference"))
+        raise Stop(Problem("unusable", "changing the source makes no difference"))
     return telling(logits) - changed
 
 
@@ -980,7 +989,7 @@ def _(
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
     """The input was shifted, and then every position was free to look to its right, where the answer stands one place
-    further. The shift and the mask need each other."""
+    further on. The shift and the mask need each other."""
     memory = embed_source(source)
     for block in encoder_blocks:
         memory = block(memory, source_mask)
@@ -1080,13 +1089,13 @@ def _(
     return output(x)
 
 
-@transformer.misconception("each floor its own memory", fails=READS)
+@transformer.misconception("a memory for each floor", fails=READS)
 def _(
     source, target, source_mask, bos, embed_source, embed_target,
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
-    """Each block of the decoder looked at the encoder's block of the same number. In the picture the two towers stand
-    side by side, and it looks like that; but one arrow leaves the encoder, at its top, and goes to all the decoder's
+    """Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers stand
+    side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the decoder's
     blocks."""
     read = embed_source(source)
     x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
@@ -1187,7 +1196,7 @@ def _(
     source, target, source_mask, bos, embed_source, embed_target,
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
-    """A softmax was put behind the output. The contract wants the scores from before it: the cross entropy takes the
+    """A softmax was put after the output. The contract wants the scores from before it: the cross entropy takes the
     logarithm of the softmax itself, in one stable step, and a second softmax would flatten the first."""
     memory = embed_source(source)
     for block in encoder_blocks:
@@ -1299,7 +1308,9 @@ def _(answer, draw):
     return answer(*_gated(draw))
 
 
-@swiglu.aspect("axes in front", points=1, explain=told("a vector by itself gets another output, by {size}, at {place}"))
+@swiglu.aspect(
+    "axes in front", points=1, explain=told("a vector by itself gets an output that differs by {size} at {place}")
+)
 def _(answer, draw):
     """one vector, a sentence, or a batch of them: each position by itself"""
     x, *matrices = _gated(draw, 2, 3)
@@ -1309,7 +1320,7 @@ def _(answer, draw):
 
 @swiglu.aspect("large numbers", points=1, explain=lambda got, expected: "some come out as NaN or ∞")
 def _(answer, draw):
-    """a gate that is wide open, or shut, gives numbers"""
+    """a gate that is wide open, or shut, gives finite numbers"""
     x, *matrices = _gated(draw)
     return telling(answer(100 * x, *matrices).nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
 
@@ -1323,8 +1334,8 @@ def _(answer, draw):
 
 @swiglu.misconception("gate and value swapped", fails=("output",))
 def _(x, W_gate, W_up, W_down):
-    """The bend went to the other product. It is what comes of `W_gate` that is bent. (A model trained from scratch
-    would not mind; weights from a checkpoint would.)"""
+    """The wrong product was bent. It is the product with `W_gate` that is bent. (A model trained from scratch would not
+    mind; weights from a checkpoint would.)"""
     return (x @ W_gate * nn.functional.silu(x @ W_up)) @ W_down
 
 
@@ -1335,20 +1346,20 @@ def _(x, W_gate, W_up, W_down):
     return (torch.sigmoid(x @ W_gate) * (x @ W_up)) @ W_down
 
 
-@swiglu.misconception("another bend", fails=("output",))
+@swiglu.misconception("a different bend", fails=("output",))
 def _(x, W_gate, W_up, W_down):
-    """The gate is bent by another function than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
+    """The gate is bent by a function other than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
     hardly worse, but a checkpoint knows its own."""
     return (nn.functional.gelu(x @ W_gate) * (x @ W_up)) @ W_down
 
 
-@swiglu.variant("another bend", fails=("output",))
+@swiglu.variant("a different bend", fails=("output",))
 def _(x, W_gate, W_up, W_down):
     """ReLU."""
     return (torch.relu(x @ W_gate) * (x @ W_up)) @ W_down
 
 
-@swiglu.variant("another bend", fails=("output",))
+@swiglu.variant("a different bend", fails=("output",))
 def _(x, W_gate, W_up, W_down):
     """tanh."""
     return (torch.tanh(x @ W_gate) * (x @ W_up)) @ W_down
@@ -1375,7 +1386,8 @@ def _(x, W_gate, W_up, W_down):
 
 @swiglu.misconception("no gate", fails=("output", "gradient"))
 def _(x, W_gate, W_up, W_down):
-    """This is the plain network of 2017 with another bend: one matrix up, one down, and the third learns nothing."""
+    """This is the plain network of 2017 with a different bend: one matrix up, one down, and the third learns
+    nothing."""
     return nn.functional.silu(x @ W_up) @ W_down
 
 
@@ -1388,7 +1400,7 @@ def _(x, W_gate, W_up, W_down):
 @swiglu.misconception("exponentials that overflow", fails=("large numbers",))
 def _(x, W_gate, W_up, W_down):
     """The formula is right, and e to the power of some hundreds is ∞: ∞/∞ is NaN. Divide so that the large exponential
-    stands below the line alone, or leave the sigmoid to torch."""
+    stands in the denominator alone, or leave the sigmoid to torch."""
     z = x @ W_gate
     return (z * z.exp() / (1 + z.exp()) * (x @ W_up)) @ W_down
 
@@ -1457,7 +1469,7 @@ prefix_mask = Exercise(
     minutes=12,
     extra=True,
     hints=(
-        "Two reasons may allow a pair (i, j): the key j lies in the prefix, or it does not lie behind the query. "
+        "Two reasons may allow a pair (i, j): the key j lies in the prefix, or it does not come after the query. "
         "Either one is enough.",
         "`torch.arange(n) < lengths[:, None]` is (batch, n): which keys are prefix. Where does it need another axis, "
         "to be joined with a causal mask (n, n)?",
@@ -1493,7 +1505,7 @@ def _(answer, draw):
 
 @prefix_mask.aspect("nothing but prefix", points=0.5, explain=lambda got, expected: "some pairs are forbidden")
 def _(answer, draw):
-    """where all is prefix, everybody sees everybody"""
+    """where everything is prefix, everybody sees everybody"""
     lengths, n = _prefixes(draw)
     if answer(torch.zeros_like(lengths), n).all():
         raise Stop(Problem("unusable", "everything is allowed, whatever the prefix"))
@@ -1527,7 +1539,8 @@ def _(lengths, n):
 
 @prefix_mask.misconception("both reasons needed", fails=("prefix and rest", "no prefix", "nothing but prefix"))
 def _(lengths, n):
-    """A pair was allowed only if the key lies in the prefix *and* not behind the query. One of the two is enough."""
+    """A pair was allowed only if the key lies in the prefix *and* does not come after the query. One of the two is
+    enough."""
     prefix = torch.arange(n) < lengths[:, None]
     return torch.ones(n, n, dtype=torch.bool).tril() & prefix[:, None]
 
@@ -1549,7 +1562,7 @@ def _(lengths, n):
 
 @prefix_mask.misconception("the future for the past", fails=("prefix and rest", "no prefix"))
 def _(lengths, n):
-    """Behind the prefix each position sees what is to come and not what was. Queries are rows, keys are columns: the
+    """After the prefix each position sees what is to come and not what was. Queries are rows, keys are columns: the
     past is the lower triangle."""
     prefix = torch.arange(n) < lengths[:, None]
     return torch.ones(n, n, dtype=torch.bool).triu() | prefix[:, None]

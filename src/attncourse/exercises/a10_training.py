@@ -61,8 +61,8 @@ label_smoothed_loss = Exercise(
         "five: five numbers that sum to one.",
         "It is a mixture: 1 − ε of all on the truth, and ε spread evenly over the whole vocabulary. So the loss is a "
         "mixture, too: 1 − ε times −log p(truth), and ε times the mean of −log p over the vocabulary.",
-        "`log_softmax`, then `gather` for the first part and `mean(dim=-1)` for the second: both (batch, n). Mix them, "
-        "take those with `target != pad`, all sentences together, and their mean.",
+        "`log_softmax`, then `gather` for the first part and `mean(dim=-1)` for the second: both (batch, n). Mix "
+        "them, keep those with `target != pad`, all sentences together, and take their mean.",
     ),
 )
 
@@ -100,7 +100,7 @@ def _(answer, draw):
 
 @label_smoothed_loss.aspect("smoothed targets", points=2)
 def _(answer, draw):
-    """a share of the truth goes to all of the vocabulary alike"""
+    """a share of the truth goes to the whole vocabulary, in equal parts"""
     return _twice(answer, draw)
 
 
@@ -112,7 +112,7 @@ def _(answer, draw):
 
 @label_smoothed_loss.aspect("large logits", points=1)
 def _(answer, draw):
-    """a probability that is too small to be written down has a logarithm still"""
+    """a probability that is too small to be written down still has a logarithm"""
     return _twice(answer, draw, scale=200.0)
 
 
@@ -139,8 +139,8 @@ def _(logits, target, smoothing, pad):
 
 @label_smoothed_loss.misconception("the truth gets nothing of what is spread", fails=SMOOTH)
 def _(logits, target, smoothing, pad):
-    """What ought to be does not sum to one: the truth has 1 − ε, and of the share that is spread over the *whole*
-    vocabulary it gets its part, too. Add up your targets for one token."""
+    """What ought to be does not sum to one: the truth has 1 − ε, and it also gets its part of the share that is spread
+    over the *whole* vocabulary. Add up your targets for one token."""
     log_p = logits.log_softmax(dim=-1)
     wanted = torch.full_like(log_p, smoothing / logits.shape[-1]).scatter(-1, target[..., None], 1 - smoothing)
     losses = -(wanted * log_p).sum(dim=-1)
@@ -149,8 +149,9 @@ def _(logits, target, smoothing, pad):
 
 @label_smoothed_loss.misconception("spread over the others alone", fails=SMOOTH)
 def _(logits, target, smoothing, pad):
-    """ε was spread over the other V − 1 tokens. Some programs do that, and their losses do not compare with those that
-    spread it over all V, the truth among them, as Szegedy et al. (2016) do, torch does, and this contract asks."""
+    """ε was spread over the other V − 1 tokens. Some programs do that, and their losses cannot be compared with those
+    of programs that spread it over all V, the truth among them, as Szegedy et al. (2016), torch and this contract
+    do."""
     log_p = logits.log_softmax(dim=-1)
     true = -log_p.gather(-1, target[..., None])[..., 0]
     others = (-log_p.sum(dim=-1) - true) / (logits.shape[-1] - 1)
@@ -200,7 +201,7 @@ def _(logits, target, smoothing, pad):
 @label_smoothed_loss.misconception("padding in the smoothing", fails=("padding",))
 def _(logits, target, smoothing, pad):
     """The first part leaves padding out and the second does not: at padded positions the model is still being pulled
-    towards the uniform. One mask for both."""
+    towards the uniform distribution. One mask for both."""
     real = target != pad
     log_p = logits.log_softmax(dim=-1)
     true = -log_p.gather(-1, target[..., None])[..., 0]
@@ -230,7 +231,7 @@ def _(logits, target, smoothing, pad):
 @label_smoothed_loss.misconception("a sum for the mean", fails=EVERY_LOSS)
 def _(logits, target, smoothing, pad):
     """The losses were added up and not divided, so a batch of twice the tokens takes steps of twice the size. In nats
-    *a token*, please."""
+    *per token*, please."""
     log_p = logits.log_softmax(dim=-1)
     true = -log_p.gather(-1, target[..., None])[..., 0]
     losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
@@ -307,8 +308,8 @@ warmup = Exercise(
     minutes=8,
     hints=(
         "Two lines meet at `warmup_steps`. Write down both for a `warmup_steps` of 4, at the steps 1, 4 and 16.",
-        "`step ** -0.5` falls, `step * warmup_steps ** -1.5` rises. At `warmup_steps` they are equal; which of the two "
-        "is the smaller one before it, and which behind it?",
+        "`step ** -0.5` falls, `step * warmup_steps ** -1.5` rises. At `warmup_steps` they are equal; which of the "
+        "two is the smaller one before it, and which after it?",
     ),
 )
 
@@ -330,7 +331,7 @@ def _two_widths(draw):
 
 @warmup.aspect("the first step", points=1, explain=_times)
 def _(answer, draw):
-    """step 1 is small, and not nothing"""
+    """the rate at step 1 is small, but not zero"""
     (d, other), w = _two_widths(draw)
     return _rates(answer, (1, d, w), (1, other, w + 5))
 
@@ -371,7 +372,7 @@ EVERY_RATE = (*SHIFTED, "width")
 @warmup.misconception("off by one: a step too far", fails=SHIFTED)
 def _(step, d_model, warmup_steps):
     """The formula was asked about the step after this one. It counts from 1, and so does `step` here: nothing has to be
-    added. (Where a loop counts from 0, the + 1 belongs into the loop.)"""
+    added. (Where a loop counts from 0, the + 1 belongs in the loop.)"""
     step = step + 1
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
@@ -379,7 +380,7 @@ def _(step, d_model, warmup_steps):
 @warmup.misconception("off by one: a step behind", fails=SHIFTED)
 def _(step, d_model, warmup_steps):
     """The formula was asked about the step before this one, so that the first step has no rate at all: 0 to the power
-    −½ is no number, and a rate of 0 is a batch for nothing. `step` counts from 1, as the formula does."""
+    −½ is not a number, and at a rate of 0 a batch is wasted. `step` counts from 1, as the formula does."""
     step = step - 1
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
@@ -420,15 +421,14 @@ def _(step, d_model, warmup_steps):
 
 @warmup.misconception("a share of the peak", fails=EVERY_RATE)
 def _(step, d_model, warmup_steps):
-    """This has 1 at its highest: it is the schedule's shape, by which a rate of your own choice may be multiplied. The
-    paper's formula is asked for, whose highest rate follows from `d_model` and `warmup_steps`."""
+    """This is 1 at its highest: it is the schedule's shape, by which a rate of your own choice may be multiplied. What
+    is asked for is the paper's formula, whose highest rate follows from `d_model` and `warmup_steps`."""
     return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
 
 
 @warmup.misconception("never falls", fails=("falling",))
 def _(step, d_model, warmup_steps):
-    """The rate stays at its peak. A warm-up is followed by a decline; here it goes with one over the root of the
-    step."""
+    """The rate stays at its peak. A warm-up is followed by a decline; here it goes as one over the root of the step."""
     return d_model**-0.5 * min(warmup_steps**-0.5, step * warmup_steps**-1.5)
 
 
@@ -727,7 +727,7 @@ greedy_decode = Exercise(
         "Which sentences have ended? Keep a boolean for each of them, and look at it twice: when a token is written, "
         "and when you ask whether to go on.",
         "Begin with `tokens` of shape (n_sentences, 1), all <bos>. Each round: `next_logits(tokens)`, argmax over the "
-        "vocabulary, pad in place of it where the sentence has ended before, and append a column.",
+        "vocabulary, pad in place of it where the sentence has already ended, and append a column.",
         "Update `finished` with `|` after the new column is made, so that the <eos> itself is still written. When all "
         "have ended, stop; cut off the column of <bos>, and fill up with pad to `max_length` columns.",
     ),
@@ -735,7 +735,10 @@ greedy_decode = Exercise(
 
 
 class _Writer:
-    """A model that writes a text of its own for each sentence, and says <eos> first as token number `ends[b]`."""
+    """A model that writes a text of its own for each sentence, and says <eos> first as token number `ends[b]`.
+
+    It says it once more two tokens later: an end that is taken back then would show.
+    """
 
     def __init__(self, draw: Draw, ends: list[int], max_length: int):
         vocabulary = 9
@@ -753,7 +756,7 @@ class _Writer:
         self.calls += 1
         past = sum(4 * self.by_past[j][tokens[:, j]] for j in range(n))               # (batch, vocabulary)
         logits = self.by_place[n - 1] + past
-        logits[self.ends == n, self.eos] = 100.0
+        logits[(self.ends == n) | (self.ends + 2 == n), self.eos] = 100.0
         return logits
 
     def write(self, answer: Any, max_length: int) -> Tensor:
@@ -769,7 +772,7 @@ def _(answer, draw):
 
 @greedy_decode.aspect("the ends", points=2)
 def _(answer, draw):
-    """each sentence ends with its own <eos>, and behind it there is padding"""
+    """each sentence ends with its own <eos>, and after it there is padding"""
     ends = [1 + e for e in draw.sizes(3, 0, 5)]
     return _Writer(draw, ends, 8).write(answer, 8)
 
@@ -792,7 +795,7 @@ def _(answer, draw):
 
 @greedy_decode.misconception("runs past <eos>", fails=("the ends", "no step for nothing"))
 def _(next_logits, n_sentences, bos, eos, pad, max_length):
-    """Sentences go on behind their <eos>. The model does not stop by itself: whatever it is asked, it answers with some
+    """Sentences go on after their <eos>. The model does not stop by itself: whatever it is asked, it answers with some
     token. Remember which sentences have ended, and write padding there."""
     tokens = torch.full((n_sentences, 1), bos)
     for _ in range(max_length):
@@ -892,8 +895,8 @@ def _(next_logits, n_sentences, bos, eos, pad, max_length):
 
 @greedy_decode.misconception("<eos> itself is left out", fails=("the ends",))
 def _(next_logits, n_sentences, bos, eos, pad, max_length):
-    """Padding stands where <eos> should stand. A sentence that ended by itself and one that was cut off look the same
-    then. Write the <eos>, and only what comes behind it is padding: update `finished` after the token is written."""
+    """Padding stands where <eos> should stand. A sentence that ended by itself and one that was cut off then look the
+    same. Write the <eos>, and only what comes after it is padding: update `finished` after the token is written."""
     tokens = torch.full((n_sentences, 1), bos)
     finished = torch.zeros(n_sentences, dtype=torch.bool)
     for _ in range(max_length):
@@ -1010,8 +1013,9 @@ beam_search = Exercise(
         "Keep two lists of (tokens, total): the open hypotheses, at first one that holds <bos> and 0.0, and those that "
         "have ended. Each round makes every continuation of every open one and keeps the `n_beams` with the largest "
         "totals.",
-        "A continuation's total is its hypothesis' total plus the log-probability of the new token. Put all of all "
-        "hypotheses into one list, sort it once, cut it at `n_beams`, and only then look which of those end in <eos>.",
+        "A continuation's total is its hypothesis' total plus the log-probability of the new token. Put the "
+        "continuations of all hypotheses into one list, sort it once, cut it at `n_beams`, and only then look which "
+        "of those end in <eos>.",
         "At the end everything competes, ended or cut off, by total / ((5 + n) / 6) ** length_penalty, where n counts "
         "the tokens without <bos>. Totals are negative: a larger divisor makes a score better.",
     ),
@@ -1023,7 +1027,8 @@ beam_search = Exercise(
 # astray in a way of its own: greedily to a, beam by beam to c, by likely last words to b d f.
 _WAYS = {"": "a .45  b .4  c .1", "b": "d .5  e .475", "be": "c .95", "bec": ". .93", "bd": "f .4"}
 _TREES = {
-    "one": _WAYS | {"a": ". .6"},
+    # What could end at once is not what greedy decoding follows, and would be better than what it finds.
+    "one": _WAYS | {"": "a .45  . .35  b .1", "a": ". .6"},
     "several": _WAYS
     | {"": "a .43  b .4  c .14", "a": ". .27  d .2  e .2", "bdf": ". .995"}
     | {"c": "d .99", "cd": "e .96", "cde": ". .96"},
@@ -1059,6 +1064,8 @@ class _Oracle:
     def _after(self, row: list[int]) -> Tensor:
         said = "".join(self.letters.get(token, "?") for token in row[1:])
         listed = self.tree.get(said, "").split() if row[0] == self.bos else []
+        if "." in said:  # nobody needs to ask; who does hears what would win
+            listed = ["a", ".99"]
         known = {self.tokens[letter]: float(p) for letter, p in zip(listed[::2], listed[1::2], strict=True)}
         p = torch.full((self.vocabulary,), (1 - sum(known.values())) / (self.vocabulary - len(known)))
         p[self.eos], p[self.bos] = 1e-3 if self.may_end else 1e-12, 1e-12
@@ -1094,7 +1101,7 @@ def _(answer, draw):
 
 @beam_search.aspect("length penalty", points=2, explain=_texts)
 def _(answer, draw):
-    """what is long is not punished for its many factors"""
+    """a long hypothesis is not punished for its many factors"""
     return _search(answer, draw, "penalty", 4, 0.95 + 0.1 * float(draw.uniform(1)), 6)
 
 
@@ -1123,8 +1130,8 @@ WIDE = ("several beams", "length penalty", "nobody ends", "score")
 
 @beam_search.misconception("the penalty's sign", fails=("length penalty", "score"))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The total was *multiplied* by the penalty. Totals are negative, so this makes long hypotheses worse still, where
-    the penalty is there to make up for their many factors. It divides."""
+    """The total was *multiplied* by the penalty. Totals are negative, so this makes long hypotheses worse still,
+    whereas the penalty is there to make up for their many factors. It divides."""
     open_, finished = [([bos], 0.0)], []
     for _ in range(max_length):
         log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
@@ -1141,7 +1148,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
 @beam_search.misconception("no length penalty", fails=("length penalty", "score"))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """The totals were compared as they are. Each token makes a total smaller, so short hypotheses win; that is what
-    `length_penalty` is to make good, and here it has no effect."""
+    `length_penalty` is there to make good, and here it has no effect."""
     open_, finished = [([bos], 0.0)], []
     for _ in range(max_length):
         log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
@@ -1177,7 +1184,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     fails=("one beam", "several beams", "length penalty", "no more than the beams", "score"),
 )
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """Hypotheses are continued behind their <eos>. What has ended is taken out of the open ones, and waits with its
+    """Hypotheses are continued after their <eos>. What has ended is taken out of the open ones, and waits with its
     total until the end."""
     open_ = [([bos], 0.0)]
     for _ in range(max_length):
@@ -1259,7 +1266,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
 @beam_search.misconception("probabilities are added", fails=WIDE)
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """Probabilities were added up. The probability of a sentence is the *product* of its tokens', so it is their
-    logarithms that are added, and those you were given."""
+    logarithms that are added, and logarithms are what you were given."""
     open_, finished = [([bos], 0.0)], []
     for _ in range(max_length):
         p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).exp().tolist()
@@ -1308,8 +1315,8 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
 
 @beam_search.misconception("ended ones are replaced", fails=("no more than the beams",))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """When a hypothesis had ended, the next best open one came up in its place. Many programs do that, and it is
-    another search. Here the `n_beams` best are cut out first, ended or not, and what ends leaves its place empty."""
+    """When a hypothesis had ended, the next best open one came up in its place. Many programs do that, and it is a
+    different search. Here the `n_beams` best are picked first, ended or not, and what ends leaves its place empty."""
     open_, finished = [([bos], 0.0)], []
     for _ in range(max_length):
         log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
@@ -1323,7 +1330,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     return torch.tensor(best[1:]), score
 
 
-@beam_search.misconception("more than the beams", fails=("no more than the beams",))
+@beam_search.misconception("more than the beams", fails=("one beam", "no more than the beams"))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """More hypotheses were kept than `n_beams`. What comes out may even be better, for more computing than was allowed:
     all continuations of all open hypotheses compete for the same few places."""
@@ -1340,10 +1347,10 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     return torch.tensor(best[1:]), score
 
 
-@beam_search.misconception("the penalty is another one", fails=("score",))
+@beam_search.misconception("a different penalty", fails=("score",))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The total was divided by a power of the length itself. That is used, too, and is stronger: it makes no difference
-    here which hypothesis wins, and elsewhere it does. Asked for is ((5 + n) / 6)^α, which treats the first few tokens
+    """The total was divided by a power of the length itself. That is used, too, and is stronger: the same hypothesis
+    wins here, but elsewhere another may. What is asked for is ((5 + n) / 6)^α, which treats the first few tokens
     gently."""
     open_, finished = [([bos], 0.0)], []
     for _ in range(max_length):
@@ -1358,7 +1365,7 @@ def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     return torch.tensor(best[1:]), score
 
 
-@beam_search.variant("the penalty is another one", fails=("score",))
+@beam_search.variant("a different penalty", fails=("score",))
 def _(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     """With <bos> in the length."""
     open_, finished = [([bos], 0.0)], []
@@ -1575,7 +1582,7 @@ def _(answer, draw):
 
 @TrainStep.aspect("dropout in training", points=1)
 def _(answer, draw):
-    """while it trains the model drops numbers, another time others, and also after it has been evaluated"""
+    """while it trains the model drops numbers, different ones each time, and also after it has been evaluated"""
     steps = _Steps(answer, draw, dropout=0.5)
     losses = [steps(steps.micro, 0.0, 100.0)[0] for _ in range(3)]
     return torch.tensor([not torch.equal(losses[0], losses[1]), not torch.equal(losses[1], losses[2])])
@@ -1591,11 +1598,11 @@ def _(answer, draw):
 UPDATED = ("a step", "several micro-batches", "clipping", "the next step")
 
 
-@TrainStep.misconception("dropout on at test", fails=("no dropout in evaluation",))
+@TrainStep.misconception("dropout on at test time", fails=("no dropout in evaluation",))
 def _(self, micro_batches, held_out, lr, clip):
-    """The held-out loss was measured with dropout: on a model with half of its numbers missing, another half each time.
-    A model is told which of the two it is doing, by `train()` and by `eval()`. (`torch.no_grad()` saves memory; dropout
-    does not care for it.)"""
+    """The held-out loss was measured with dropout: on a model with half of its numbers missing, a different half each
+    time. A model is told which of the two it is doing, by `train()` and by `eval()`. (`torch.no_grad()` saves memory;
+    dropout takes no notice of it.)"""
     n = sum(len(target) for _, target in micro_batches)
     self.model.train()
     self.optimizer.zero_grad()
@@ -1737,8 +1744,9 @@ def _(self, micro_batches, held_out, lr, clip):
 
 @TrainStep.misconception("each parameter clipped by itself", fails=("clipping",))
 def _(self, micro_batches, held_out, lr, clip):
-    """Each parameter's gradient was shortened by itself. Together they are still too long, and point elsewhere than the
-    gradient did: those that were short keep their length. One norm over all parameters, one factor for all."""
+    """Each parameter's gradient was shortened by itself. Together they are still too long, and point in a different
+    direction from the gradient: those that were short keep their length. One norm over all parameters, one factor for
+    all."""
     n = sum(len(target) for _, target in micro_batches)
     self.model.train()
     self.optimizer.zero_grad()
@@ -1782,7 +1790,7 @@ def _(self, micro_batches, held_out, lr, clip):
 @TrainStep.misconception("a step for each micro-batch", fails=("loss", "norm", "several micro-batches"))
 def _(self, micro_batches, held_out, lr, clip):
     """The parameters moved after every micro-batch: three small steps, where one was asked for from all of them
-    together. The step stands behind the loop."""
+    together. The step comes after the loop."""
     n = sum(len(target) for _, target in micro_batches)
     self.model.train()
     total = 0.0
@@ -1897,8 +1905,9 @@ byte_pairs = Exercise(
     hints=(
         "Keep every word as a list of its pieces, at first its letters. A merge goes through such a list from the left "
         "and puts one piece in place of two wherever the pair stands.",
-        "Each round: count all neighbours in the *training* words, find the pair with the largest count (of equals "
-        "the first in the alphabet: `min` over `(-count, pair)` does both), and merge it in all words, the test's too.",
+        "Each round: count all neighbours in the *training* words, find the pair with the largest count (of equal "
+        "counts, the first in the alphabet: `min` over `(-count, pair)` does both), and merge it in all words, the "
+        "test's too.",
     ),
 )
 
@@ -1935,7 +1944,8 @@ def _first_merge(draw):
 
 
 def _differently_cut(got, expected):
-    return f"behind {int((got != expected).sum())} of {len(got)} letters there is a cut where none should be, or none"
+    wrong = int((got != expected).sum())
+    return f"after {wrong} of {len(got)} letters there is a cut where none should be, or none where one should be"
 
 
 @byte_pairs.aspect("the first merge", points=1, explain=_differently_cut)
@@ -2016,7 +2026,7 @@ def _(train, test, n_merges):
 
 @byte_pairs.misconception("only the first place in a word", fails=EVERY_MERGE)
 def _(train, test, n_merges):
-    """A pair that stands twice in a word was merged once. Go on behind the place where you merged."""
+    """A pair that stands twice in a word was merged once. Go on after the place where you merged."""
     cut = {word: list(word) for word in train + test}
     for _ in range(n_merges):
         pairs: dict = {}

@@ -34,8 +34,8 @@ online_softmax = Exercise(
     minutes=15,
     hints=(
         "Three things happen: the largest score may grow, the old sum must be brought to the new largest, and the "
-        "chunk's own exponentials are added. By which factor does exp(s − 3) become exp(s − 5)?",
-        "The factor for the old sum has the old largest and the new one in it, and is never above 1.",
+        "chunk's own exponentials are added. Which factor turns exp(s − 3) into exp(s − 5)?",
+        "The factor for the old sum contains both the old largest and the new one, and is never above 1.",
         "If a row has seen nothing but −∞, the new largest is −∞ too, and −∞ − (−∞) is NaN. Subtract something finite "
         "in that row instead; the exponential of −∞ is 0, whatever finite number you take away.",
     ),
@@ -118,8 +118,8 @@ def _(answer, draw):
 
 @online_softmax.misconception("rescale forgotten", fails=("a larger score turns up", "many chunks of large scores"))
 def _(scores, largest, total):
-    """From the chunk's scores the new largest was taken away, from those in the old sum the old one, and the two were
-    added as they are. Apples and pears: every term of the old sum is too large by the same factor. Which?"""
+    """The new largest was taken away from the chunk's scores and the old one from those in the old sum, and the two
+    were added as they are. Apples and oranges: every term of the old sum is too large by the same factor. Which?"""
     new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
     base = new.clamp(min=torch.finfo(scores.dtype).min)
     return new, total + (scores - base).exp().sum(dim=-1, keepdim=True)
@@ -162,9 +162,9 @@ def _(scores, largest, total):
 
 @online_softmax.misconception("the old largest is dropped", fails=("no larger score", "a chunk of −∞"))
 def _(scores, largest, total):
-    """The chunk's largest score took the place of the largest so far, even where it is smaller. The sums still fit
-    each other, but the factor for the old sum may then be above 1, without limit: the overflow that softmax takes the
-    largest away to avoid is back."""
+    """The chunk's largest score took the place of the largest so far, even where it is smaller. The sums still fit each
+    other, but the factor for the old sum may then be above 1, without limit, and we are back at the overflow that
+    taking the largest away was meant to avoid."""
     new = scores.amax(dim=-1, keepdim=True)
     base = new.clamp(min=torch.finfo(scores.dtype).min)
     return new, total * (largest - base).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
@@ -188,9 +188,9 @@ def _(scores, largest, total):
     fails=("the first chunk", "a larger score turns up", "no larger score", "many chunks of large scores"),
 )
 def _(scores, largest, total):
-    """`scores.max()` is the largest of the whole batch. A row whose own scores are far below it has exponentials of 0
-    alone, and 0/0 follows. Every row is a softmax of its own and needs its own largest: along which axis, and with the
-    axis kept?"""
+    """`scores.max()` is the largest of the whole batch. A row whose own scores are far below it has nothing but
+    exponentials of 0, and 0/0 follows. Every row is a softmax of its own and needs its own largest: along which axis,
+    and with the axis kept?"""
     new = torch.maximum(largest, scores.max())
     base = new.clamp(min=torch.finfo(scores.dtype).min)
     return new, total * (largest - base).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
@@ -272,8 +272,8 @@ sliding_window_mask = Exercise(
         "table have in common, if you look at query index minus key index?",
         "`i = torch.arange(n)[:, None]` and `j = torch.arange(n)`: then `i - j` is the whole table of distances, with "
         "a sign. Three conditions on it, joined by `&`.",
-        "With a dilation the window reaches width · dilation far, and within it every distance that is no multiple of "
-        "the dilation is left out.",
+        "With a dilation the window reaches as far as width · dilation, and within it every distance that is not a "
+        "multiple of the dilation is left out.",
     ),
 )
 
@@ -308,7 +308,7 @@ def _(answer, draw):
 
 @sliding_window_mask.aspect("wider than the text", points=1, explain=_truth)
 def _(answer, draw):
-    """a window may be wider than there are positions"""
+    """a window may be wider than the text"""
     [n] = draw.sizes(1, 5, 7)
     return answer(n, n + 2, 1, True)
 
@@ -415,8 +415,8 @@ def _(n, width, dilation, causal):
 
 @sliding_window_mask.misconception("causal without the gaps", fails=("dilated and causal",))
 def _(n, width, dilation, causal):
-    """Each of the two works alone. With `causal` and a dilation together the gaps are gone: the causal case takes a way
-    of its own, in which `dilation` does not occur. To be causal is one condition more, not another window."""
+    """Each of the two works alone. With `causal` and a dilation together the gaps are gone: the causal case goes its
+    own way, in which `dilation` does not occur. Being causal is one more condition, not a different window."""
     behind = torch.arange(n)[:, None] - torch.arange(n)
     if causal:
         return (behind >= 0) & (behind <= width)
@@ -443,7 +443,7 @@ def _(n, width, dilation, causal):
 
 @sliding_window_mask.misconception("a slice that begins below zero", fails=WINDOWS)
 def _(n, width, dilation, causal):
-    """Near the beginning i − width is negative, and a slice of Python that begins at −2 begins at the last but one. The
+    """Near the beginning i − width is negative, and a Python slice that begins at −2 begins at the last but one. The
     first rows come out empty, or wrong. Nobody stands before position 0."""
     mask = torch.zeros(n, n, dtype=torch.bool)
     for i in range(n):
@@ -454,7 +454,7 @@ def _(n, width, dilation, causal):
 
 @sliding_window_mask.misconception("no window wider than the text", fails=("wider than the text",))
 def _(n, width, dilation, causal):
-    """Diagonal by diagonal works, until a diagonal would lie outside of the table: there is none at a distance of n or
+    """Diagonal by diagonal works, until a diagonal would lie outside the table: there is none at a distance of n or
     more. Stop before, or compare distances instead, which asks for no special case."""
     mask = torch.zeros(n, n, dtype=torch.bool)
     for step in range(-width, 1 if causal else width + 1):
@@ -527,7 +527,7 @@ def _pattern(answer, draw, width: int, n_global: int, drawn: str) -> Tensor:
 
 @bigbird_mask.aspect("window", points=1, explain=_truth)
 def _(answer, draw):
-    """itself and `width` on each side, where there is no more to it"""
+    """itself and `width` on each side, where nothing else is allowed"""
     return _pattern(answer, draw, draw.sizes(1, 2, 3)[0], 0, "self")
 
 
@@ -572,10 +572,10 @@ def _(n, width, n_global, drawn):
     return mask.scatter(1, drawn, True)
 
 
-@bigbird_mask.misconception("one token, not the first so many", fails=BIGBIRD)
+@bigbird_mask.misconception("one token, not the first n_global", fails=BIGBIRD)
 def _(n, width, n_global, drawn):
-    """One token was made global, the one at the index `n_global`. `n_global` is how many there are: all those in front
-    of that index."""
+    """One token was made global, the one at the index `n_global`. `n_global` is how many there are: all those before
+    that index."""
     behind = torch.arange(n)[:, None] - torch.arange(n)
     mask = behind.abs() <= width
     mask[n_global] = True
@@ -583,7 +583,7 @@ def _(n, width, n_global, drawn):
     return mask.scatter(1, drawn, True)
 
 
-@bigbird_mask.variant("one token, not the first so many", fails=("global tokens", "all together"))
+@bigbird_mask.variant("one token, not the first n_global", fails=("global tokens", "all together"))
 def _(n, width, n_global, drawn):
     """The last of them."""
     behind = torch.arange(n)[:, None] - torch.arange(n)
@@ -618,7 +618,7 @@ def _(n, width, n_global, drawn):
 
 @bigbird_mask.misconception("drawn keys as rows", fails=("random keys", "all together"))
 def _(n, width, n_global, drawn):
-    """The table of random pairs is turned over: the drawn keys ask, and the query is asked. In `drawn`, row i holds the
+    """The table of random pairs is transposed: the drawn keys ask, and the query is asked. In `drawn`, row i holds the
     *keys* that query i may see, so they are columns of row i."""
     behind = torch.arange(n)[:, None] - torch.arange(n)
     mask = (behind.abs() <= width).scatter(0, drawn.T, True)
@@ -640,7 +640,7 @@ def _(n, width, n_global, drawn):
 
 @bigbird_mask.misconception("the draws of one query for all", fails=("window", "random keys", "all together"))
 def _(n, width, n_global, drawn):
-    """The first row of `drawn` served every query. Then all look at the same few keys, and these are rather global
+    """The first row of `drawn` served every query. Then all look at the same few keys, and these are more like global
     tokens. What makes random keys useful is that they differ from query to query."""
     behind = torch.arange(n)[:, None] - torch.arange(n)
     mask = behind.abs() <= width
@@ -811,7 +811,7 @@ def _(query, key, value, E, F, mask):
 @linformer_attention.misconception("E for the values too", fails=("output", "shorter than E and F", "gradient"))
 def _(query, key, value, E, F, mask):
     """Keys and values were mixed by the same matrix, and F has never been used: no gradient reaches it. (The paper
-    tries this sharing too, and it costs little; the contract here has two.)"""
+    tries this sharing too, and it costs little; the contract here has two matrices.)"""
     n = key.shape[-2]
     key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
     return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (E[:, :n] @ value)
@@ -828,7 +828,7 @@ def _(query, key, value, E, F, mask):
 @linformer_attention.misconception("the weights are mixed", fails=("output", "shorter than E and F"))
 def _(query, key, value, E, F, mask):
     """The softmax was taken over all n keys, and its weights were mixed afterwards. That table of n × n weights is what
-    one wanted to be rid of: mix the keys *before* they meet the queries, and the softmax has k columns."""
+    we wanted to be rid of: mix the keys *before* they meet the queries, and the softmax has k columns."""
     n = key.shape[-2]
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
@@ -991,9 +991,8 @@ def _past(draw, batch: int, n_kv_heads: int, n: int, d_head: int) -> list[Tensor
 @cached_step.aspect("the first token", points=1)
 def _(answer, draw):
     """with an empty cache it finds itself alone"""
-    batch, n_heads, d_head = draw.sizes(3, 2, 7)
-    token = _token(draw, batch, n_heads, n_heads, d_head)
-    return answer(*token, *_past(draw, batch, n_heads, 0, d_head))[0]
+    n_heads, d_head = draw.sizes(2, 2, 7)
+    return answer(*_token(draw, 1, n_heads, n_heads, d_head), *_past(draw, 1, n_heads, 0, d_head))[0]
 
 
 @cached_step.aspect("output", points=2)
@@ -1006,7 +1005,7 @@ def _(answer, draw):
 
 @cached_step.aspect("caches", points=2)
 def _(answer, draw):
-    """after three steps they hold the keys and the values of all tokens, in their order"""
+    """after three steps they hold the keys and the values of all tokens, in order"""
     batch, n_heads, n, d_head = draw.sizes(4, 2, 7)
     caches = _past(draw, batch, n_heads, n, d_head)
     for _ in range(3):
@@ -1025,10 +1024,10 @@ def _(answer, draw):
 
 
 @cached_step.aspect(
-    "as all at once", points=1, explain=told("step by step gives another output than causal attention, by {size}")
+    "as all at once", points=1, explain=told("step by step, the output differs from causal attention's by {size}")
 )
 def _(answer, draw):
-    """five steps in a row say what one pass with a causal mask says"""
+    """five steps in a row give what one pass with a causal mask gives"""
     batch, n_heads, d_head = draw.sizes(3, 2, 6)
     tokens = [_token(draw, batch, n_heads, n_heads, d_head) for _ in range(5)]
     outputs, caches = [], _past(draw, batch, n_heads, 0, d_head)
@@ -1043,7 +1042,7 @@ def _(answer, draw):
 EVERY_STEP = ("the first token", "output", "caches", "groups", "as all at once")
 
 
-@cached_step.misconception("the cache grows along another axis", fails=EVERY_STEP)
+@cached_step.misconception("the cache grows along the wrong axis", fails=EVERY_STEP)
 def _(query, key, value, key_cache, value_cache):
     """The new key was put beside the old ones along the wrong axis, and the sizes do not fit. Axes of the cache are
     batch, heads, positions, width: a new token is a new *position*."""
@@ -1053,7 +1052,7 @@ def _(query, key, value, key_cache, value_cache):
     return (weights @ values).squeeze(2), keys, values
 
 
-@cached_step.variant("the cache grows along another axis", fails=EVERY_STEP)
+@cached_step.variant("the cache grows along the wrong axis", fails=EVERY_STEP)
 def _(query, key, value, key_cache, value_cache):
     """Along the width."""
     keys = torch.cat([key_cache, key.unsqueeze(2)], dim=-1)
@@ -1062,7 +1061,7 @@ def _(query, key, value, key_cache, value_cache):
     return (weights @ values).squeeze(2), keys, values
 
 
-@cached_step.variant("the cache grows along another axis", fails=EVERY_STEP)
+@cached_step.variant("the cache grows along the wrong axis", fails=EVERY_STEP)
 def _(query, key, value, key_cache, value_cache):
     """The batch's."""
     keys = torch.cat([key_cache, key.unsqueeze(2)])
@@ -1119,7 +1118,7 @@ def _(query, key, value, key_cache, value_cache):
 
 @cached_step.misconception("keys for values", fails=EVERY_STEP)
 def _(query, key, value, key_cache, value_cache):
-    """The new *key* went into the cache of values: a slip of copying a line. What is averaged is no longer what the
+    """The new *key* went into the cache of values: a slip in copying a line. What is averaged is no longer what the
     tokens have to say, but what they are found by."""
     keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
     values = torch.cat([value_cache, key.unsqueeze(2)], dim=2)
@@ -1142,8 +1141,8 @@ def _(query, key, value, key_cache, value_cache):
 @cached_step.misconception("the many heads in the cache", fails=("groups",))
 def _(query, key, value, key_cache, value_cache):
     """Keys and values were repeated for all heads of queries, and it is the repeated ones that came back. Then the
-    cache is as large as without groups, and nothing has been saved (at the next step the few new heads may not even
-    fit to the many old ones). Repeat just before use; keep the few."""
+    cache is as large as without groups, and nothing has been saved (at the next step the few new heads may not even fit
+    the many old ones). Repeat just before use; keep the few."""
     group = query.shape[1] // key.shape[1]
     keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2).repeat_interleave(group, dim=1)
     values = torch.cat([value_cache, value.unsqueeze(2)], dim=2).repeat_interleave(group, dim=1)
@@ -1177,8 +1176,8 @@ def _(query, key, value, key_cache, value_cache):
     "normalises over the heads", fails=("the first token", "output", "groups", "as all at once")
 )
 def _(query, key, value, key_cache, value_cache):
-    """Softmax ran over the heads, so that the heads share out each position between them. Each head shares out its own
-    attention, over the positions: the axis that grows."""
+    """Softmax ran over the heads, so that the heads share out each position among themselves. Each head shares out its
+    own attention, over the positions: the axis that grows."""
     keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
     values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
     group = query.shape[1] // key.shape[1]
@@ -1270,13 +1269,13 @@ attend_tile = Exercise(
 )
 
 
-def _averages(answer, sizes: list[int], query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The average that the answer comes to through tiles of these sizes."""
+def _averages(answer, sizes: list[int], query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The average that the answer comes to through tiles of these sizes, and the largest score."""
     state = *_start(*query.shape[:-1]), torch.zeros(*query.shape[:-1], values.shape[-1])
     for key, value in zip(keys.split(sizes, dim=1), values.split(sizes, dim=1), strict=True):
         state = answer(query, key, value, *state)
-    _, total, output = state
-    return output / total
+    largest, total, output = state
+    return output / total, largest
 
 
 def _asked(draw, sizes: list[int], level: float) -> list[Tensor]:
@@ -1291,14 +1290,17 @@ def _asked(draw, sizes: list[int], level: float) -> list[Tensor]:
 def _(answer, draw):
     """the weighted average over the first tile"""
     sizes = draw.sizes(1, 3, 7)
-    return _averages(answer, sizes, *_asked(draw, sizes, 0.0))
+    return _averages(answer, sizes, *_asked(draw, sizes, 0.0))[0]
 
 
 @attend_tile.aspect("several tiles", points=1)
 def _(answer, draw):
     """tile by tile it is attention over all keys"""
     sizes = draw.sizes(3, 2, 6)
-    return _averages(answer, sizes, *_asked(draw, sizes, 4.0))
+    query, keys, values = _asked(draw, sizes, 4.0)
+    rising = _averages(answer, sizes, query, keys, values)
+    falling = _averages(answer, sizes, query, keys.flip(1), values.flip(1))
+    return torch.cat([*rising, *falling], dim=-1)
 
 
 @attend_tile.aspect("large scores", points=0.5)
@@ -1307,7 +1309,7 @@ def _(answer, draw):
     sizes = draw.sizes(3, 2, 6)
     query, keys, values = _asked(draw, sizes, 4.0)
     keys[..., 0] += 300
-    return _averages(answer, sizes, query, keys, values)
+    return _averages(answer, sizes, query, keys, values)[0]
 
 
 @attend_tile.misconception("the output is not rescaled", fails=("several tiles", "large scores"))
@@ -1357,8 +1359,8 @@ def _(query, key, value, largest, total, output):
 
 @attend_tile.misconception("a softmax for each tile", fails=("one tile", "several tiles", "large scores"))
 def _(query, key, value, largest, total, output):
-    """Each tile has got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then
-    counts as much as one with the best. The exponentials of all tiles belong into one sum."""
+    """Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts
+    as much as one with the best. The exponentials of all tiles belong in one sum."""
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
     weights = (scores - larger).exp()
@@ -1379,8 +1381,8 @@ def _(query, key, value, largest, total, output):
 
 @attend_tile.misconception("nothing taken away", fails=("large scores",))
 def _(query, key, value, largest, total, output):
-    """Bare exponentials: right for small scores, and beyond float32 at about 89. Take the largest score so far away
-    from all, and rescale what was summed before."""
+    """Bare exponentials: right for small scores, but too large for float32 from about 89 on. Take the largest score so
+    far away from all, and rescale what was summed before."""
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     weights = scores.exp()
     larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))

@@ -102,8 +102,8 @@ def _(images, patch):
 @patchify.misconception("axes not exchanged", fails=("patches", *ORDERS, "gradient"))
 def _(images, patch):
     """The shape (…, rows, columns, patch, patch) was asked for in one `reshape`, and has the right sizes. But a row of
-    pixels runs through all columns of patches: in memory there comes a row inside the patch *between* the two. Cut the
-    height in two, cut the width in two, and then exchange axes."""
+    pixels runs through all columns of patches: in memory, the row inside the patch comes *between* rows and columns of
+    patches. Cut the height in two, cut the width in two, and then exchange axes."""
     batch, channels, height, width = images.shape
     rows, columns = height // patch, width // patch
     x = images.reshape(batch, channels, rows, columns, patch, patch)
@@ -112,8 +112,8 @@ def _(images, patch):
 
 @patchify.misconception("patches read down the columns", fails=("patches", "order of the patches", "gradient"))
 def _(images, patch):
-    """Each patch is right, and they come in another order: down the first column of patches, then down the next. A
-    model that had learned a position for each place would find every patch at another's. Read them as a page."""
+    """Each patch is right, but they come in the wrong order: down the first column of patches, then down the next. A
+    model that had learned a position for each place would find every patch in another's place. Read them as a page."""
     batch, channels, height, width = images.shape
     x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
     return x.permute(0, 4, 2, 1, 3, 5).reshape(batch, -1, channels * patch**2)
@@ -139,9 +139,9 @@ def _(images, patch):
 
 @patchify.misconception("channels last", fails=("patches", "channels", "gradient"))
 def _(images, patch):
-    """For each pixel its channels, red, green, blue, and then the next pixel. Some libraries keep pictures so, and a
-    model may well be trained on it; but here each channel's pixels stand together, as in the weights of a torch
-    convolution, (out, channel, row, column)."""
+    """Each pixel's channels came together, red, green, blue, and then the next pixel's. Some libraries store pictures
+    that way, and a model may well be trained on it; but here each channel's pixels stand together, as in the weights of
+    a torch convolution, (out, channel, row, column)."""
     batch, channels, height, width = images.shape
     x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
     return x.permute(0, 2, 4, 3, 5, 1).reshape(batch, -1, channels * patch**2)
@@ -149,7 +149,7 @@ def _(images, patch):
 
 @patchify.misconception("channels as patches of their own", fails=("patches", "channels", "gradient"))
 def _(images, patch):
-    """Each channel was cut by itself, so there are as many times too many patches, each with one channel. A patch is a
+    """Each channel was cut by itself, so there are several times too many patches, each with one channel. A patch is a
     piece of the picture with everything that is there: join the channels to the pixels, not to the patches."""
     batch, channels, height, width = images.shape
     x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
@@ -184,7 +184,7 @@ def _(images, patch):
 
 @patchify.misconception("patches in the columns", fails=SCATTERED)
 def _(images, patch):
-    """The two last axes have changed places: each column is a patch. A sequence is (batch, n, d) throughout the course:
+    """The last two axes have changed places: each column is a patch. A sequence is (batch, n, d) throughout the course:
     one *row* for each patch, with its numbers along it."""
     batch, channels, height, width = images.shape
     x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
@@ -194,7 +194,7 @@ def _(images, patch):
 @patchify.misconception("cut off from the gradient", fails=("gradient",))
 def _(images, patch):
     """The numbers are right, but no gradient gets back to the picture: `.detach()`, `.numpy()`, `.tolist()` and
-    `torch.tensor(…)` forget where numbers came from. Whoever asks which pixels a decision hangs on needs it."""
+    `torch.tensor(…)` forget where numbers came from. Whoever asks which pixels a decision depends on needs it."""
     batch, channels, height, width = images.shape
     x = images.detach().reshape(batch, channels, height // patch, patch, width // patch, patch)
     return x.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch**2)
@@ -259,7 +259,7 @@ vit_forward = Exercise(
     minutes=15,
     hints=(
         "Follow the shapes: (batch, n_patches, d) after `embed`, one more row in front, the same shape after `stack`. "
-        "How many rows has `positions`? So what has a position?",
+        "How many rows does `positions` have? So what has a position?",
         "`class_token` is one vector of width d, for all pictures. `expand` makes (batch, 1, d) of it, without a copy; "
         "`torch.cat` puts it in front, along the axis of the patches.",
         "Embed, put the class token in front, add the positions to all of them, run the stack, and give the head row 0 "
@@ -353,8 +353,8 @@ BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' posit
 
 @vit_forward.misconception("no position for the class token", fails=("logits", "its position", "a single picture"))
 def _(patches, embed, class_token, positions, stack, head):
-    """The patches got their positions, and the class token came in without. Count the rows of `positions`: there is one
-    more than there are patches, and the first is the class token's."""
+    """The patches got their positions, and the class token came in without one. Count the rows of `positions`: there is
+    one more than there are patches, and the first is the class token's."""
     x = embed(patches) + positions[1:]
     x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
     return head(stack(x)[:, 0])
@@ -375,8 +375,8 @@ def _(patches, embed, class_token, positions, stack, head):
 
 @vit_forward.misconception("no positions", fails=(*POSITIONS, "gradient"))
 def _(patches, embed, class_token, positions, stack, head):
-    """Without positions the patches are a heap: shuffle them and the logits stay (lecture 05). Every row gets its
-    position added, before the stack."""
+    """Without positions the patches are a heap: shuffle them and the logits stay the same (lecture 05). Every row gets
+    its position added, before the stack."""
     x = embed(patches)
     x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
     return head(stack(x)[:, 0])
@@ -391,16 +391,16 @@ def _(patches, embed, class_token, positions, stack, head):
     return head((stack(x) + positions)[:, 0])
 
 
-@vit_forward.misconception("the class token behind the patches", fails=POSITIONS)
+@vit_forward.misconception("the class token after the patches", fails=POSITIONS)
 def _(patches, embed, class_token, positions, stack, head):
-    """The class token was put behind the patches and is read there. That could be learned as well; but positions come
-    in an order, and row 0 of them is the class token's: with it at the end every patch has its neighbour's."""
+    """The class token was put after the patches and is read there. That could be learned as well; but positions come in
+    an order, and row 0 of them is the class token's: with it at the end every patch has its neighbour's."""
     x = embed(patches)
     x = torch.cat([x, class_token.expand(len(x), 1, -1)], dim=1) + positions
     return head(stack(x)[:, -1])
 
 
-@vit_forward.variant("the class token behind the patches", fails=BUT_GRADIENT)
+@vit_forward.variant("the class token after the patches", fails=BUT_GRADIENT)
 def _(patches, embed, class_token, positions, stack, head):
     """And read in front, where now a patch stands."""
     x = embed(patches)
@@ -420,7 +420,7 @@ def _(patches, embed, class_token, positions, stack, head):
 @vit_forward.misconception("averages all rows", fails=BUT_GRADIENT)
 def _(patches, embed, class_token, positions, stack, head):
     """The mean over the rows went to the head. That is another way to read a ViT out, and works about as well when it
-    is trained so; here the class token was put in to do that work, and it alone is read."""
+    is trained that way; here the class token was put in to do that work, and it alone is read."""
     x = embed(patches)
     x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
     return head(stack(x).mean(dim=1))
@@ -454,8 +454,8 @@ def _(patches, embed, class_token, positions, stack, head):
 
 @vit_forward.misconception("softmax already applied", fails=BUT_GRADIENT)
 def _(patches, embed, class_token, positions, stack, head):
-    """These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of
-    another makes every answer look uncertain."""
+    """These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of the
+    other makes every answer look uncertain."""
     x = embed(patches)
     x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
     return head(stack(x)[:, 0]).softmax(dim=-1)
@@ -603,7 +603,7 @@ def _(answer, draw):
 
 @span_mask.aspect("within the sound", points=1)
 def _(answer, draw):
-    """no span starts where it does not fit; it may end with the sound"""
+    """no span starts where it does not fit; it may end where the sound ends"""
     n, span = 16 + _whole(draw, 9), 4 + _whole(draw, 3)
     too_late = list(range(n - span + 1, n))
     lot = _lots(draw, 4, n, [[*too_late, n - span, b] for b in range(4)])
@@ -612,7 +612,7 @@ def _(answer, draw):
 
 @span_mask.aspect("lengths", points=1)
 def _(answer, draw):
-    """shorter sounds get fewer spans, and none behind their end"""
+    """shorter sounds get fewer spans, and none past their end"""
     n, span = 24 + 4 * _whole(draw, 3), 3 + _whole(draw, 3)
     lengths = [n, n // 2, n // 4]
     behind = [[1, 2], *(list(range(length, n)) for length in lengths[1:])]
@@ -660,7 +660,7 @@ def _(lot, lengths, p, span):
 
 @span_mask.misconception("one frame too few", fails=(*EVERY_SPAN, "how many"))
 def _(lot, lengths, p, span):
-    """Each span is one frame too short: a slice ends before its second number already, nothing more is to be taken
+    """Each span is one frame too short: a slice already ends before its second number, so nothing more is to be taken
     off."""
     mask = torch.zeros(lot.shape, dtype=torch.bool)
     for b, length in enumerate(lengths.tolist()):
@@ -672,9 +672,9 @@ def _(lot, lengths, p, span):
 
 @span_mask.misconception("spans run over the end", fails=("within the sound",))
 def _(lot, lengths, p, span):
-    """A span may start here at any frame, and those near the end come out shorter: what would stand behind the end was
-    cut off. (The paper lets it be so. Our contract does not: every span is whole.) The last start at which a span fits
-    is length − span."""
+    """A span may start here at any frame, and those near the end come out shorter: what would reach past the end was
+    cut off. (The paper allows that. Our contract does not: every span is whole.) The last start at which a span fits is
+    length − span."""
     mask = torch.zeros(lot.shape, dtype=torch.bool)
     for b, length in enumerate(lengths.tolist()):
         s = max(1, round(p * length))
@@ -697,8 +697,8 @@ def _(lot, lengths, p, span):
 
 @span_mask.misconception("lengths ignored", fails=("lengths",))
 def _(lot, lengths, p, span):
-    """Every sequence was taken to be as long as the batch is wide. So spans stand in the padding behind a shorter
-    sound, where there is nothing to guess, and it got as many spans as a long one."""
+    """Every sequence was taken to be as long as the batch is wide. So spans stand in the padding after a shorter sound,
+    where there is nothing to guess, and it got as many spans as a long one."""
     n = lot.shape[1]
     mask = torch.zeros(lot.shape, dtype=torch.bool)
     for b in range(len(lot)):
@@ -757,7 +757,7 @@ def _(lot, lengths, p, span):
 
 @span_mask.misconception("rounded down", fails=("how many",))
 def _(lot, lengths, p, span):
-    """p · length was cut off behind the point, `int(…)` or `//`, not rounded: 3.7 spans became 3."""
+    """p · length was cut off after the decimal point, `int(…)` or `//`, not rounded: 3.7 spans became 3."""
     mask = torch.zeros(lot.shape, dtype=torch.bool)
     for b, length in enumerate(lengths.tolist()):
         s = max(1, int(p * length))
@@ -780,8 +780,8 @@ def _(lot, lengths, p, span):
 
 @span_mask.misconception("upside down", fails=(*EVERY_SPAN, "how many"))
 def _(lot, lengths, p, span):
-    """True stands where a frame stays visible. (In attention's masks True means "may be looked at"; this one is another
-    kind, and says which frames are *hidden*, as in the paper.)"""
+    """True stands where a frame stays visible. (In attention's masks True means "may be looked at"; this one is of a
+    different kind, and says which frames are *hidden*, as in the paper.)"""
     mask = torch.ones(lot.shape, dtype=torch.bool)
     for b, length in enumerate(lengths.tolist()):
         s = max(1, round(p * length))
@@ -859,12 +859,12 @@ draw_negatives = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "Among how many others does frame i choose? A number u in 0..1, times that many, cut off behind the point, "
-        "says which of them it is, if they are counted 0, 1, 2, …",
+        "Among how many others does frame i choose? A number u in 0..1, times that many, cut off after the decimal "
+        "point, says which of them it is, if they are counted 0, 1, 2, …",
         "For frame 2 of 5 the others are 0, 1, 3, 4. Others number 0 and 1 are the frames 0 and 1. What are others "
         "number 2 and 3?",
-        "From i on, every other frame is one further than its number among the others. `torch.arange(n)[:, None]` "
-        "is i for all rows at once.",
+        "From i on, every other frame is one place further on than its number among the others. "
+        "`torch.arange(n)[:, None]` is i for all rows at once.",
     ),
 )
 
@@ -893,7 +893,9 @@ def _(answer, draw):
 
 
 @draw_negatives.aspect(
-    "everybody else alike", points=1, explain=told("(frame, other) {place} was drawn {got} times, expected {expected}")
+    "everybody else equally",
+    points=1,
+    explain=told("(frame, other) {place} was drawn {got} times, expected {expected}"),
 )
 def _(answer, draw):
     """each of the others is drawn as often as any"""
@@ -908,26 +910,26 @@ def _(answer, draw):
 
 
 @draw_negatives.misconception(
-    "the positive among the negatives", fails=("negatives", "never itself", "everybody else alike")
+    "the positive among the negatives", fails=("negatives", "never itself", "everybody else equally")
 )
 def _(lot):
-    """Frame i may draw frame i. Then the right answer stands among the wrong ones, the loss demands to tell a thing
-    from itself, and no model can do better than guess between the two. Each frame chooses among the *others*."""
+    """Frame i may draw frame i. Then the right answer stands among the wrong ones, the loss demands that a thing be
+    told from itself, and no model can do better than guess between the two. Each frame chooses among the *others*."""
     n = len(lot)
     return (lot * n).long()
 
 
-@draw_negatives.misconception("the neighbour twice", fails=("negatives", "everybody else alike"))
+@draw_negatives.misconception("the neighbour twice", fails=("negatives", "everybody else equally"))
 def _(lot):
-    """Whoever drew himself was sent on to the next. So nobody is his own negative, but the next frame is drawn twice as
-    often as any other, and it is the one that resembles him most. Choose among n − 1 from the start."""
+    """A frame that drew itself was sent on to the next. So no frame is its own negative, but the next frame is drawn
+    twice as often as any other, and it is the one that resembles it most. Choose among n − 1 from the start."""
     n = len(lot)
     own = torch.arange(n)[:, None]
     drawn = (lot * n).long()
     return torch.where(drawn == own, (drawn + 1) % n, drawn)
 
 
-@draw_negatives.misconception("the last is never drawn", fails=("negatives", "never itself", "everybody else alike"))
+@draw_negatives.misconception("the last is never drawn", fails=("negatives", "never itself", "everybody else equally"))
 def _(lot):
     """There are n − 1 to choose from, and the first n − 1 were taken, whoever asks: frame i is among them, the last is
     not. What is missing is to step over i."""
@@ -935,10 +937,10 @@ def _(lot):
     return (lot * (n - 1)).long()
 
 
-@draw_negatives.misconception("steps over too late", fails=("negatives", "never itself", "everybody else alike"))
+@draw_negatives.misconception("steps over too late", fails=("negatives", "never itself", "everybody else equally"))
 def _(lot):
-    """Those *behind* i were moved by one, and i itself was not: whoever drew number i of the others still gets himself,
-    and nobody gets the one behind. Where must the step begin?"""
+    """Those *after* i were moved by one, but i itself was not: a frame that draws number i of the others still gets
+    itself, and none gets the one after it. Where must the step begin?"""
     n = len(lot)
     drawn = (lot * (n - 1)).long()
     return drawn + (drawn > torch.arange(n)[:, None])
@@ -946,17 +948,17 @@ def _(lot):
 
 @draw_negatives.misconception("counted on from itself", fails=("negatives",))
 def _(lot):
-    """A fair draw: nobody gets himself, all others are drawn alike. But they were counted onwards from i, round the
-    end. The contract counts them from frame 0, so that there is one right answer."""
+    """A fair draw: no frame gets itself, and all others are drawn equally often. But they were counted onwards from i,
+    and round again from the start. The contract counts them from frame 0, so that there is one right answer."""
     n = len(lot)
     own = torch.arange(n)[:, None]
     return (own + 1 + (lot * (n - 1)).long()) % n
 
 
-@draw_negatives.misconception("rounded to the nearest", fails=("negatives", "everybody else alike"))
+@draw_negatives.misconception("rounded to the nearest", fails=("negatives", "everybody else equally"))
 def _(lot):
-    """`round` gives the first of the others half a chance, and leads one past the last. Cut off behind the point: then
-    all pieces of 0..1 are equally wide."""
+    """`round` gives the first of the others half a chance, and leads one past the last. Cut off after the decimal
+    point: then all pieces of 0..1 are equally wide."""
     n = len(lot)
     drawn = (lot * (n - 1)).round().long()
     return drawn + (drawn >= torch.arange(n)[:, None])
@@ -1001,7 +1003,7 @@ contrastive_loss = Exercise(
     minutes=20,
     hints=(
         "For each row there are 1 + n_negatives candidates and one of them is right. What do you know that turns "
-        "numbers, one a candidate, into a loss?",
+        "numbers, one for each candidate, into a loss?",
         "The numbers are cosines, divided by the temperature. A cosine is a dot product of vectors that have been made "
         "one unit long, along the last axis.",
         "Put target and negatives side by side, (n, 1 + n_negatives, d); compute their cosines with the context, "
@@ -1049,7 +1051,7 @@ def _(answer, draw):
 
 
 @contrastive_loss.aspect(
-    "temperature", points=1, explain=told("at the temperature number {place} the loss is {got}, expected {expected}")
+    "temperature", points=1, explain=told("at temperature number {place} the loss is {got}, expected {expected}")
 )
 def _(answer, draw):
     """the lower the temperature, the more the differences count"""
@@ -1068,7 +1070,7 @@ def _(answer, draw):
 
 @contrastive_loss.aspect("gradient", points=1, explain=arrives("context", "targets", "negatives"))
 def _(answer, draw):
-    """guesses and codes learn alike"""
+    """both guesses and codes learn"""
     inputs = [x.requires_grad_() for x in _guesses(draw)]
     return reached(answer(*inputs, 0.5).reshape(1), inputs, draw)
 
@@ -1076,10 +1078,11 @@ def _(answer, draw):
 ALL_LOSSES = ("loss", "directions alone", "temperature", "a low temperature")
 
 
-@contrastive_loss.misconception("the target missing below the line", fails=ALL_LOSSES)
+@contrastive_loss.misconception("the target missing from the denominator", fails=ALL_LOSSES)
 def _(context, targets, negatives, temperature):
-    """The sum below the line runs over the negatives alone. Then it is no share of a whole: the loss may fall below
-    zero, and keeps falling after all is told apart. The target is a candidate like the others."""
+    """The sum in the denominator runs over the negatives alone. Then the quotient is not a share of a whole: the loss
+    may fall below zero, and keeps falling when everything has long been told apart. The target is a candidate like the
+    others."""
     normal = torch.nn.functional.normalize
     c, q, wrong = normal(context, dim=-1), normal(targets, dim=-1), normal(negatives, dim=-1)
     right = (c * q).sum(dim=-1) / temperature
@@ -1087,10 +1090,10 @@ def _(context, targets, negatives, temperature):
     return (below.logsumexp(dim=-1) - right).mean()
 
 
-@contrastive_loss.misconception("the target twice below the line", fails=ALL_LOSSES)
+@contrastive_loss.misconception("the target twice in the denominator", fails=ALL_LOSSES)
 def _(context, targets, negatives, temperature):
     """The target was counted among the negatives as well, so that it competes with itself: the loss cannot fall below
-    log 2. Of all candidates each stands below the line once."""
+    log 2. Each candidate stands in the denominator once."""
     candidates = torch.cat([targets[:, None], targets[:, None], negatives], dim=1)
     cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
     return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
@@ -1141,7 +1144,7 @@ def _(context, targets, negatives, temperature):
 
 @contrastive_loss.misconception("lengths along the wrong axis", fails=ALL_LOSSES)
 def _(context, targets, negatives, temperature):
-    """The vectors were given a length along the wrong axis: over the candidates, not over the d numbers of each.
+    """The vectors were normalised along the wrong axis: over the candidates, not over the d numbers of each.
     `F.normalize` takes axis 1 unless it is told otherwise, and in (n, candidates, d) that is not the vectors'."""
     candidates = torch.cat([targets[:, None], negatives], dim=1)
     candidates = torch.nn.functional.normalize(candidates)
@@ -1167,8 +1170,8 @@ def _(context, targets, negatives, temperature):
 
 @contrastive_loss.misconception("a negative taken for the target", fails=ALL_LOSSES)
 def _(context, targets, negatives, temperature):
-    """The candidates stand in another order than the answer says: what was raised is a negative's share. If the target
-    stands last, its column is the last; if column 0 is said to be right, it must stand first."""
+    """The candidates stand in a different order from the one the answer states: what was raised is a negative's share.
+    If the target stands last, its column is the last; if column 0 is said to be right, it must stand first."""
     candidates = torch.cat([negatives, targets[:, None]], dim=1)
     cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
     return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
@@ -1177,7 +1180,7 @@ def _(context, targets, negatives, temperature):
 @contrastive_loss.misconception("softmax twice", fails=ALL_LOSSES)
 def _(context, targets, negatives, temperature):
     """The shares of a softmax were handed to `cross_entropy`, which takes scores and applies a softmax of its own. A
-    softmax of shares, which lie between 0 and 1, is nearly even, so the best guess still pays. Give it the cosines
+    softmax of shares, which lie between 0 and 1, is nearly even, so even the best guess still pays. Give it the cosines
     divided by the temperature."""
     candidates = torch.cat([targets[:, None], negatives], dim=1)
     cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
@@ -1207,7 +1210,7 @@ def _(context, targets, negatives, temperature):
 
 @contrastive_loss.misconception("cut off from the gradient", fails=("gradient",))
 def _(context, targets, negatives, temperature):
-    """The number is right, and nothing, or not everything, can learn from it. Some methods do hold their targets still;
+    """The number is right, but nothing, or not everything, can learn from it. Some methods do hold their targets still;
     here the codes are learned along with the guesses, so a gradient must reach `targets` and `negatives` as well. Look
     for `.detach()`, `.item()`, `.data` or `torch.no_grad()`."""
     candidates = torch.cat([targets[:, None], negatives], dim=1).detach()

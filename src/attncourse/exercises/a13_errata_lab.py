@@ -82,8 +82,8 @@ def _(answer, draw):
 
 @repair_positions.misconception("counts the texts", fails=("sum", "company", "large batch"))
 def _(tokens, words, places):
-    """The positions are counted along axis 0, and axis 0 is the batch. All words of a text get one vector, which one
-    depends on how many texts stand above it, and a batch that is larger than the table raises an error."""
+    """The positions are counted along axis 0, and axis 0 is the batch. All words of a text get the same vector; which
+    one depends on how many texts stand above it; and a batch that is larger than the table raises an error."""
     pos = torch.arange(tokens.size(0)).unsqueeze(1)
     return words[tokens] + places[pos]
 
@@ -98,7 +98,7 @@ def _(tokens, words, places):
 @repair_positions.misconception("one position for all", fails=("sum", "large batch"))
 def _(tokens, words, places):
     """All words got the vector of one position. It does not depend on the batch any more, and says nothing about the
-    place either: shuffle the words, and the same vectors come in another order."""
+    place either: shuffle the words, and the same vectors come in a different order."""
     return words[tokens] + places[0]
 
 
@@ -210,7 +210,7 @@ def _(answer, draw):
 
 @repair_weights.aspect("little left", points=1, explain=row_sums)
 def _(answer, draw):
-    """also where all that is allowed weighed next to nothing"""
+    """even where all that is allowed weighed next to nothing"""
     n, m = draw.sizes(2, 4, 7)
     mask = _some(draw, n, m)
     return answer(_shares(draw, n, m) * torch.where(mask, 1e-9, 1.0), mask)
@@ -237,8 +237,8 @@ def _(weights, mask):
 
 @repair_weights.misconception("softmax once more", fails=REST)
 def _(weights, mask):
-    """Softmax was taken of something that is a softmax already. Weights are no scores: 0 is not "nothing" to softmax
-    (it makes e⁰ of it), and two weights of 0.8 and 0.1 would come out nearly alike. The rows sum to one, but the
+    """Softmax was taken of something that is a softmax already. Weights are not scores: 0 is not "nothing" to softmax
+    (it makes e⁰ of it), and two weights of 0.8 and 0.1 would come out nearly equal. The rows sum to one, but the
     proportions are gone."""
     return weights.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
 
@@ -255,10 +255,10 @@ def _(weights, mask):
     return weights.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
-@repair_weights.misconception("shared out alike", fails=REST)
+@repair_weights.misconception("shared out equally", fails=REST)
 def _(weights, mask):
     """What was taken from the forbidden places was given to the allowed ones in equal parts. The rows sum to one; but
-    masked scores would give each what it had, times one factor, so that who had more gets more."""
+    masked scores would give each what it had, times one factor, so that whoever had more gets more."""
     kept = weights * mask
     missing = 1 - kept.sum(dim=-1, keepdim=True)
     return kept + missing * mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)
@@ -361,7 +361,7 @@ def _(answer, draw):
 
 @repair_combination.aspect("as many words as numbers", points=1)
 def _(answer, draw):
-    """also where n happens to be d, and a wrong side would not crash"""
+    """even where n happens to be d, and the wrong side would not crash"""
     h, d_head = draw.sizes(2, 2, 5)
     d = h * d_head
     return answer(draw.normal(h, d, d_head), draw.normal(d, d) / math.sqrt(d))
@@ -383,14 +383,14 @@ def _(heads, Y):
     return Y @ torch.cat(list(heads), dim=-1)
 
 
-@repair_combination.misconception("Y turned over", fails=SIDES)
+@repair_combination.misconception("Y transposed", fails=SIDES)
 def _(heads, Y):
     """The shapes fit, but it is the transpose of Y that multiplies each row. That is what Y on the left does to
-    *columns*; for rows it is another matrix."""
+    *columns*; for rows it is a different matrix."""
     return (Y @ torch.cat(list(heads), dim=-1).mT).mT
 
 
-@repair_combination.variant("Y turned over", fails=SIDES)
+@repair_combination.variant("Y transposed", fails=SIDES)
 def _(heads, Y):
     """As `nn.functional.linear` does."""
     return torch.nn.functional.linear(torch.cat(list(heads), dim=-1), Y)
@@ -399,8 +399,8 @@ def _(heads, Y):
 @repair_combination.misconception("heads torn apart", fails=("output", "as many words as numbers"))
 def _(heads, Y):
     """`reshape` reads the numbers in the order in which they lie: all words of head 1 first. A row then holds several
-    words of one head in place of one word of all heads. The axis of the heads must come to stand beside the features
-    first."""
+    words of one head in place of one word of all heads. The axis of the heads must first be moved next to the
+    features."""
     h, n, d_head = heads.shape
     return heads.reshape(n, h * d_head) @ Y
 
@@ -466,7 +466,7 @@ repair_comparison = Exercise(
     hints=(
         "Where does the word stand? The tokens say it: `tokens == word` is True there.",
         "A boolean tensor may be an index: `output[tokens == word]` has one row for each place of the word. Now "
-        "compare each row with each.",
+        "compare each row with every other.",
         "The largest difference between any two numbers is the largest minus the smallest.",
     ),
 )
@@ -495,9 +495,9 @@ def _(answer, draw):
     return torch.stack([answer(sign * output, *where) for output, *where in draws for sign in (1, -1)])
 
 
-@repair_comparison.aspect("alike, and alone", points=1)
+@repair_comparison.aspect("equal, and alone", points=1)
 def _(answer, draw):
-    """0 where they are alike, and for a word that stands there once; not 0 elsewhere"""
+    """0 where they are equal, and for a word that occurs once; not 0 elsewhere"""
     output, tokens, word = _repeated(draw, 2)
     same = output.clone()
     same[tokens == word] = output[0]
@@ -505,17 +505,17 @@ def _(answer, draw):
     return torch.stack([*(answer(x, tokens, word) for x in seen), answer(*_repeated(draw, 1))])
 
 
-FOUND = ("two places", "many places", "alike, and alone")
+FOUND = ("two places", "many places", "equal, and alone")
 
 
-@repair_comparison.misconception("places by heart", fails=FOUND)
+@repair_comparison.misconception("hard-coded places", fails=FOUND)
 def _(output, tokens, word):
-    """Two places were written into the code. They are the word's for one sentence, as one tokenizer cuts it. The
+    """Two places were written into the code. They are the word's places in one sentence, as one tokenizer cuts it. The
     tokens say where the word is."""
     return (output[2] - output[5]).abs().max()
 
 
-@repair_comparison.variant("places by heart", fails=FOUND)
+@repair_comparison.variant("hard-coded places", fails=FOUND)
 def _(output, tokens, word):
     """Counted without a start token."""
     return (output[1] - output[4]).abs().max()
@@ -601,7 +601,7 @@ repair_cross_attention = Exercise(
         "Who asks, and who answers? How many rows has the table of weights, how many columns, and which of the two "
         "lengths is which?",
         "Three things are to be repaired: the shape into which the table is forced, the missing scale, and a sign "
-        "that in Python is no matrix product.",
+        "that is not a matrix product in Python.",
     ),
 )
 
@@ -643,8 +643,8 @@ ACROSS = ("weights", "output", "a long source", "a long target")
 
 @repair_cross_attention.misconception("as printed", fails=ACROSS)
 def _(Z, H, W_Q, W_K, W_V):
-    """The table is still forced into T × T. With two texts of one length nothing is to be seen; with others there is
-    an error, or something worse than one."""
+    """The table is still forced into T × T. With two texts of the same length nothing shows; with others there is an
+    error, or something worse than one."""
     T = len(Z)
     weights = (Z @ W_Q @ (H @ W_K).mT).view(T, T).softmax(dim=-1)
     return weights @ (H @ W_V), weights
@@ -652,8 +652,9 @@ def _(Z, H, W_Q, W_K, W_V):
 
 @repair_cross_attention.misconception("cut to one length", fails=ACROSS)
 def _(Z, H, W_Q, W_K, W_V):
-    """The longer text was cut, or the shorter one filled up, until both had one length. The crash is gone, and with it
-    the words at the end of the source. Nothing needs to be of one length: the table is n_target × n_source."""
+    """The longer text was cut, or the shorter one filled up, until both had the same length. The crash is gone, and
+    with it the words at the end of the source. Nothing needs to be of the same length: the table is n_target ×
+    n_source."""
     T = min(len(Z), len(H))
     Z, H = Z[:T], H[:T]
     weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
@@ -676,15 +677,14 @@ def _(Z, H, W_Q, W_K, W_V):
     return weights @ (H @ W_V), weights
 
 
-@repair_cross_attention.misconception("scaled by another width", fails=ACROSS)
+@repair_cross_attention.misconception("scaled by the wrong width", fails=ACROSS)
 def _(Z, H, W_Q, W_K, W_V):
-    """The scores are divided by the root of a width that is not the keys'. What was summed up in a score are d_k
-    products."""
+    """The scores are divided by the root of a width that is not the keys'. What a score sums up is d_k products."""
     weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(Z.shape[1])).softmax(dim=-1)
     return weights @ (H @ W_V), weights
 
 
-@repair_cross_attention.variant("scaled by another width", fails=ACROSS)
+@repair_cross_attention.variant("scaled by the wrong width", fails=ACROSS)
 def _(Z, H, W_Q, W_K, W_V):
     """The values'."""
     weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_V.shape[1])).softmax(dim=-1)
@@ -708,7 +708,7 @@ def _(Z, H, W_Q, W_K, W_V):
 
 @repair_cross_attention.misconception("keys for values", fails=("output", "a long source", "a long target"))
 def _(Z, H, W_Q, W_K, W_V):
-    """The weights are right, and average something else than HV: the keys, or the encoder's states as they came."""
+    """The weights are right, but average something other than HV: the keys, or the encoder's states as they came."""
     weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
     return weights @ (H @ W_K), weights
 
@@ -786,7 +786,7 @@ def _(answer, draw):
 
 @repair_past.aspect("the past stays", points=1, explain=told("it moves by {size} at {place}"))
 def _(answer, draw):
-    """another last word changes nothing before it"""
+    """changing the last word changes nothing before it"""
     x, *matrices = _one_text(draw, n=6)
     other = torch.cat([x[:-1], draw.normal(1, x.shape[1])])
     return telling(answer(x, *matrices))[:-1] - answer(other, *matrices)[:-1]
@@ -822,7 +822,7 @@ def _(x, W_Q, W_K, W_V):
 
 @repair_past.misconception("not even itself", fails=("output", "one word"))
 def _(x, W_Q, W_K, W_V):
-    """The word itself is missing among those that it sees: a slice up to t ends before t. The first word then sees
+    """The word itself is missing from those that it sees: a slice up to t ends before t. The first word then sees
     nobody."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     rows = [torch.zeros(value.shape[-1])]
@@ -842,8 +842,8 @@ def _(x, W_Q, W_K, W_V):
 
 @repair_past.misconception("the newest answers all", fails=("output",))
 def _(x, W_Q, W_K, W_V):
-    """Each step gave back what *every* query so far finds, and a later step overwrote, or averaged, what earlier words
-    had been answered. Each word asks once, when it is new."""
+    """Each step gave back what *every* query so far finds, and a later step overwrote, or averaged with its own, the
+    answers that earlier words had got. Each word asks once, when it is new."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     rows = []
     for t in range(len(x)):
@@ -854,7 +854,7 @@ def _(x, W_Q, W_K, W_V):
 
 @repair_past.misconception("weights set to 0", fails=STEPS)
 def _(x, W_Q, W_K, W_V):
-    """The weights of the future were set to 0 behind the softmax. No value comes through, and yet the future is heard:
+    """The weights of the future were set to 0 after the softmax. No value comes through, and yet the future is heard:
     it took its share before, and what is left tells how much."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
@@ -918,8 +918,8 @@ repair_relative = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Which row of the table belongs to the distance −k, which to 0, which to k? And which distance has the key at "
-        "j for the query at i?",
+        "Which row of the table belongs to the distance −k, which to 0, which to k? And what is the distance from the "
+        "query at i to the key at j?",
         "`(j - i).clamp(-k, k) + k`, with i a column and j a row of numbers, is a table (n, n) of rows to look up.",
         "`table[index]` is (n, n, d): one vector for each pair. It is added to the keys, (n, d), and then each query "
         "is multiplied with its own row of pairs.",
@@ -947,7 +947,7 @@ def _(answer, draw):
 
 @repair_relative.aspect("moved along", points=1, explain=told("at {place} it changes by {size}"))
 def _(answer, draw):
-    """words that are all alike: one step further along for both, and the score stays"""
+    """where all words are the same, moving both one step along leaves the score as it was"""
     n, k = 6, 3
     query, key, table = _relative_inputs(draw, n=n, k=k)
     scores = telling(answer(query[:1].expand(n, -1).clone(), key[:1].expand(n, -1).clone(), table))
@@ -956,8 +956,9 @@ def _(answer, draw):
 
 @repair_relative.aspect("a short text", points=1)
 def _(answer, draw):
-    """three words and a table for more"""
-    return answer(*_relative_inputs(draw, n=3, k=4))
+    """three words and a table for more; even a single word gets a table of scores"""
+    three, one = (answer(*_relative_inputs(draw, n=n, k=4)) for n in (3, 1))
+    return torch.cat([three.flatten(), one[0]])
 
 
 ALL_SCORES = ("scores", "far apart", "a short text")
@@ -965,8 +966,8 @@ ALL_SCORES = ("scores", "far apart", "a short text")
 
 @repair_relative.misconception("the key's place", fails=(*ALL_SCORES, "moved along"))
 def _(query, key, table):
-    """As on the slide, under its heading: the vector that joins a key depends on *where* the key stands, and not on
-    how far it is from the query. Both moved along together, the score changes."""
+    """As on the slide, under its heading: the vector that joins a key depends on *where* the key stands, and not on how
+    far it is from the query. When both move along together, the score changes."""
     j = torch.arange(len(key)).clamp(max=len(table) - 1)
     return query @ (key + table[j]).mT / math.sqrt(query.shape[-1])
 
@@ -979,8 +980,8 @@ def _(query, key, table):
 
 @repair_relative.misconception("i − j for j − i", fails=ALL_SCORES)
 def _(query, key, table):
-    """The table was read from the wrong end: the word before a query got the vector of the word behind it. The
-    distance is the key's place minus the query's."""
+    """The table was read from the wrong end: the word before a query got the vector of the word after it. The distance
+    is the key's place minus the query's."""
     k = len(table) // 2
     i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
     a = table[(i - j).clamp(-k, k) + k]
@@ -1113,7 +1114,7 @@ def _(answer, draw):
 @repair_row.aspect("width misprinted", points=1)
 def _(answer, draw):
     """too wide, too narrow, or right"""
-    return _rows(answer, draw, "width", (1.5, 0.75, 1.125, 1.0))
+    return _rows(answer, draw, "width", (1.5, 0.75, 1.125, 0.9375, 1.0))
 
 
 @repair_row.aspect("the paper's two rows", points=1)
@@ -1164,7 +1165,7 @@ def _(n_layers, d_model, n_heads, d_head, parameters):
 
 @repair_row.misconception("both at once", fails=MISPRINTS)
 def _(n_layers, d_model, n_heads, d_head, parameters):
-    """Width and heads were both exchanged. One of the two numbers is right: the candidates are the printed width with
+    """Width and heads were both replaced. One of the two numbers is right: the candidates are the printed width with
     other heads, and the printed heads with another width."""
     return n_heads * d_head, d_model // d_head
 
@@ -1235,9 +1236,9 @@ structural_test = Exercise(
         "`block(x, 0.0, 0.0)` must be x. What attention found is `block(x, 1.0, 0.0) - x`: if it hears a normalised "
         "x, that must be the same for `10 * x`. And a block is its halves one after the other: `block(block(x, 1.0, "
         "0.0), 0.0, 1.0)`.",
-        "For the future and for the company there are tests in lectures 06 and 05: put other numbers behind position "
-        "i (a constant added to all features is no other input to a norm), and take one text out of the batch. Allow "
-        "for rounding: `torch.allclose(…, rtol=1e-4, atol=1e-4)`.",
+        "For the future and for the company there are tests in lectures 06 and 05: put different numbers after "
+        "position i (to a norm, a constant added to all features is no change), and take one text out of the batch. "
+        "Allow for rounding: `torch.allclose(…, rtol=1e-4, atol=1e-4)`.",
     ),
 )
 
@@ -1424,12 +1425,12 @@ _blocks(
     "half repaired",
     "catches it in one of the two sublayers, whichever it is",
     ("a block in which attention's residual starts at the normalised x", False, _attention_from_the_norm),
-    ("a block in which the feed-forward network's does", False, _ff_from_the_norm),
+    ("a block in which the feed-forward network's residual starts at the normalised x", False, _ff_from_the_norm),
     ("a sound block whose norms have a gain and a bias", True, _pre(_gain)),
 )
 _blocks(
     "norms elsewhere",
-    "catches a post-norm block; leaves one alone that normalises findings as well",
+    "catches a post-norm block; leaves alone one that also normalises what its sublayers found",
     ("a post-norm block", False, _post),
     ("a sound block that also normalises what its sublayers found", True, _sandwich),
 )
@@ -1440,7 +1441,7 @@ _blocks(
 )
 _blocks(
     "the future",
-    "catches a block that looks ahead, be it one step, or far back in the text",
+    "catches a block that looks ahead, be it by one step, or only late in the text",
     ("a block without a mask", False, _pre(_ln, allowed=_everybody)),
     ("a block that looks one step ahead", False, _pre(_ln, allowed=_one_ahead)),
     ("a block whose mask was made for three positions", False, _pre(_ln, allowed=_late)),
@@ -1449,13 +1450,13 @@ _blocks(
     "the company",
     "catches a block that hears the rest of the batch",
     ("a block in which each text also hears its neighbour in the batch", False, _pre(_with_the_neighbour)),
-    ("a block of which the feed-forward network alone hears it", False, _pre(_ln, _with_the_neighbour)),
+    ("a block in which only the feed-forward network hears the neighbour", False, _pre(_ln, _with_the_neighbour)),
 )
 _blocks(
     "no norm",
     "catches a sublayer that hears x at whatever size it has",
     ("a block in which attention hears x as it is", False, _pre(_itself, _ln)),
-    ("a block in which the feed-forward network does", False, _pre(_ln, _itself)),
+    ("a block in which the feed-forward network hears x as it is", False, _pre(_ln, _itself)),
     ("a sound block with two kinds of norm", True, _pre(_rms, _ln)),
 )
 _blocks(
@@ -1480,7 +1481,7 @@ _blocks(
     "faint, or rounding",
     "tells a faint fault from rounding",
     ("a block in which a hundredth of x is exchanged for its norm", False, _faint),
-    ("a sound block that differs from it by rounding, about 1e-6", True, _by_thirds),
+    ("a sound block that differs from another by rounding alone, about 1e-6", True, _by_thirds),
 )
 
 EVERY_BLOCK = tuple(aspect.name for aspect in structural_test.aspects)
@@ -1521,8 +1522,8 @@ def _(block, x, losses):
 
 @structural_test.misconception("accuses every block", fails=EVERY_BLOCK)
 def _(block, x, losses):
-    """Sound blocks were accused, too. Something is asked that need not be so: a block that *works* changes x, and
-    every output may depend on its own word and on what came before. Only a block whose findings are multiplied by 0
+    """Sound blocks were accused, too. The test demands something that need not be so: a block that *works* changes x,
+    and every output may depend on its own word and on what came before. Only a block whose findings are multiplied by 0
     must return x."""
     return torch.allclose(block(x, 1.0, 1.0), x, rtol=1e-4, atol=1e-4)
 
@@ -1543,7 +1544,7 @@ def _(block, x, losses):
 
 @structural_test.misconception("only silence", fails=_but(*RESIDUALS, "faint, or rounding"))
 def _(block, x, losses):
-    """That silence must be the identity is the best single question, and it is not the only one. A silent block says
+    """That silence must be the identity is the best single question, but it is not the only one. A silent block says
     nothing about who is heard when it speaks, at which size, and in which order. Go on through the other sentences of
     the contract."""
     return torch.allclose(block(x, 0.0, 0.0), x, rtol=1e-4, atol=1e-5)
@@ -1578,7 +1579,7 @@ def _(block, x, losses):
 
 @structural_test.misconception("the future is not tried", fails=("the future",))
 def _(block, x, losses):
-    """No question was asked about the future, or not at every place: change what stands behind position i, for several
+    """No question was asked about the future, or not at every place: change what stands after position i, for several
     i, and compare the outputs up to i."""
 
     def same(a, b):
@@ -1706,8 +1707,7 @@ def _(block, x, losses):
 
 @structural_test.misconception("a faint fault taken for rounding", fails=("faint, or rounding",))
 def _(block, x, losses):
-    """So much was allowed that a faint fault went through as rounding. Rounding moves these numbers by about a
-    millionth."""
+    """So much was allowed that a faint fault passed for rounding. Rounding moves these numbers by about a millionth."""
 
     def same(a, b, allowed=1e-3):
         return torch.allclose(a, b, rtol=1e-4, atol=allowed)

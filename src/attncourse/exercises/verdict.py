@@ -89,7 +89,8 @@ class Verdict:
         """How to ask for a hint, while there is something left to get right."""
         if self.points == self.out_of or not self.hints:
             return ""
-        return f'Stuck? hint("{self.exercise}", 1)' + (f" to {self.hints}" if self.hints > 1 else "")
+        which = "its only hint" if self.hints == 1 else f"the first of {self.hints} hints"
+        return f'Stuck? `hint("{self.exercise}")` prints {which}.'
 
     def text(self, width: int = WIDTH) -> str:
         """The card as plain text."""
@@ -149,7 +150,7 @@ class Verdict:
         else:
             rows = "".join(_row(aspect) for aspect in self.aspects)
         advice = "".join(f"<p style='margin:0.6em 0 0; max-width:46em'>{as_html(p)}</p>" for p in self.advice())
-        footer = f"<p style='margin:0.6em 0 0; opacity:0.75'><code>{escape(self.footer())}</code></p>"
+        footer = f"<p style='margin:0.6em 0 0; opacity:0.75'>{as_html(self.footer())}</p>"
         return (
             f"<div style='border-left:4px solid {edge}; padding:0.3em 0 0.4em 0.9em; margin:0.3em 0'>"
             f"<div style='margin-bottom:0.3em'><strong><code>{escape(self.exercise)}</code></strong>"
