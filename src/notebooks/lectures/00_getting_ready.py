@@ -84,8 +84,8 @@ assert means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # %% [markdown]
 # ## Say the shape
 #
-# A **tensor** is a heap of numbers with a *shape*, a tuple that says how they are arranged. Each entry of the tuple belongs to
-# one **axis**, and in this course an axis has a meaning and keeps it. Three come back on every page:
+# A **tensor** is an array of numbers with a *shape*, a tuple that says how they are arranged. Each entry of the tuple belongs
+# to one **axis**, and in this course an axis has a meaning and keeps it. Three come back on every page:
 #
 # * **batch**: which sentence. Sentences in a batch know nothing of each other, or ought to.
 # * **n**: which position in the sentence. (Two lengths at once get two names, `n_source` and `n_target`.)
@@ -130,7 +130,7 @@ print("x.mean(dim=-1)  ", tuple(x.mean(dim=-1).shape))
 # `dim=-1` is the features, whether or not a batch stands in front. Code that says `-1` and `-2` works for one sentence and for
 # a batch of them, and so the course says it where it can.
 #
-# Now the step at which everybody stumbles once. We want to take each word's mean over its four features away from it.
+# Now the step at which everybody stumbles once. From each word we want to subtract its mean over the four features.
 
 # %%
 mean = x.mean(dim=-1)                                # (2, 3)
@@ -144,8 +144,8 @@ assert centred.mean(dim=-1).abs().max() < 1e-6
 # %% [markdown]
 # There was one mean for each word, as there should be, and yet it could not be subtracted, because the axis that had gone was
 # missing: torch tried to pair the three positions with the four features. `keepdim=True` leaves the axis in its place, with
-# length one. Then the shapes fit, and the one mean is used for all four features. Why they fit now is a rule, and the rule
-# deserves a close look.
+# length one. Then the shapes fit, and the one mean is used for all four features. That they fit now follows from a rule, and
+# the rule deserves a close look.
 
 # %% [markdown]
 # ## Who stretches
@@ -162,9 +162,9 @@ assert centred.mean(dim=-1).abs().max() < 1e-6
 #   x - mean    (2, 3, 4)
 # ```
 #
-# Below you choose both shapes. Dotted cells are not in memory; they are what stretching pretends. Go through it with a
-# prediction for each: start with (3, 1) and (4,), then find a pair that does not fit, and then look at (3,) minus (3, 1) for
-# as long as it takes to be uneasy.
+# Below you choose both shapes. Dotted cells are not in memory; they are what stretching pretends. Predict each result before
+# you look: start with (3, 1) and (4,), then find a pair that does not fit, and then look at (3,) minus (3, 1) for as long as
+# it takes to become uneasy.
 
 # %%
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
@@ -172,8 +172,8 @@ viz.explore(viz.broadcasting, a=shapes, b=shapes, start={"a": "(3, 1)", "b": "(4
 
 # %% [markdown]
 # A column minus a row is a table of all differences. That is useful, and you will use it for masks and for positions. But
-# three numbers minus three numbers were nine numbers, without a word, because one of the threes stood upright. Nobody who
-# subtracts three numbers from three numbers wants nine.
+# three numbers minus three numbers gave nine, without a word, because one of the threes stood upright. Nobody who subtracts
+# three numbers from three numbers wants nine.
 #
 # > **Check yourself.** `scores` is (batch, n_target, n_source), and `lengths` is (batch,). You want to compare every source
 # > position with its sentence's length, so that the result broadcasts against `scores`. What do you write?
@@ -185,8 +185,10 @@ viz.explore(viz.broadcasting, a=shapes, b=shapes, start={"a": "(3, 1)", "b": "(4
 # ## The mistake that does not crash
 #
 # How bad can it be? Let us train the smallest model there is, on products with three measured features, to predict their
-# rating. The two training runs below are equal to the letter but for one thing. `nn.Linear(3, 1)` returns a column, (200, 1);
-# the first run subtracts the ratings, (200,), from it as it is, and the second takes the column's only entry first.
+# rating. (To train is to measure how wrong the predictions are, by one number, the *loss*, and to move the numbers in the
+# model, its *parameters*, a small step downhill on it, again and again.) The two training runs below are identical but for
+# one thing. `nn.Linear(3, 1)` returns a column, (200, 1). The first run subtracts the ratings, (200,), from the column as it
+# stands; the second lays the column down first, as (200,).
 #
 # *Guess:* will the first loss fall? Will it fall to zero, to somewhere else, or stay?
 
@@ -233,11 +235,12 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 # prediction against *every* rating, and what minimises that is one number as near as possible to all ratings at once. Its
 # loss is the variance of the ratings, which looks like an honest result.
 #
-# **A falling loss is no proof.** One line would have told at once: `assert prediction.shape == rating.shape`. Write it wherever
+# **A falling loss is no proof.** One line would have told us: `assert prediction.shape == rating.shape`. Write it wherever
 # broadcasting could help a mistake along. (torch's own `mse_loss` at least warns.)
 #
 # > **On the slide.** One deck builds a small language model. Its words come as (batch, n), and its positions are made by
-# > `torch.arange(x.size(0)).unsqueeze(1)`. The length that was wanted is axis 1; axis 0 is the batch. It does not crash:
+# > `torch.arange(x.size(0)).unsqueeze(1)`, where `unsqueeze(1)` is another way to write `[:, None]`. The length that was
+# > wanted is axis 1; axis 0 is the batch. It does not crash:
 
 # %%
 position_vectors = torch.randn(50, 4)                                    # (50, 4)
@@ -387,10 +390,10 @@ for shift in (0.0, 1000.0, -1000.0):
     assert torch.allclose(softmax_of_a_row(row + shift), row.softmax(dim=-1), atol=1e-6)
 
 # %% [markdown]
-# That is what torch's `softmax` does inside. Mathematics sees no difference between the two versions; a computer sees one that
-# decides whether a model trains. This pattern, the same formula in an order that fits into the machine, will come back: the
-# fast attention of lecture 11 is this subtraction, done in pieces. Ours is for a single row. In the assignment you write it for
-# any number of rows, each with a largest score of its own, and you know by now which argument will see to that.
+# That is what torch's `softmax` does inside. Mathematics sees no difference between the two versions; a computer sees one
+# that decides whether a model trains. This pattern, the same formula in an order that suits the machine, will come back: the
+# fast attention of lecture 11 is this subtraction, done in pieces. Ours is for a single row. In the assignment you write it
+# for any number of rows, each with a largest score of its own, and you know by now which argument will see to that.
 #
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do the
 # > shares change? (4) Each row has its own maximum. What goes wrong if you subtract the largest score of the whole table?
@@ -399,7 +402,7 @@ for shift in (0.0, 1000.0, -1000.0):
 # > But a row that lies more than about 104 below that maximum has exponentials of 0 throughout, and 0/0 is NaN.</details>
 
 # %% [markdown]
-# ## Nothing, in three kinds
+# ## Three kinds of nothing
 #
 # We need a way to say "there is nobody here". Zero was one, and it spoilt the lamp. Floating-point numbers offer two more,
 # $-\infty$ and NaN, and both follow fixed rules. *Guess each line:*
@@ -418,8 +421,8 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 # is ever $-\infty$ unless all are. NaN is what arithmetic says when it has no answer, and whatever touches it becomes NaN: one
 # in a batch, and a step later the whole model is made of it. It is not even equal to itself, so it is found by `x.isnan()`.
 #
-# The treacherous line is the third. "Multiply by 0 what does not count" is the first idea that everybody has, and it works
-# until somewhere in what does not count there is an $\infty$. To leave something out, do not multiply it. *Choose*:
+# The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea, and it works until
+# somewhere in what does not count there is an $\infty$. To leave something out, do not multiply it. *Choose*:
 
 # %%
 there = torch.tensor([True, True, False])
@@ -430,9 +433,9 @@ print("torch.where ", torch.where(there, seen, 0.0).sum().item())
 print("as a score  ", seen.masked_fill(~there, -torch.inf).softmax(dim=-1))
 
 # %% [markdown]
-# `there` is a **mask**, a tensor of booleans. In this course True always means *counts*, *is there*, *may attend*. (Not all the
-# world agrees. In torch itself, `scaled_dot_product_attention` does, while the `key_padding_mask` of `nn.MultiheadAttention`
-# is True for what is to be left out. Look it up each time, and write it down.)
+# `there` is a **mask**, a tensor of booleans. In this course True always means *counts*, *is there*, *may attend*. (Not
+# everybody agrees. In torch itself, `scaled_dot_product_attention` does, while the `key_padding_mask` of
+# `nn.MultiheadAttention` is True for what is to be left out. Look it up each time, and write it down.)
 #
 # What "nothing" is depends on what comes next. For a sum it is 0. For a softmax it is $-\infty$, and 0 would be a score like
 # any other, better than all negative ones. And for a mean it is no number at all: a mean has a sum *and a count*, and both must
@@ -463,8 +466,8 @@ assert torch.allclose(means, by_hand)
 # much as eight is a fair question, but it is a question about lamps, and not about padding.)
 #
 # How much harm does the padded mean do in a whole catalogue? Below are five hundred products, rated between once and twenty
-# times. How often a product was rated has nothing to do with how good it is. We average both ways. *Guess:* among the fifty
-# products that come out best by the padded mean, how many are among the fifty that are best?
+# times. How often a product was rated has nothing to do with how good it is. We average both ways. *Guess:* of the fifty
+# products with the highest padded means, how many are also among the fifty with the highest right means?
 
 # %%
 torch.manual_seed(0)
@@ -489,10 +492,11 @@ assert abs(torch.corrcoef(torch.stack([by_count, count]))[0, 1]) < 0.2
 
 # %% [markdown]
 # On the right the cloud is level, as it should be. On the left it is a fan that opens with the number of ratings, and about a
-# third of the products lie in the hatched band, below the one star that everybody gives at least. The padded mean says more
-# about how often a product was rated than about how good it is. Put sentences for products and words for ratings, and you have
-# a model to which short sentences are faint and long ones loud, and whose answer for a sentence depends on what else was in the
-# batch. No message will tell you so.
+# third of the products lie in the hatched band, below the one star that everybody gives at least. Of the fifty products that
+# the padded mean puts first, thirteen belong there. That mean says more about how often a product was rated (their
+# correlation is 0.80) than about the product's right mean (0.51). Put sentences for products and words for ratings, and you
+# have a model to which short sentences are faint and long ones loud, and whose answer for a sentence depends on what else was
+# in the batch. No message will tell you so.
 #
 # With features the mask needs one more axis, so that it stretches over them: `mask[..., None]` is (batch, n, 1), beside
 # values of (batch, n, d). The package has this and the padding ready-made, and assignment 00 asks you to build both.
@@ -523,10 +527,10 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Read the card from the top. An exercise is looked at from several sides, and each side has points of its own, so a slip costs
-# what it costs and no more. A ✗ says what was seen and what should have been seen, at which place. Below the list stands what
-# the check believes you were thinking. It knows the mistakes that people make in this exercise, as code; it runs them on the
-# same numbers, and if your numbers are one of theirs, it says so.
+# Read the card from the top. An exercise is looked at from several sides, and each side has points of its own, so one slip
+# does not cost you all of them. A ✗ says what was seen and what should have been seen, at which place. Below the list stands
+# what the check believes you were thinking. It knows the mistakes that people make in this exercise, as code; it runs them on
+# the same numbers, and if your numbers are one of theirs, it says so.
 #
 # Suppose that the learner takes the advice and writes down what most people write:
 
@@ -539,18 +543,20 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Better by far: short sequences have their own mean now. Two lines are left, and both name things that you have met on this
+# Better by far: short sequences have their own mean now. Two lines still fail, and both name things that you have met on this
 # page. The repair is yours to make, in the assignment.
 #
 # Three more things about checks. What decides your points is a check on other numbers and other sizes than the one that you
 # see, so an answer that is right by accident will not do. A check does not care how you compute, by a loop or by `einsum`, in
-# float32 or in float64. And it refuses the function that *is* the answer:
+# float32 or in float64, as long as a gradient can flow through it (`.item()` and NumPy on the way would stop it). And it
+# refuses the function that *is* the answer:
 
 # %%
 check("masked_mean", attention.masked_mean)
 
 # %% [markdown]
-# If you are stuck, `hint("masked_mean", 1)` nudges and `hint("masked_mean", 3)` nearly tells. Nobody counts them.
+# If you are stuck in the assignment, `hint("masked_mean", 1)` nudges and `hint("masked_mean", 3)` nearly tells. Nobody counts
+# them.
 
 # %% [markdown]
 # ## What this was for
@@ -567,11 +573,11 @@ assert expected[0] > 4.9 and expected[1] < 3
 
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is attention,
-# all of it. What it is good for, why it was needed and where its vectors come from, fills the rest of the course.
-# [Lecture 01](01_bottleneck.ipynb) begins with the trouble that it was invented for.
+# all of it. What it is good for, why it was needed and where its vectors come from fill the rest of the course. [Lecture
+# 01](01_bottleneck.ipynb) begins with the trouble that it was invented for.
 #
-# A GPU would change nothing on this page but the range: computing there is often done in float16, whose exponentials end at 11
-# instead of 88, or in bfloat16, which keeps the 88 and drops digits.
+# A GPU would change nothing on this page but the range: computing there is often done in float16, whose exponentials overflow
+# above 11 instead of 88, or in bfloat16, which keeps the 88 and drops digits.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, of `x - x[:, :1]`, of `x @ x.mT`? (2) A
 # > colleague's loss falls from 9 to 1 and stays there. Which one line do you ask for? (3) A mask is (batch, n), the scores are

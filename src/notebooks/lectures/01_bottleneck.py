@@ -20,12 +20,12 @@
 # ## A parlour game
 #
 # In 1951 Claude Shannon published a parlour game. One person covers a page of a book, another guesses what stands there,
-# letter by letter, and is told the right one each time. People are good at it. Try: what comes after *Return the number*?
+# letter by letter, and is told the right letter each time. People are good at it. Try: what comes after *Return the number*?
 #
-# You probably said *of*. You have used more than the last word for it, and less than everything that you have ever
-# read. That is the subject of this lecture: to guess the next word, a reader must carry something along of the words
-# before it. How much, and in what form? We shall build readers that carry the last few words, exactly; one that carries
-# everything, squeezed into a vector of fixed size; and we shall catch both at what they cannot do.
+# You probably said *of*, and to say it you used more than the last word, and less than everything that you have ever read.
+# That is the subject of this lecture: to guess the next word, a reader must carry along something of the words before it. How
+# much, and in what form? We shall build readers that carry the last few words, exactly, and one that carries everything,
+# squeezed into a vector of fixed size; and we shall find out what neither kind can do.
 
 # %%
 try:
@@ -36,6 +36,7 @@ except ModuleNotFoundError:
         "or choose a kernel of the environment in which you installed the course."
     ) from None
 
+# %%
 import math
 import re
 import time
@@ -57,10 +58,9 @@ from attncourse.training import descend, fit_texts
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
 
 # %% [markdown]
-# The game needs a text. We take one that you have already: the docstrings of Python's standard library, the prose of
-# them, without examples and tables. It is real English, written by hundreds of people. (Another version of Python has
-# other docstrings; the numbers on your machine will differ a little from those saved here, and the conclusions should
-# not.)
+# The game needs a text. We take one that you have already: the docstrings of Python's standard library, or rather their
+# prose, without examples and tables. It is real English, written by hundreds of people. (Another version of Python has other
+# docstrings; the numbers on your machine will differ a little from those saved here, and the conclusions should not.)
 
 # %%
 corpus = docstrings()
@@ -71,8 +71,7 @@ for text in [t for t in corpus.test if 60 < len(t) < 100][:4]:
 
 # %% [markdown]
 # Whole modules are in one part or in the other. Were single docstrings dealt out at random, one of two twins ("Return the
-# upper bound.", "Return the lower bound.") would be learned and the other be tested, and whoever can recite would look
-# clever.
+# upper bound.", "Return the lower bound.") would be learned and the other tested, and whoever can recite would look clever.
 #
 # What is a "word"? Characters are few, but a reader who proceeds by characters must look far back to see anything. Words
 # are many, and the test text has some that nobody has seen. The usual way out lies between: **pieces** of words. Frequent
@@ -87,19 +86,19 @@ print(f"{len(tokenizer)} different pieces; {n_train:,} in the training part, {n_
 print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the buffer, unless it overflowed.")))
 
 # %% [markdown]
-# Each text stands between `<bos>`, the beginning, which is given and never guessed, and `<eos>`, the end, which must be
-# guessed like any other token.
+# The pieces are our **tokens**. Each text stands between two tokens of its own, `<bos>`, the beginning, which is given and
+# never guessed, and `<eos>`, the end, which must be guessed like any other.
 #
 # ## How surprised are you?
 #
-# A player who shouts one word and is wrong has told us nothing about how nearly right he was. So we let him distribute
-# his bets: before each token he gives every possible token a probability, and we look at the probability $p$ of the one
-# that came. His **surprise** is $-\ln p$, nothing if he was sure and right, large if he thought it impossible. The mean
-# surprise a token is his loss, in *nats*. And because nats say little to most people, we undo the logarithm at the end:
+# A player who shouts one word and is wrong has told us nothing about how nearly right he was. So we let him distribute his
+# bets: before each token he gives every possible token a probability, and we look at the probability $p$ of the one that
+# came. His **surprise** is $-\ln p$, nothing if he was sure and right, large if he thought it impossible. The mean surprise
+# per token is his loss, in *nats*. And because nats say little to most people, we undo the logarithm at the end:
 #
 # $$\text{perplexity} = \exp\Bigl(\frac{1}{N} \sum_{i=1}^{N} -\ln p_i\Bigr)$$
 #
-# It is a number of choices. Who guesses among 30 equally likely tokens has the perplexity 30.
+# It is a number of choices: somebody who guesses among 30 equally likely tokens has a perplexity of 30.
 
 # %%
 p = torch.tensor([0.50, 0.02, 0.90])                       # (3,)  what three tokens that came had been given
@@ -111,8 +110,8 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 # The second of the three was a shock and makes most of the loss: one bet of nothing would make it infinite. Remember
 # that; it is about to matter.
 #
-# Some count surprise in *bits*, $-\log_2 p$, and raise 2 to the mean. *Before you run the next cell:* does that give
-# another perplexity? And what does one get who takes nats and raises 2 to them?
+# Some count surprise in *bits*, $-\log_2 p$, and raise 2 to the mean. *Before you run the next cell:* does that give another
+# perplexity? And what do you get if you take nats and raise 2 to them?
 
 # %%
 bits = -p.log2()                                           # (3,)
@@ -168,8 +167,8 @@ assert tf_idf(Counter(["return", "the", "number"])) == tf_idf(Counter(["number",
 # $p(\text{number} \mid \text{the})$, and a reader who bets so carries along one word. It is called a **bigram** model; with two
 # words it is a trigram model, and in general an *n-gram* model carries $n - 1$.
 #
-# *Before you run the next cell:* of the pairs of neighbours in the test part, what share was never seen in the training
-# part, in your estimate? Of the triples? Of the runs of five?
+# *Before you run the next cell*, estimate what share of the pairs of neighbours in the test part was never seen in the
+# training part. And of the triples? Of the runs of five?
 
 # %%
 def runs(texts, n):
@@ -189,17 +188,17 @@ assert new[2] > 0.05 and new[5] > 0.6
 # perplexity on this text, thousands of times over, and longer runs are worse: most runs of five are new. More text makes
 # that better and never good. There are $2048^5 \approx 4 \cdot 10^{16}$ possible runs of five, and nobody has that much.
 #
-# The remedy: take a little from everything that was seen, and give it to what was not, *not* to all alike but as the
-# shorter context thinks right. With $c(h, w)$ for how often token $w$ followed the context $h$, and $h'$ for $h$ without its
-# first token:
+# The remedy: take a little from everything that was seen and give it to what was not, and not to all tokens alike but as the
+# shorter context would share it out. With $c(h, w)$ for how often token $w$ followed the context $h$, $c(h)$ for how often
+# anything did, and $h'$ for $h$ without its first token:
 #
 # $$p(w \mid h) = \frac{\max\bigl(c(h, w) - D,\ 0\bigr)}{c(h)} + \frac{D \cdot N(h)}{c(h)}\; p(w \mid h')$$
 #
 # Each of the $N(h)$ different tokens that followed $h$ pays $D$, a number below one; what was collected goes to the shorter
-# context, which does the same in its turn, down to one that gives all tokens the same. This is the *interpolated* form of
-# Kneser and Ney's model (1995), the best counter that there was when networks came. It has a second trick: in shorter
-# contexts it does not count how often a token was seen, but after how many *different* tokens. (*Francisco* is frequent and
-# follows one word only. Where the context is new, it is a bad bet.)
+# context, which does the same in its turn, down to one that gives all tokens the same. (Where $h$ itself is new, the shorter
+# context decides alone.) This is the *interpolated* form of Kneser and Ney's model (1995), the best counter that there was
+# when networks came. It has a second trick: in shorter contexts it does not count how often a token was seen, but after how
+# many *different* tokens. (*Francisco* is frequent and follows one word only. Where the context is new, it is a bad bet.)
 
 # %%
 model = NGram(train, order=3, vocabulary=len(tokenizer))
@@ -211,7 +210,7 @@ print(f"least {p.min():.1e}, sum {p.sum():.4f}")
 assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4) and p.min() > 0
 
 # %% [markdown]
-# Nothing gets nothing, and the whole is still one. How well does it play? We vary two things: how many tokens it carries
+# No token gets nothing, and the whole is still one. How well does it play? We vary two things: how many tokens it carries
 # along, and how much it has read. *Sketch the curves first:* will a longer memory always help? What helps more, a longer
 # memory or a longer education?
 
@@ -229,9 +228,10 @@ for share, size in shares.items():
 viz.measured(counted, x_name="order n: carries n − 1 tokens", y_name="perplexity, new text", log_y=True)
 
 # %% [markdown]
-# From no memory to one token is a leap, to two a step, and then the curves lie down: there is more to be known from
-# further back, but a counter that has never seen the run cannot use it. More text pushes the whole curve down, and that
-# is all that ever helped: for a generation, better language models meant more text and more clever ways to count it.
+# From no memory to one token is a leap, to two a step, and then the curves flatten: there is more to be known from further
+# back, but a counter that has never seen the run cannot use it. More text pushes the whole curve down, and helps far more
+# than memory does: a bigram that has read everything beats a 5-gram that has read a twentieth. For a generation, better
+# language models meant more text and cleverer ways to count it.
 
 # %%
 all_read = counted["all of them"]
@@ -257,19 +257,20 @@ assert math.exp(nats / n_test) > 10 * math.exp(nats / n_characters)
 #
 # ## Parameters for counts
 #
-# There is something that no counting can do. From *Return the number of bytes* it learns nothing about *Returns the count
-# of characters*: of five words three are others, and to a counter other is other. You know that *number* and *count* are
+# There is something that no counting can do. From *Return the number of bytes* it learns nothing about *Returns the count of
+# characters*: three of the five words differ, and to a counter different is different. You know that *number* and *count* are
 # nearly the same word, and you know it from everything that you have read about either.
 #
-# So give each token a vector that can be *learned*, in which similar tokens may come to lie close together, and let the
-# past be a vector, too, the **state**. A step makes the new state of the token that has just been read and the state before:
+# So give each token a vector that can be *learned*, its **embedding**. Similar tokens may then come to lie close together.
+# And let the past be a vector, too, the **state**. Each step computes a new state $h_t$ from the vector $x_t$ of the token
+# that has just been read and from the state before:
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr)$$
 #
-# and from the state, a linear map makes one number for each possible next token, the *logits*, and a softmax makes
-# probabilities of these. This is a **recurrent network** (Elman 1990), and it is *parametric*: its probabilities are a
-# function with knobs, $W_x$, $W_h$, $b$ and the vectors, the same knobs at every step and for every text. We set an
-# objective, which is the mean surprise, and turn the knobs by gradient descent.
+# From the state, a linear map makes one number for each possible next token, the *logits*, and a softmax turns these into
+# probabilities. This is a **recurrent network** (Elman 1990), and it is *parametric*: its probabilities are a function with
+# knobs, $W_x$, $W_h$, $b$ and the vectors, the same knobs at every step and for every text. We set an objective, which is the
+# mean surprise, and turn the knobs by gradient descent.
 
 # %%
 def read(x, W_x, W_h, b):
@@ -302,8 +303,9 @@ viz.unrolled(["<bos>", "Return", "the", "number", "of"])
 # ## One step to the left
 #
 # To train it, all texts of a batch are read at once. The logits at position $t$ were made when tokens $0, \dots, t$ had been
-# read, so they are to be held against token $t + 1$: cut the last off the logits and the first off the tokens.
-# (`cross_entropy` is the mean surprise of which we spoke, straight from logits.)
+# read, so they are to be compared with token $t + 1$: cut the last off the logits and the first off the tokens.
+# (`cross_entropy` is the mean surprise of which we spoke, straight from logits; `descend` takes one step downhill on each
+# loss that it is handed.)
 #
 # The cut is easily forgotten. *What happens then?* Two networks, the same in all but this one line. Which of the two
 # curves will be lower, and where will it end?
@@ -327,9 +329,9 @@ def train_one(shift, steps=120):
 viz.curves({"guesses the next token": right_losses, "forgot to shift": leaking_losses})
 
 # %% [markdown]
-# The curve that falls to nothing is the wrong one. Asked about the token that it has just read, a network has an easy
-# time, and the best loss of the day means that nothing was learned. It is called a **target leak**, and no error message
-# will ever tell you. Ask the model to write, and it does:
+# The curve that falls to nearly nothing is the wrong one. Asked about the token that it has just read, a network has an easy
+# time, and the best loss of the day means that nothing was learned. It is called a **target leak**, and no error message will
+# ever tell you. Ask the model to write, always the likeliest token (`greedy`), and it does:
 
 # %%
 prompt = torch.tensor([[BOS, *tokenizer.encode("Return the")]])                       # (1, n)
@@ -341,8 +343,8 @@ assert sum(leaking_losses[-10:]) < 0.25 * sum(right_losses[-10:])
 assert len(set(written)) == 1, "who learned to repeat, repeats"
 
 # %% [markdown]
-# (`ignore_index=0` in the cell above leaves the padding out of the loss. Padding is the most predictable token there is,
-# and a model that is paid for it learns little else. In the assignment you build the whole line: shift, padding and all.)
+# (`ignore_index=0` in the cell above leaves the padding out of the loss. Padding is the most predictable token there is, and
+# a loss that counts it looks better than the model is. In the assignment you build the whole line: shift, padding and all.)
 #
 # ## A state with gates
 #
@@ -369,9 +371,9 @@ viz.gates()
 # \end{aligned}
 # $$
 #
-# ($\circ$ multiplies number by number.) The **GRU** (Cho et al. 2014) does with one vector and one decision less: what is
-# not kept is replaced, $h_t = z \circ h_{t-1} + (1 - z) \circ \tilde h$, and a second gate $r$ says how much of the past the
-# candidate $\tilde h$ may see. Here is the LSTM in code; the GRU is yours, in the assignment.
+# ($\circ$ multiplies number by number.) The **GRU** (Cho et al. 2014) makes do with one vector and one decision fewer: what
+# is not kept is replaced, $h_t = z \circ h_{t-1} + (1 - z) \circ \tilde h$, and a second gate $r$ says how much of the past
+# the candidate $\tilde h$ may see. Here is the LSTM in code; the GRU is yours, in the assignment.
 
 # %%
 def lstm_step(x, h, c, W, U, b):
@@ -391,8 +393,8 @@ assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, cell(x, (h, c))
 # ## The match
 #
 # Now let one play. A GRU with a state of 128 numbers reads the training part about once, which takes nearly half of this
-# page's minute. Then it guesses the same tokens of the same test part as the counters, with the same knowledge at
-# each: the tokens before it.
+# page's minute. Then it guesses the same tokens of the same test part as the counters, and at each it is told what they are
+# told, the tokens before it.
 #
 # *Place your bets:* who will be the better player? The 5-gram has looked up every run of five in the whole training text and
 # keeps a count of each. The network keeps no text at all.
@@ -443,7 +445,7 @@ assert all(lines["half and half"][n] < min(lines["GRU"][n], lines["5-gram"][n]) 
 # %% [markdown]
 # There it is. Where the last four tokens are old acquaintances, looking up what followed them is hard to beat, and the
 # network, which has no such table, is clumsy: it loses by several tenths of a nat. The less of the context is known, the
-# smaller the counter's lead, and where it knows one token or none, the lead is gone: there the network, worse in the mean,
+# smaller the counter's lead, and where it knows one token or none, the lead is gone: there the network, worse on average,
 # is as good or even a little better. A state that it has never been in is *something like* states that it has been in, and
 # similar states give similar guesses. **Counting remembers, parameters generalise**, and so the mixture gains everywhere.
 #
@@ -463,11 +465,11 @@ print({name: f"perplexity {perplexity(log_p):.0f}" for name, log_p in little.ite
 assert perplexity(little["5-gram"]) < perplexity(little["GRU"])
 
 # %% [markdown]
-# So n-grams win where there is little text, and where the new text repeats the old; and they need one pass and a second for
-# it. But new contexts never run out, since most runs of five will always be new, and there the network holds its own. With
-# more text, and with a larger network to hold what is in it, it overtakes: Mikolov et al. (2010) report so for news
-# articles, with the mixture better still. This is the change that the slides call *parametric language modelling*, and
-# everything since has been a better network.
+# So n-grams win where there is little text, and where the new text repeats the old; and one pass over the text, a matter of
+# seconds, is all that they need. But new contexts never run out, since most runs of five will always be new, and there the
+# network holds its own. With more text, and with a larger network to hold what is in it, it overtakes: Mikolov et al. (2010)
+# report so for news articles, with the mixture better still. This is the change that the slides call *parametric language
+# modelling*, and everything since has been a better network.
 
 # %% [markdown]
 # Here is what they write when their bets are drawn by lot. (Each probability is squared first, for all three alike. As they
@@ -499,18 +501,18 @@ for seed in (0, 2):
 # where a few tokens fit. The network's sentences are its own, and a beginner's. (Another machine may draw other texts.)
 
 # %% [markdown]
-# > **Check yourself.** The 5-gram keeps how many numbers, the GRU how many? And if you read ten times as much text, which of
-# > the two grows?
-# > <details><summary>Answer</summary>Both numbers stand above, where the GRU was trained. The counts grow on
-# > with the text, because most runs of five are new. The GRU has 2048 × 128 numbers in its table and 6 × 128 × 128 in the
-# > matrices of its cell, whatever it reads.</details>
+# > **Check yourself.** How many numbers does the 5-gram keep, and how many the GRU? And if you read ten times as much text,
+# > which of the two grows?
+# > <details><summary>Answer</summary>Both numbers stand above, where the GRU was trained. The counts grow on with the text,
+# > because most runs of five are new. The GRU has 2048 × 128 numbers in its table of vectors, which serves again as the map
+# > to the logits, 6 × 128 × 128 in the matrices of its cell, and some biases, whatever it reads.</details>
 #
 # ## Trouble one: the walk
 #
 # *The keys that my brother left on the small table beside the front door **are** gone.* Which word says that it must be
-# *are*? It stands thirteen words back, and what was noted then has been through thirteen steps since. Recurrence makes near
-# words interact easily, and that is a good habit, because near words mostly belong together. But words at a distance $k$
-# need $k$ steps to meet, even where they belong together as *keys* and *are* do: the order of the words is built in, and the
+# *are*? It stands thirteen words back, and what was noted there has been through a dozen steps since. Recurrence makes near
+# words interact easily, and that is a good habit, because near words usually belong together. But words at a distance $k$ need
+# $k$ steps to meet, even where they belong together as *keys* and *are* do: the order of the words is built in, and the
 # grammar is not. The slides call it **linear interaction distance**.
 #
 # Going forward, the walk mixes what is carried with all that is read on the way. Going backward, it is worse. The gradient of
@@ -542,13 +544,13 @@ fresh = {name: gradient_by_distance(kind) for name, kind in kinds.items()}
 viz.measured(fresh, x_name="steps back", y_name="gradient of the last state", log_y=True)
 
 # %% [markdown]
-# All three die, exponentially: on this axis that is a straight line. From 60 steps back there comes, in any practical sense,
-# nothing, and a network cannot learn that the *keys* mattered if no gradient ever reaches them. That the gated ones die as
-# well may have surprised you. A fresh gate stands half open, $\sigma(0) = \tfrac12$, and a half, multiplied by itself sixty
-# times, is nothing.
+# All three die, exponentially: on this axis that is a straight line. From 60 steps back practically nothing arrives, and a
+# network cannot learn that the *keys* mattered if no gradient ever reaches them. That the gated ones die as well may have
+# surprised you. A fresh gate stands half open, $\sigma(0) = \tfrac12$, and a half, multiplied by itself sixty times, is
+# nothing.
 #
 # The difference is what can be *done* about it. The factor of the plain network is a matrix and a slope of tanh: make the
-# matrix larger, and the product grows without end in place of dying. In the gated ones the factor is, above all, the
+# matrix larger, and the product grows without end instead of dying. In the gated ones the factor is, above all, the
 # gate, and a gate can be told, or can learn, to stand open.
 
 # %%
@@ -568,9 +570,10 @@ assert left["RNN, W_h × 4"] > 1e2, "a larger matrix makes it explode"
 assert min(left["LSTM, f open"], left["GRU, z open"]) > 1e-3, "open gates let it through"
 
 # %% [markdown]
-# Vanish or explode, says a slide, and here are both. With three added to the bias of the forget gate, an LSTM lets a good part
-# of the gradient through from sixty steps back. This is why it carried the field for twenty years, why one starts that
-# bias at 1 or more, and why gradients are clipped, in this course as well, when they explode.
+# Vanish or explode, says a slide, and here are both. With three added to the bias of the forget gate, an LSTM lets the
+# gradient through from sixty steps back nearly undiminished, and a GRU, with its gate opened likewise, lets through a
+# twentieth. This is why the LSTM carried the field for twenty years, and why one starts that bias at 1 or more. Gradients
+# that explode are clipped, in this course as well.
 #
 # > **Check yourself.** An open gate keeps what is there. Why not open all of them for good?
 # > <details><summary>Answer</summary>Then nothing new gets in (GRU: 1 − z is closed), or everything is added to everything
@@ -658,9 +661,9 @@ recalled = {summary: play(summary) for summary in ("last state", "mean pool", "a
 viz.measured(recalled, x_name="pairs to remember", y_name="share of right answers", log_x=True, low=0)
 
 # %% [markdown]
-# With one pair everybody is right. With two, both summaries are unsure already, and with sixteen they are wrong most of the
-# time; the reader that kept its states stays at the top. Mean pooling has no walk to suffer from, every state is one
-# average away, and it does hardly better than the last state. So distance is not the whole trouble.
+# With one pair everybody is right. With two, both summaries are already unsure, and with sixteen they are wrong most of the
+# time; the reader that kept its states stays at the top. Mean pooling has no walk to suffer from, every state is one average
+# away, and it does hardly better than the last state. So distance is not the whole trouble.
 
 # %%
 assert all(recalled[summary][1] > 0.95 for summary in recalled)
@@ -670,14 +673,14 @@ for line in (recalled["last state"], recalled["mean pool"]):
 
 # %% [markdown]
 # Could sixty-four numbers not hold sixteen digits? They could, many times over. What they cannot do, or not learn to do in
-# the time, is to hold them *so that any one can be asked for*. Whoever packs a suitcase without knowing the journey must pack
-# for all journeys; that is the **bottleneck**, and its remedy is not a larger suitcase but to leave things where they are
-# and fetch what is asked for. (Try `play("last state", steps=2400)`: six times the training helps with two pairs,
-# and with sixteen not at all. In [lecture 03](03_cross_attention.ipynb) the comparison is made with translations.)
+# the time, is hold them *so that any one can be asked for*. Whoever packs a suitcase without knowing the journey must pack
+# for all journeys; that is the **bottleneck**, and its remedy is not a larger suitcase but to leave things where they are and
+# fetch what is asked for. (Try `play("last state", steps=2400)`: six times the training helps with two pairs, and with
+# sixteen not at all. In [lecture 03](03_cross_attention.ipynb) the comparison is made with translations.)
 #
 # > **Check yourself.** All three readers have the same number of parameters. What does the third one need more of, and how
 # > does it grow with $n$?
-# > <details><summary>Answer</summary>Memory and work at the time of the question: it keeps n states in place of one, and
+# > <details><summary>Answer</summary>Memory and work at the time of the question: it keeps n states instead of one, and
 # > compares the question with each. That is the price, and for very long texts a real one: lecture 11.</details>
 #
 # ## Trouble three: one after the other
@@ -722,12 +725,12 @@ print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as 
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
 
 # %% [markdown]
-# The recurrence grows in proportion to the length, and it is many times slower at any, though it does no more arithmetic.
-# And that is one thread of a processor that does few things at a time. A GPU does tens of thousands: it would press the
-# lower line nearly flat, and do little for the upper one, which has only one thing at a time to offer. What keeps it busy is
-# a batch, many texts side by side. But training holds all states of all of them in memory, and the longer the texts, the
-# fewer fit: where the waiting is longest, there is least to do in the meantime. So recurrence was slow to train on very
-# much text.
+# The recurrence grows in proportion to the length, and it is many times slower at every length, though it does no more
+# arithmetic. And that is one thread of a processor that does few things at a time. A GPU does tens of thousands: it would
+# press the lower line nearly flat, and do little for the upper one, which has only one thing at a time to offer. What keeps a
+# GPU busy in spite of this is a batch, many texts side by side. But training holds all states of all of them in memory, and
+# the longer the texts, the fewer fit: where the waiting is longest, there is least to do in the meantime. So recurrence was
+# slow to train on very much text.
 #
 # Move the widget: how many cells does a signal walk through, and how many steps must be waited for? The number in each box
 # says after how many steps, at the earliest, that state can be there.
@@ -742,10 +745,10 @@ signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_walk, length=[4, 8, 12, 16], signal=signals, start={"length": 12, "signal": signals[-1]})
 
 # %% [markdown] erratum="a missing with"
-# > **On the slide.** One deck says of attention: "Number of unparallelizable operations does not increase sequence length."
-# > A *with* is missing, as a twin of the slide shows: it does not increase *with* sequence length. Let us not take it from
-# > either. Autograd keeps a graph of what was computed from what; the longest chain in it are operations that had to
-# > wait for each other.
+# > **On the slide.** One deck says of attention: "Number of unparallelizable operations does not increase sequence length." A
+# > *with* is missing, as a twin of the slide shows: it does not increase *with* sequence length. Let us not take it from
+# > either. Autograd keeps a graph of what was computed from what; its longest chain is the operations that had to wait for
+# > each other.
 
 # %%
 def longest_chain(tensor):
@@ -785,12 +788,13 @@ assert len(set(chains["attention"].values())) == 1
 # recurrence away. But first, in [lecture 02](02_lookup.ipynb), we open the box: what is a weighted average that depends
 # on a question?
 #
-# > **Check yourself.** (1) A model gives each of four tokens the probability ⅛. Its loss in nats, in bits, its perplexity?
-# > (2) Why is a perplexity of 1.02 on a new text a reason to worry? (3) Two tokens stand 50 apart. Through how many cells does a
-# > signal walk in a network that reads from left to right, and in one that reads from right to left?
+# > **Check yourself.** (1) A model gave each of four tokens that came the probability ⅛. Its loss in nats, in bits, its
+# > perplexity? (2) Why is a perplexity of 1.02 on a new text a reason to worry? (3) Two tokens stand 50 apart. Through how
+# > many cells does a signal walk in a network that reads from left to right, and in one that reads from right to left?
 # > <details><summary>Answers</summary>(1) ln 8 ≈ 2.08 nats, 3 bits, 8. (2) Nobody can guess text so well: something of the
-# > answer leaks into the input. (3) From the earlier to the later, 51 counting both ends, in the first; in the second not at
-# > all, but from the later to the earlier, as many. A reader from both ends has both walks and no short cut.</details>
+# > answer leaks into the input. (3) In the first network a signal gets from the earlier token to the later, through 51 cells,
+# > counting both ends; in the second only from the later to the earlier, through as many. A reader from both ends has both
+# > walks and no short cut.</details>
 #
 # **In the package.** `attncourse.ngram` has `NGram`, which fits on a screen; `attncourse.recurrent` has
 # `RecurrentLanguageModel`; `attncourse.data` has `docstrings`, `encode_texts` and `text_batches`, which lecture 09 uses again

@@ -20,7 +20,7 @@
 #
 # ## A table that refuses
 #
-# A counter on a bridge has counted bicycles, at six hours of one day. (We made the numbers up. They are what bridges are like.)
+# A counter on a bridge has counted bicycles in six hours of one day. (We made the numbers up, but bridges are like that.)
 # Somebody would like to know how many there were at seven.
 
 # %%
@@ -74,8 +74,8 @@ print(hash(7.0), hash(7.000001))
 # %% [markdown]
 # ## A key that one can be near to
 #
-# For both we need to say how near a key is. Let us put the hours on the face of a clock, one turn a day. Each hour
-# becomes a vector of two numbers, and 23 o'clock comes to lie beside 1 o'clock, where it belongs.
+# For both we need to say how near a key is. Let us put the hours on the face of a clock, one turn a day. Each hour becomes a
+# vector of two numbers, and 23:00 comes to lie beside 1:00, where it belongs.
 
 # %%
 def clock(hours):
@@ -113,8 +113,8 @@ assert hours[best] == 8
 #
 # $$\alpha_i = \frac{\exp(q \cdot k_i)}{\sum_j \exp(q \cdot k_j)} \qquad \operatorname{soft}(q) = \sum_i \alpha_i\, v_i$$
 #
-# *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And seventeen o'clock, on the other side
-# of the day with a negative score: does it get nothing?
+# *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, on the other side of the day
+# and with a negative score: does it get nothing?
 
 # %%
 weights = scores.softmax(dim=-1)                              # (1, 6)  shares
@@ -124,14 +124,15 @@ print("soft:", round(output.item()))
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 
 # %% [markdown]
-# Everybody got something. Softmax takes exponentials, and an exponential is never zero (on paper; a float may run out of
-# digits), so even the wrong side of the day is listened to. That is a promise, because what has a share can be learned from,
-# and it is a debt: where somebody must *not* be listened to, a small weight will not do. (Lecture 06 pays it.)
+# Everybody got something: eight o'clock 0.30, hardly more than five, and even 17:00 has 0.05. Softmax takes exponentials, and
+# an exponential is never zero (on paper; a float may be rounded down to it), so even the wrong side of the day is listened
+# to. That is a promise, because what has a share can be learned from, and it is a debt: where somebody must *not* be listened
+# to, a small weight will not do. (Lecture 06 pays it.)
 #
 # The answer, about 140, is poor: too much of it is noon and night. We shall turn a knob in a moment. First the words, since
 # they stay with us for the rest of the course. The **query** asks. It is compared with the **keys**, and nothing else is done
-# with those. What comes back is made of the **values**, and of nothing else. One says that the query *attends to* the values.
-# The drawing shows three entries of the table, asked in both ways (on the right with the knob turned already).
+# with those. What comes back is made of the **values**, and of nothing else. The query is said to *attend to* the values. The
+# drawing shows three entries of the table, asked in both ways (on the right with the knob turned already).
 
 # %%
 viz.two_lookups()
@@ -151,8 +152,8 @@ viz.two_lookups()
 #
 # $$\alpha = \operatorname{softmax}\!\left(\frac{q K^\top}{T}\right)$$
 #
-# *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to what you guessed in
-# the beginning? And what will the orange curve, the answer at every hour of the day, look like at either end?
+# *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to your first guess?
+# And what will the orange curve, the answer at every hour of the day, look like at either end?
 
 # %%
 def soft_lookup(query, keys, values, temperature=1.0):
@@ -174,9 +175,9 @@ steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, temperature=steps, start={"temperature": 0.1})
 
 # %% [markdown]
-# To the left the curve freezes into stairs: the hard lookup. To the right it melts into a level line: every key counts the
-# same, whatever is asked. That end has a name, too. It is *mean pooling*, the summary with which lecture 01 tried to pass on a
-# sentence. So the two things that we knew before, a dictionary and a mean, are the two ends of one knob.
+# With the slider on the left the curve freezes into stairs: the hard lookup. On the right it melts into a level line: every
+# key counts the same, whatever is asked. That end has a name, too. It is *mean pooling*, the summary with which lecture 01
+# tried to pass on a sentence. So the two things that we knew before, a dictionary and a mean, are the two ends of one knob.
 
 # %%
 cold, _ = soft_lookup(clock(day[1:]), keys, values, temperature=1e-5)
@@ -253,7 +254,7 @@ assert abs(answer - 200) < 2
 # ## Older than neural networks
 #
 # Our six entries were exact. Measurements are not. Here are sixty counts on sixty days, at random hours, with the noise that
-# rain and holidays make. A dictionary of these would be nonsense to ask, but a soft lookup does not mind.
+# rain and holidays make. There would be no sense in asking a dictionary of these, but a soft lookup does not mind.
 
 # %%
 def rush(hours):
@@ -307,10 +308,11 @@ attention, _ = soft_lookup(clock(day), clock(asked), counted[:, None], temperatu
 assert torch.allclose(nadaraya_watson, attention[:, 0], rtol=1e-5)
 
 # %% [markdown]
-# > **On the slide.** One deck closes its tour of attention with "a new idea from after 2010". The average whose weights depend
-# > on the query, normalised, over a set of any size, is half a century older, and the same to the last digit that counts, as
-# > the cell above asserts. What was new, in Bahdanau et al. (2015), is that queries, keys and values come out of a network, and
-# > that the network is trained *through* the average. The clock we chose by hand would have been learned.
+# > **On the slide.** One deck closes its tour of attention with "a new idea from after 2010". The average whose weights
+# > depend on the query, normalised, over a set of any size, is half a century older, and the same to the last digit that
+# > counts, as the cell above asserts. What was new, in Bahdanau et al. (2015), is that queries, keys and values come out of a
+# > network, and that the network is trained *through* the average. Such a network would have learned the clock that we chose
+# > by hand.
 #
 # The same deck says that a weighted average is powerful "if the weights are learned". Take that with care. The weights $\alpha$
 # are no parameters. No optimiser ever touches them; they are computed, anew for each query, from vectors. What is learned is
@@ -360,9 +362,9 @@ assert not torch.allclose(alone, answer, rtol=0.1)
 # %% [markdown]
 # ## Keys for words
 #
-# An hour had an obvious vector. What is the vector of a word? The simplest idea that works: you know a word by the company it
-# keeps. We read four thousand docstrings of Python's standard library, which everybody who runs this page has, and count for
-# each word which others stand within three places of it.
+# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's (1957): you shall know
+# a word by the company it keeps. We read four thousand docstrings of Python's standard library, which everybody who runs this
+# page has, and count for each word which others stand within three places of it.
 
 # %%
 texts = docstrings(limit=4000)
@@ -372,8 +374,9 @@ print(f"about {round(sum(occurrences.values()), -4):,} words, of which")
 print("month:", occurrences["month"], "times, file:", occurrences["file"], "times")
 
 # %% [markdown]
-# The table: ten words as keys, each with a topic as its value, a one among five. Then we ask for fifteen words that are not in
-# it. Keys and values need not be alike at all; here a key will have five hundred numbers and a value five.
+# The table: ten words as keys, each with its topic as the value, written as a 1 in one of five places. Then we ask for
+# fifteen words that are not in it. Keys and values need not be alike at all; here a key will have five hundred numbers and a
+# value five.
 
 # %%
 topics = {
@@ -422,18 +425,18 @@ print(f"right: {right:.0%}")
 assert right < 0.4
 
 # %% [markdown]
-# It is "file" that answers, whatever the question. It is the trap of the largest hour. "File" occurs so often that its row is
-# *long*, and a dot product rewards length as much as direction.
+# It is "file" that answers, whatever the question. This is the trap of the largest hour again. "File" occurs so often that
+# its row is *long*, and a dot product rewards length as much as direction.
 #
-# Two repairs, both standard. First, count surprise instead of occurrence: by how much does a neighbour come more often than it
-# would by chance? (The logarithm of that ratio, with negatives set to zero, is called positive pointwise mutual information. It
+# Two repairs, both standard. First, do not count how often a neighbour comes, but how much more often it comes than it would
+# by chance. (The logarithm of that ratio, with negatives set to zero, is called positive pointwise mutual information. It
 # silences "the", which is everybody's neighbour.) Second, make all rows equally long, so that only direction is left.
 
 # %%
 frequency = torch.tensor([float(occurrences[word]) for word in context])  # (500,)
 by_chance = counts.sum(dim=1, keepdim=True) * frequency / frequency.sum()  # (25, 500)
-surprise = (counts / by_chance).clamp(min=1.0).log()          # (25, 500)
-vectors = surprise / surprise.norm(dim=-1, keepdim=True)      # (25, 500)  all of length 1
+information = (counts / by_chance).clamp(min=1.0).log()       # (25, 500)
+vectors = information / information.norm(dim=-1, keepdim=True)  # (25, 500)  all of length 1
 right = share_right(who_answers(vectors))
 print(f"right: {right:.0%}")
 assert right > 0.75
@@ -568,8 +571,8 @@ viz.explore(draw, score=list(four), direction=directions, start={"score": "dot",
 # %% [markdown]
 # Three of the four are slopes, as even as a roof. A dot product rises steadily in the query's direction, the lines of equal
 # score stand across it, and so among keys in one direction the farther one wins: B over A. Dividing by a constant makes the
-# same slope gentler, and the weights more equal. The bilinear score is such a slope, too, only the query has been turned
-# before. The additive score can be a hill. Its hidden units bend, so it can prefer what is *near* to what is far in the right
+# same slope gentler, and the weights more equal. The bilinear score is such a slope, too, except that the query is turned
+# first. The additive score can be a hill. Its hidden units bend, so it can prefer what is *near* to what is far in the right
 # direction, and A beats B.
 
 # %%
@@ -585,7 +588,8 @@ assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A
 # score function is right if it gives that one the largest weight. There are three worlds:
 #
 # * **one language**: a key is a direction in four dimensions, and the query is the same vector;
-# * **two languages**: the query is the same direction, but in other coordinates (a rotation, fixed and unknown);
+# * **two languages**: the query is the same direction, but in other coordinates (turned and mirrored by a fixed matrix that
+#   nobody is told);
 # * **plain hours**: a key is one number between −1 and 1, as in the trap above, and the query is the same number.
 #
 # Every vector gets one more coordinate, which is always 1, so that a learned score may have a constant in it (a bias).
@@ -643,8 +647,9 @@ assert max(right["two languages"][:2]) < 0.5 and min(right["two languages"][2:])
 assert max(right["plain hours"][:3]) < 0.4 and right["plain hours"][3] > 0.9
 
 # %% [markdown]
-# In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other, and
-# is as sure of itself as before. A matrix in between mends that. And among plain hours no even slope can help, because the
+# In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other,
+# and is as sure of itself as before. (Here it does worse than guessing, because this matrix happens to turn three queries in
+# four away from their own keys.) A matrix in between mends that. And among plain hours no even slope can help, because the
 # query's number sits somewhere in the middle of the others, and a slope is highest at an edge: the three pick the largest or
 # the smallest, which is right two times in eight. Only the score that can be a hill finds the middle.
 #
@@ -662,8 +667,8 @@ assert max(right["plain hours"][:3]) < 0.4 and right["plain hours"][3] > 0.9
 # > has no bias, and $\tanh(-x) = -\tanh(x)$.)
 # > <details><summary>Answer</summary>Without a constant the network is odd: if query and keys change their signs, so do all
 # > scores. But a query and its key match as well after both have changed sign, and they come with either sign equally often.
-# > What the network wins on a table it loses on the mirrored one, and never less than it has won, because the loss is convex in
-# > the scores. The best it can do is to give all keys the same.</details>
+# > What the network wins on a table it loses on the mirrored one, and at least as much, because the loss is convex in the
+# > scores. The best that it can do is to give all keys the same weight.</details>
 
 # %% [markdown]
 # ## What the root is for
@@ -690,23 +695,24 @@ def losses(score, d_k, lr=0.01, steps=150, d=8, n=16, batch=32):
         loss.backward()
         optimizer.step()
         history.append(loss.item())
-    return sum(history[:3]) / 3, sum(history[-25:]) / 25      # at the start, in the end
+    return sum(history[:3]) / 3, sum(history[-25:]) / 25      # at the start, at the end
 
 # %%
-widths = torch.tensor([8.0, 32.0, 128.0, 512.0])
+widths = [8, 32, 128, 512]
 starts, ends = {}, {}
 for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
-    pairs = torch.tensor([losses(score, int(d_k)) for d_k in widths])  # (4, 2)
+    pairs = torch.tensor([losses(score, d_k) for d_k in widths])  # (4, 2)
     starts[name], ends[name] = pairs.unbind(dim=-1)
-    print(f"{name}: loss at the start", starts[name].numpy().round(1), "at widths", widths.int().tolist())
-x_name = "width of queries and keys, d_k"
-viz.function_curves(ends, widths, x_name=x_name, y_name="loss after 150 steps", log_x=True)
+    print(f"{name}: loss at the start", starts[name].numpy().round(1), "at widths", widths)
+lines = {name: dict(zip(widths, line.tolist(), strict=True)) for name, line in ends.items()}
+viz.measured(lines, x_name="width of queries and keys, d_k", y_name="loss after 150 steps", log_x=True)
 
 # %% [markdown]
 # Somebody who gives all sixteen keys the same weight has a loss of $\ln 16 \approx 2.8$. The scaled dot product starts about
-# there, at every width. The plain one starts far above, the farther the wider. From 8 to 512 the width grows 64-fold, the
-# scores eightfold (by the root of that), and this loss follows the scores, about: it is sure of itself before it has seen
-# anything, and wrong. After the same 150 steps it has caught up where vectors are narrow, and not where they are wide.
+# there, at every width. The plain one starts above it, and the wider the vectors, the farther. From 8 to 512 the width grows
+# 64-fold, the scores eightfold (by the root of that), and this loss roughly follows the scores: it is sure of itself before
+# it has seen anything, and wrong. After the same 150 steps it has caught up where vectors are narrow, and not where they are
+# wide.
 
 # %%
 assert starts["dot"][-1] > 3 * starts["scaled dot"][-1], "sure of itself, and wrong"
@@ -749,10 +755,10 @@ assert torch.allclose(output, same_output) and torch.allclose(weights, same_weig
 print(f"at seven o'clock: {output.item():.0f} bicycles")
 
 # %% [markdown]
-# That is perhaps closer to what you had in mind in the beginning. What it costs: every query meets every key, so $m$ queries on
-# $n$ keys take $m \times n$ scores. A hash table finds its key in one step, however large it is. This is the price of an answer
-# from everybody, and it will be with us until lecture 11. A GPU changes nothing on this page; it is for tables of thousands of
-# keys, and there it computes all scores at once.
+# That is perhaps closer to what you had in mind at the beginning. What it costs: every query meets every key, so $m$ queries
+# on $n$ keys take $m \times n$ scores. A hash table finds its key in one step, however large it is. This is the price of an
+# answer from everybody, and it will be with us until lecture 11. A GPU changes nothing on this page; it is for tables of
+# thousands of keys, and there it computes all scores at once.
 #
 # > **Check yourself.** (1) Five queries, nine keys of width 16, values of width 3: what are the shapes of scores, weights and
 # > output? (2) Two keys are equal and their values are not. What does the soft lookup answer when asked for that key, at a very

@@ -107,7 +107,7 @@ viz.draw_weights(scores, rows=target, columns=source, title="scores")
 # matches both alike.
 #
 # The table is three by two. A translation is hardly ever as long as its source, so the table is hardly ever square,
-# and whoever thinks of it as square will sooner or later mix up its axes. Some slides invite one to.
+# and whoever thinks of it as square will sooner or later mix up its axes. Some slides invite the mix-up.
 #
 # > **On the slide.** Two decks stack $T$ encoder states into $H$ and $T$ decoder states into $Z$ (our $S$), and a third
 # > numbers both from 1 to $T$: one letter for two lengths. One of them prints the conclusion
@@ -170,6 +170,8 @@ for word, vector in zip(target, a, strict=True):
 # **Attention is this: a weighted average of values, where the weights depend on a query.** Here the query is the
 # decoder's state, and the encoder's states play two parts, as the *keys* that are compared and as the *values* that
 # are averaged. In later lectures the three will be different projections; what is done with them stays the same.
+# Attention in which the query comes from one sequence and the keys and values from another, as here, is called
+# **cross-attention**.
 #
 # > **On the slide.** Encoder outputs are called $h_i$ in the decks' cross-attention slides, but their type is given
 # > for an $x_i$ that does not occur; one deck heads the slide "The Transformer *Encoder*: Cross-attention". It is the
@@ -194,10 +196,11 @@ viz.draw_weights(unmasked, rows=target, columns=names, title="nobody said who is
 print("to padding:", (unmasked * ~mask).sum(dim=-1))
 
 # %% [markdown] erratum="weights set to 0"
-# A score of zero is not "no attention". Softmax makes it $e^0 = 1$, and three empty seats together weigh as much as a
-# score of $\ln 3 \approx 1.1$. So the same sentence would be translated differently depending on whom it shares a batch
-# with. (Large scores would drown the empty seats, and trained models often have large scores. Nothing guarantees it.)
-# The remedy must make their weight *exactly* zero, and there are two places where one might try.
+# *Ein* gives an eighth of its attention to empty seats, and *und* more than a third. A score of zero is not "no
+# attention". Softmax makes it $e^0 = 1$, and three empty seats together weigh as much as a score of
+# $\ln 3 \approx 1.1$. So the same sentence would be translated differently depending on whom it shares a batch with.
+# (Large scores would drown the empty seats, and trained models often have large scores. Nothing guarantees it.) The
+# remedy must make their weight *exactly* zero, and there are two places where one might try.
 #
 # > **On the slide.** Two decks say: "mask out … by artificially setting attention *weights* to 0". Their subject is the
 # > future, not padding, but the step is the same. Run it: the rows no longer sum to one, because what was taken from
@@ -251,7 +254,7 @@ assert torch.allclose(masked_weights[:, :2], alpha), "the two words share what t
 print(inspect.getsource(AttentionDecoderStep.forward).split('"""')[-1])
 
 # %% [markdown]
-# What it calls in its middle, `attend`, is the package's attention. Does it do what we did by hand? Ours is the table
+# The `attend` in the middle of it is the package's attention. Does it do what we did by hand? Ours is the table
 # `alpha`, and `a` with the averages; the package gets the padded sentence and the mask.
 
 # %%
@@ -366,29 +369,31 @@ assert gradients["last state"][-1] < 1e-4 * gradients["last state"][0]
 assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention")) > 0.01
 
 # %% [markdown]
-# Through the last state the gradient has to walk, and dies exponentially on the way (the axis is logarithmic). Through
-# the mean and through attention it takes a shortcut, one average long, and shrinks only like $1/n$. The slides say that
+# Through the last state the gradient has to walk, and dies exponentially on the way (the axis is logarithmic).
+# Through the mean and through attention it takes a shortcut, one average long, and shrinks roughly as $1/n$: from 5
+# tokens to 80 by a factor of some tens, where the last state loses a factor of a hundred million. The slides say that
 # attention helps with vanishing gradients, and here it does.
 #
-# But now look at the two pictures together. Mean pooling has the shortcut too, and in the ladder it did no better than
-# the last state. So distance is not what kept it down: an average that is the same for every question cannot *select*.
-# Attention is the one that mends both.
+# But now look at the two pictures together. Mean pooling has the shortcut too, and in the comparison above it did no
+# better than the last state. So distance is not what kept it down: an average that is the same for every question
+# cannot *select*. Attention is the one that mends both.
 
 # %% [markdown]
 # ## What it looked at
 #
 # Nobody ever told the model which English piece belongs to which German piece. It was told only which German piece
-# comes next. But to say it, it had to look somewhere, and the weights say where. Here is one number, with the
-# crossing that we have been waiting for. (The last row is `<eos>`, the end of the sentence, which has to look
-# somewhere too.)
+# comes next. But to say it, it had to look somewhere, and the weights say where. (Which piece belongs to which is
+# called an *alignment*.) Here is one number, with the crossing that we have been waiting for. (The last row is
+# `<eos>`, the end of the sentence, which has to look somewhere too.)
 
 # %%
 [ninety_one] = translate(models["attention"], ["ninety-one"], english, german)
 viz.alignment_heatmap(ninety_one.weights, ninety_one.source_pieces, ninety_one.target_pieces)
 
 # %% [markdown]
-# Nearly the table that we wrote by hand at the beginning, found by gradient descent. Below is a longer list, to be walked through
-# one target token at a time. Before you move the slider, guess where *sechs* will look, and where the comma will.
+# But for *und*, this is nearly the table that we wrote by hand at the beginning, found by gradient descent. Below is
+# a longer list, to be walked through one target token at a time. Before you move the slider, guess where *sechs* will
+# look, and where the comma will.
 
 # %%
 [example] = translate(models["attention"], ["twenty-seven, four hundred and thirty-six, eighty-five"], english, german)

@@ -75,7 +75,7 @@ for word, feature in enumerate([0, 4, 1, 2, 5, None, 3, 4]):
 
 # %%
 scores = X @ X.mT                                    # (8, 8)  how alike are word i and word j?
-weights = (3 * scores).softmax(dim=-1)               # (8, 8)  the 3 sharpens, so that more is to be seen
+weights = (3 * scores).softmax(dim=-1)               # (8, 8)  the 3 sharpens, so that more can be seen
 viz.weight_tables({"every word is its own query and key": (words, weights)}, numbers=True)
 her = words.index("her")
 assert weights[her].argmax() == her, "it looks at itself"
@@ -91,9 +91,9 @@ assert weights[her].argmax() == her, "it looks at itself"
 #
 # ## Three things that a word does
 #
-# So a word must be able to *ask* for something that it is not. And it must be *found* by something else than it asks
-# for. And what it *hands over* once it is found is a third matter. Three roles, and the word's vector serves all three
-# after it has been multiplied by a matrix for each:
+# So a word must be able to *ask* for something that it is not. And it must be *found* by something other than what it
+# asks for. And what it *hands over* once it is found is a third matter. Three roles, and the word's vector serves all
+# three after it has been multiplied by a matrix for each:
 #
 # $$q_i = x_i W_Q \quad \text{what it looks for} \qquad k_i = x_i W_K \quad \text{what it can be found by} \qquad
 # v_i = x_i W_V \quad \text{what it hands over}$$
@@ -189,8 +189,8 @@ assert torch.allclose(own_back, V, atol=1e-5) and A.sum(dim=0).max() > 2
 assert torch.allclose(as_meant, by_loop, atol=1e-6)
 
 # %% [markdown]
-# *Anna* and *Ben* are what four other words are looking for, so their columns sum to more than two. The sum must run
-# over $j$, the words that answer, as two other decks have it.
+# Three words are looking for *Anna*, and three for *Ben*, so their columns sum to more than two. The sum must run over
+# $j$, the words that answer, as two other decks have it.
 #
 # ## All words at once
 #
@@ -234,7 +234,7 @@ assert torch.allclose(output, packaged, atol=1e-5)
 # %% [markdown] erratum="Qx beside XQ"
 # > **On the slide.** Three decks write $q_i = Q x_i$ on one slide (one of them $W^Q x_i$) and stack the words into $XQ$
 # > on a later one, with the same matrix. The first treats a word as a column, the second as a row, and then the one $Q$
-# > is the other's transpose. On the slides $Q$ is square, or its shape is not told, so that nothing looks wrong. Give
+# > is the other's transpose. On the slides $Q$ is square, or its shape is not given, so that nothing looks wrong. Give
 # > it another width, and something does:
 
 # %%
@@ -347,11 +347,11 @@ assert min(right["two projections"]) > 0.98, "asking and being found, separately
 assert max(right["one projection"]) > 0.9 and min(right["one projection"]) < 0.5, "one projection loses a day"
 
 # %% [markdown]
-# The mean guesses among what is there, and best by naming what is there most often. (Of twelve meals, on seven days, one
-# is mostly there twice. So it does better than one in seven.) Two projections make hardly a mistake, after a few hundred
-# steps. But what is this in the middle? One projection gets most days right, against all that was said above, and **one
-# day it gets wrong**, nearly always. Which one depends on the seed, and with a few seeds it is two. With none that we
-# tried was it no day at all. Look where the cards look, here with the days put in order:
+# The mean guesses among what is there, and best by naming what is there most often. (With twelve meals for seven days,
+# one is usually there twice. So it does better than one in seven.) Two projections make hardly a mistake, after a few
+# hundred steps. But what is this in the middle? One projection gets most days right, against all that was said above,
+# and **one day it gets wrong**, nearly always. Which one depends on the seed, and with a few seeds it is two. With no
+# seed that we tried did it get every day right. Look where the cards look, here with the days put in order:
 
 # %%
 in_order, some_meals = torch.arange(7)[None], torch.arange(7)[None]       # (1, 7)  fish on Monday, rice on …
@@ -391,7 +391,7 @@ for day in range(7):
 # projections there is nothing to get around. (The assignment asks you for another proof, from the symmetry of the
 # scores alone.)
 #
-# Let us also settle the general case by counting, without training and without tidy features: random words, random
+# Let us also look at the general case, by counting, without training and without tidy features: random words, random
 # matrices. How many words look most at themselves?
 
 # %%
@@ -434,7 +434,7 @@ assert torch.allclose(O_swapped[lent], O[lent], atol=1e-6)
 # %% [markdown]
 # Nothing has changed. The names have swapped places and have taken their rows, their columns and their outputs along.
 # *Lent* gets Anna and Ben, half and half, as before: it can find out that the two had to do with lending, and never who
-# gave and who got. It is no weakness of our hand-made matrices:
+# gave and who got. Our hand-made matrices are not to blame:
 
 # %%
 torch.manual_seed(1)
@@ -577,9 +577,9 @@ assert crossing == 1.5 * d
 
 # %% [markdown] erratum="O(n²d) alone"
 # > **On the slide.** Four of the five decks give the cost of self-attention as $O(n^2 d)$, and where a recurrence
-# > stands beside it, that is $O(nd^2)$. As orders of growth in $n$ alone both are right. But the projections, $3nd^2$,
-# > are left out, and they are the larger part as long as $n < 1.5\,d$. Two of the decks even propose numbers: d about
-# > 1,000, a sentence of at most 30 words, a usual bound of 512, and documents of 50,000. Put them in:
+# > stands beside it, give $O(nd^2)$ for that. As orders of growth in $n$ alone both are right. But the projections,
+# > $3nd^2$, are left out, and they are the larger part as long as $n < 1.5\,d$. Two of the decks even propose numbers:
+# > d about 1,000, a sentence of at most 30 words, a usual bound of 512, and documents of 50,000. Put them in:
 
 # %%
 d, share = 1000, {}
@@ -611,8 +611,8 @@ for n, less in ((1279, True), (1281, False)):                    # 3 d + 2 n < 8
     assert (layer_cost("self-attention", n, d)[0] < 4 * layer_cost("recurrent", n, d)[0]) is less
 
 # %% [markdown]
-# So it is not by doing less that self-attention won. It is the second question, the steps. Here is table 1 of Vaswani
-# et al., with all three answers as orders of growth, for windows of $r$ words and convolutions of $k$:
+# So it is not by doing less that self-attention won. It won by the second question, the steps. Here is table 1 of
+# Vaswani et al., with all three answers as orders of growth, for windows of $r$ words and convolutions of $k$:
 #
 # | layer | complexity | sequential operations | maximum path length |
 # |---|---|---|---|
@@ -633,10 +633,9 @@ for kind in ("self-attention", "restricted", "recurrent", "convolution"):
     print(f"{kind:>15}  {cost.multiply_adds:>13,}   {cost.sequential_steps:>5}   {cost.path_length:>4}")
 
 # %% [markdown]
-# All but one have a single step: whatever the sentence's length, their products can be done at once. (A deck says that
-# the number of unparallelizable operations "does not increase sequence length"; a *with* is missing.) The recurrence
-# has one for each word. Does that matter for the clock? *Two guesses, please.* At 64 words of width 64 self-attention
-# does more than twice the arithmetic of the recurrence: which one is faster? And at 2,048 words?
+# All but one have a single step: whatever the sentence's length, their products can be done at once. The recurrence has
+# one for each word. Does that matter for the clock? *Two guesses, please.* At 64 words of width 64 self-attention does
+# more than twice the arithmetic of the recurrence: which one is faster? And at 2,048 words?
 
 # %%
 def seconds(layer, *inputs, repeats=7):
@@ -671,7 +670,7 @@ assert ratio[-1] > 3 * ratio[1], "until the square catches up"
 # %% [markdown]
 # At 64 words the layer that does more arithmetic takes a fraction of the time. (The recurrence is torch's own, whose
 # loop is not written in Python.) Each of its steps is a tiny product, over before the processor has got going, and the
-# next one has to wait for it. The times of self-attention rise more steeply in the end, because doubling the length
+# next one has to wait for it. The times of self-attention rise more steeply towards the end, because doubling the length
 # makes four times the pairs, and the square eats up the advantage. Where the curves cross depends on the machine, and
 # we claim nothing about it.
 #
@@ -710,8 +709,8 @@ assert ratio[-1] > 1.5 * ratio[0], "the wider, the smaller the advantage"
 # | what is missing | why | where it is mended |
 # |---|---|---|
 # | order | a set has none, as you have just proved | [lecture 05](05_order.ipynb) |
-# | something else than averages | the values are averaged and averaged again, however many layers you stack | lecture 06 |
-# | not to see the future | a word that is to be predicted must not be among those that answer | lecture 06 |
+# | something other than averages | the values are averaged and averaged again, however many layers you stack | lecture 06 |
+# | blindness to the future | a word that is to be predicted must not be among those that answer | lecture 06 |
 #
 # And the layer has one table of weights, so that *lent* had to look for giver and receiver with one question. Lecture
 # 07 gives it several.

@@ -76,8 +76,8 @@ assert (y_causal[1] - y_causal[4]).abs().max() > 0.01, "with one they are not"
 # With the causal mask they do differ. They still ask the same question, but of different words: the first dog sees
 # two, the second all five.
 #
-# So the mask lets a little order in. How much? Let us shuffle what the second dog has behind it, and look at it
-# through the mask again.
+# So the mask lets a little order in. How much? Let us shuffle the words that stand before the second dog, and apply
+# the masked attention again.
 
 # %%
 shuffled = x[:, [2, 3, 0, 1, 4]]                      # "chased another the dog … dog"
@@ -87,9 +87,10 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
 # %% [markdown] erratum="identical output; outputs 2 and 5"
 # It does not notice. Through one layer of masked attention a word knows *which* words came before it, and not in
-# which order. With several layers much more can be squeezed out, since every word in between has seen another past, and
-# language models of this kind, without any positions, come close to those that have them (Haviv et al. 2022). An
-# encoder, which sees everything, has no such help: for it *the dog chased the cat* and *the cat chased the dog* are one bag of words.
+# which order. With several layers much more can be squeezed out, since every word in between has seen a different
+# past, and language models of this kind, without any positions, come close to those that have them (Haviv et al.
+# 2022). An encoder, which sees everything, has no such help: for it *the dog chased the cat* and *the cat chased the
+# dog* are one bag of words.
 #
 # > **On the slide.** One deck has this sentence and says that without positions "the output is *identical* for the
 # > same token". That is right without a mask, as in the code beside it. But the embeddings in that code are Llama's,
@@ -111,10 +112,10 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # $$\tilde x_i = x_i + p_i$$
 #
 # From here on the two dogs are different vectors, and everything that attention computes may depend on the place. The
-# rest of this lecture is about the question what $p_i$ should be, and, at the end, whether it should be added at all.
+# rest of this lecture asks what $p_i$ should be, and whether it should be added at all.
 #
-# Is adding not careless? Word and place are mixed into one vector, and nobody can take a sum apart. Should we not
-# write one behind the other, $[x_i; p_i]$? See what the first projection makes of that:
+# Is it not careless to add? Word and place are mixed into one vector, and nobody can take a sum apart. Should we not
+# write one after the other, $[x_i; p_i]$? See what the first projection makes of that:
 
 # %%
 x5, p5, W = x[0], torch.randn(5, 16), torch.randn(16, 16)
@@ -147,13 +148,13 @@ assert F.cosine_similarity(word + 100, other + 100, dim=0) > 0.99
 # At position 100 two unrelated words look the same: the seat number has drowned out who sits there. It has no bound,
 # and everything downstream has to cope with numbers that training never showed it.
 #
-# Today's Transformers have something against large numbers: a LayerNorm in front of each attention (lecture 08),
-# which subtracts from every vector the mean over its columns and divides by their spread. *What does that do to a tag
-# that is the same in every column?*
+# Today's Transformers have a guard against large numbers: a LayerNorm in front of each attention (lecture 08), which
+# subtracts from every vector the mean over its columns and divides by their spread. *What does that do to a tag that
+# is the same in every column?*
 
 # %%
 at_0, at_100 = (F.layer_norm(word + p, (64,)) for p in (0, 100))
-print("position 100 against position 0, behind a LayerNorm:", (at_100 - at_0).abs().max().item())
+print("position 100 against position 0, after a LayerNorm:", (at_100 - at_0).abs().max().item())
 assert torch.allclose(at_100, at_0, atol=1e-4)
 
 # %% [markdown]
@@ -163,7 +164,7 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # > **Check yourself.** Divide the position by the length of the text, so that it always lies between 0 and 1. What
 # > have you gained, and what have you lost?
 # > <details><summary>Answer</summary>It is bounded now. But "three words further" is 0.3 in a text of ten words and
-# > 0.003 in one of a thousand, and the same place has another tag in each text. A model that has learned what 0.3
+# > 0.003 in one of a thousand, and the same place has a different tag in each text. A model that has learned what 0.3
 # > means has learned nothing about the next text. The first wish on the list at the end of this lecture is one tag
 # > for each position <em>across</em> texts.</details>
 
@@ -207,8 +208,8 @@ viz.explore(viz.counting, position=range(16), start={"position": 7})
 # \mathrm{PE}(p, 2i + 1) = \cos\!\left(\frac{p}{10000^{\,2i/d}}\right)
 # $$
 #
-# The first hand turns by one radian from word to word, and is round after $2\pi \approx 6.3$ words; the last of 32
-# needs $2\pi \cdot 10000^{62/64}$, which is about 47 000.
+# The first hand turns by one radian from word to word, and has gone full circle after $2\pi \approx 6.3$ words. With
+# $d = 64$ there are 32 hands, and the last needs $2\pi \cdot 10000^{62/64}$ words, which is about 47 000.
 
 # %%
 def sinusoidal(positions, d_model, base=10000.0):
@@ -245,8 +246,8 @@ assert (one_position(3, 64, last=32) - table[3]).abs().max() > 0.1
 
 # %% [markdown]
 # Now look at nearness. Take the tag of some position and its dot product with the tags around it, once in waves and
-# once in digits (written as ±1, because a zero counts for nothing in a dot product). *Will the curve around position 20 be the curve around position
-# 47?*
+# once in digits (written as ±1, because a zero counts for nothing in a dot product). *Will the curve around position
+# 20 be the curve around position 47?*
 
 # %%
 offsets = torch.arange(-16, 17)
@@ -268,13 +269,13 @@ assert torch.allclose(waves_20, waves_47, atol=1e-5) and not torch.allclose(digi
 # %% [markdown] erratum="positions behind the projections"
 # The hills of the waves coincide:
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(q) = \sum_i \cos\bigl((p - q)/10000^{2i/d}\bigr)$, and only the difference is in
-# it. The digits have a skyline instead, and another one at every place. (Four decks say of the sinusoids that their
+# it. The digits have a skyline instead, and a different one at every place. (Four decks say of the sinusoids that their
 # periods hint that "absolute position" may not be so important. This is the hint, made precise.)
 #
 # > **On the slide.** "Just add the $p_i$ to our inputs", say four decks, and three of them do. The fourth prints,
 # > under the same words, $p_i$ added to each of the finished query, key and value. These are not two notations for
 # > one thing. Added to the input, the place goes through $W_Q$ and $W_K$, and the score gets a term
-# > $p_i W_Q W_K^\top p_j^\top$ that can be learned. Added behind the projections, the term is $p_i \cdot p_j$: always
+# > $p_i W_Q W_K^\top p_j^\top$ that can be learned. Added after the projections, the term is $p_i \cdot p_j$: always
 # > the hill above, highest on the word itself, and no training can move its top to the word before. We add to the
 # > input, as the paper does.
 
@@ -283,7 +284,7 @@ assert torch.allclose(waves_20, waves_47, atol=1e-5) and not torch.allclose(digi
 #
 # Why sines *and* cosines? Because of what the authors say in one sentence: $\mathrm{PE}(p + k)$ is a linear function
 # of $\mathrm{PE}(p)$. Take one hand with the frequency $\omega$, at the angle $a = \omega p$. After $k$ more words it
-# has gained $b = \omega k$, and the addition theorems say
+# has gained $b = \omega k$, and the addition formulas say
 #
 # $$
 # \bigl(\sin(a + b),\ \cos(a + b)\bigr) = \bigl(\sin a,\ \cos a\bigr)
@@ -390,7 +391,7 @@ assert torch.allclose(scores, (q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(1
 # How large must $k$ be? For English to German the paper measures 12.5 BLEU with $k = 0$, which is no order at all,
 # 25.5 with $k = 1$, 25.8 with $k = 2$, and then nothing more up to $k = 256$. Half of the score of a translation
 # hangs on order, and nearly all of that can be had from who stands next to whom. (The model has several layers, and
-# what a word has heard from its neighbour, the next layer can pass on: so it may see further than $k$ after all.)
+# the next layer can pass on what a word has heard from its neighbour. So it may see further than $k$ after all.)
 #
 # > **On the slide.** One deck shows Shaw's formula, to say what RoPE does better, under the heading "Absolute". It is
 # > the relative one: move query and key along together, and the score stays. What the deck goes on to say is right:
@@ -399,7 +400,8 @@ assert torch.allclose(scores, (q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(1
 
 # %%
 one_query, one_key = torch.randn(2, 16)
-moved = [one_query @ (one_key + shaw.key[(j - i) + 2]) for i, j in ((3, 4), (13, 14), (503, 504))]
+far = relative_index(505, 505, max_distance=2)        # (505, 505)
+moved = [one_query @ (one_key + shaw.key[far[i, j]]) for i, j in ((3, 4), (13, 14), (503, 504))]
 print("distance 1, at three places:", [round(score.item(), 4) for score in moved])
 assert moved[0] == moved[1] == moved[2]
 
@@ -426,8 +428,8 @@ assert moved[0] == moved[1] == moved[2]
 # apart, wherever they stand.
 #
 # The picture has two words. "Of course *we know*" has them at places 2 and 3, "*we know* that" at 0 and 1: the same
-# distance, somewhere else. *Choose an offset, then move the shift, which moves both words along. What stays, and what
-# would change if the tag were added instead?*
+# distance, somewhere else. The pale arrows are the two words as they were before the turn. *Choose an offset, then move
+# the shift, which moves both words along. What stays, and what would change if the tag were added instead?*
 
 # %%
 viz.explore(
@@ -519,21 +521,21 @@ assert torch.allclose(by_neighbours, rearranged, atol=1e-3) and not torch.allclo
 # > matrices $R_i$ for rows, and show where $i - j$ comes from. (2) One deck prints RoPE as
 # > $x \otimes \cos + \tilde x \otimes \sin$. What must $\otimes$ mean?
 # > <details><summary>Answers</summary>(1) <code>(q Rᵢ)(k Rⱼ)ᵀ = q Rᵢ Rⱼᵀ kᵀ = q Rᵢ₋ⱼ kᵀ</code>, because turning by
-# > the angles of i and back by those of j is turning by those of i − j. (2) The product element by element. In most
-# > books ⊗ is the outer or Kronecker product, which would give a matrix.</details>
+# > the angles of i and back by those of j is turning by those of i − j. (2) The product element by element; Su et al.
+# > write it so. In most books ⊗ is the outer or Kronecker product, which would give a matrix.</details>
 
 # %% [markdown]
 # ## Further than it has ever seen
 #
-# Six schemes. One wish is left, and money hangs on it: training on long texts is expensive. May we train on short
+# Six schemes. One wish is left, and money hangs on it: training on long texts is expensive. Can we train on short
 # ones and read long ones?
 #
 # We shall try it on the smallest task that needs order and nothing else. The model reads random letters and must say,
 # at every place, which letter stood *two places before*. There is nothing to know about letters. Whoever can look two
 # places back has solved it. The models see texts of 8 to 32 letters, and are then asked about 128.
 #
-# Each is a Transformer's encoder with one block, from the package, with a linear layer on top. They differ in
-# `positions` alone.
+# Each is a Transformer's encoder with one block, from the package, with a linear layer on top. (What else is in a block
+# besides attention is the subject of lectures 06 to 09.) They differ in `positions` alone.
 
 # %%
 LETTERS, BACK, TRAINED = 16, 2, 32
@@ -555,17 +557,17 @@ class Echo(nn.Module):
 def train(scheme, steps=500, seed=0, before_step=lambda model, step: None, **options):
     torch.manual_seed(seed)
     model = Echo(scheme, **options)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps, pct_start=0.2)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=3e-3, total_steps=steps, pct_start=0.2)
     for step in range(steps):
         before_step(model, step)                      # for two experiments below; else it does nothing
         n = int(torch.randint(8, TRAINED + 1, ()))
         tokens = torch.randint(LETTERS, (32, n))                              # (32, n)
         guess = model(tokens)[:, BACK:]                                       # (32, n − 2, LETTERS)
         loss = F.cross_entropy(guess.flatten(0, 1), tokens[:, :-BACK].flatten())
-        optimizer.zero_grad()
+        optimiser.zero_grad()
         loss.backward()
-        optimizer.step()
+        optimiser.step()
         schedule.step()
     return model.eval()
 
@@ -601,16 +603,16 @@ viz.past_the_end(right, trained=TRAINED, chance=1 / LETTERS, first=BACK)
 # %% [markdown]
 # Three kinds of models.
 #
-# *Those that never got it.* Without positions next to nothing can be done, as it must be. (A little better than
-# guessing it is: a letter that the text holds often is the better guess.) With integer positions exactly as little:
-# the LayerNorm has taken them away.
+# *Those that never got it.* Without positions almost nothing can be done, as one would expect. (It is a little better
+# than guessing: a letter that is frequent in the text is the better guess.) With integer positions it is about the
+# same: the LayerNorm has taken them away.
 #
 # *Those that got it, and lost it.* In texts of the trained length the sinusoids make no mistake, and neither does the
 # learned table; binary digits get a good part of it. (Two places back is a subtraction with borrowing, and one look
 # of attention, which compares digits two by two, is slow to find what it can do. More training takes it further, but
-# not all the way.) Behind the end of the known ground sinusoids and digits fall off, and the table refuses. Look at
-# the shaded part, too: in the long text the binary model has become worse even at its front. The letters behind
-# position 32 wear tags that nobody has seen before, and they draw attention from everywhere.
+# not all the way.) Beyond the known ground sinusoids and digits fall off, and the table refuses. Look at the shaded
+# part, too: in the long text the binary model has become worse even at the front. The letters beyond position 32 wear
+# tags that the model has never seen, and they draw attention from everywhere.
 #
 # *Those that do not care.* Shaw's distances and RoPE walk on as if nothing had happened.
 
@@ -618,7 +620,7 @@ viz.past_the_end(right, trained=TRAINED, chance=1 / LETTERS, first=BACK)
 inside = {name: right_at(model, name, TRAINED).mean().item() for name, model in models.items()}
 beyond = {name: line[TRAINED - BACK :].mean().item() for name, line in right.items() if name != "learned"}
 for name in SCHEMES:
-    past = f"{beyond[name]:4.0%} behind position 32 in texts of 128" if name in beyond else "refuses longer ones"
+    past = f"{beyond[name]:4.0%} beyond position 32 in texts of 128" if name in beyond else "refuses longer ones"
     print(f"{name:>16}: {inside[name]:4.0%} in texts of 32, {past}")
 assert min(inside[name] for name in ("sinusoidal", "learned", "relative (Shaw)", "RoPE")) > 0.98
 assert min(beyond["relative (Shaw)"], beyond["RoPE"]) > 0.9
@@ -649,7 +651,7 @@ def our_head(model, step):
 
 
 advised = right_at(train("sinusoidal", before_step=our_head), "sinusoidal", 128)              # (126,)
-print(f"{advised[TRAINED - BACK :].mean():.0%} behind position 32, where {beyond['sinusoidal']:.0%} were right before")
+print(f"{advised[TRAINED - BACK :].mean():.0%} beyond position 32, where {beyond['sinusoidal']:.0%} were right before")
 assert advised[TRAINED - BACK :].mean() > 0.75
 
 # %% [markdown]
@@ -658,25 +660,26 @@ assert advised[TRAINED - BACK :].mean() > 0.75
 # it is found is not.
 #
 # > **On the slide.** Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart",
-# > and under it that this "doesn't really work". The second line is right, and the first can be tested. Perhaps it
+# > and, below that, that this "doesn't really work". The second line is right, and the first can be tested. Perhaps it
 # > fails only because most periods are so long that they never restart? With the base 4 in place of 10000 the slowest
-# > of our hands is round after 24 letters, so training has seen each of them go all the way round.
+# > of our hands comes full circle after 24 letters, so training has seen each of them go all the way round.
 
 # %%
 restarting = train("sinusoidal", base=4.0)
 print("slowest period:", round(2 * math.pi * 4 ** (62 / 64), 1), "letters")
 again = right_at(restarting, "sinusoidal", 128, base=4.0)                     # (126,)
 front, back = again[: TRAINED - BACK].mean().item(), again[TRAINED - BACK :].mean().item()
-print(f"{front:.0%} up to position 32, {back:.0%} behind it")
+print(f"{front:.0%} up to position 32, {back:.0%} beyond it")
 assert front > 0.95 and back < 0.3
 
 # %% [markdown]
 # Restarting does not help. Each hand is in a position that the model has seen before, but all of them *together*
 # never were, and it is the combination that the matrix reads.
 #
-# If unknown combinations are what hurts, and not the length, there is a cure. Go back to the base 10000 and let every
-# training text begin at another place, anywhere up to 96. It is no longer than before, but its tags come from all of
-# the first 128. (Kiyono et al. 2021 do this with translation.) *Will that do for a text of 128? And for one of 256?*
+# If unknown combinations are what hurts, and not the length, there is a cure. Go back to the base 10000, and at every
+# step let the training texts begin at a different place, anywhere from 0 to 96. They are no longer than before, but
+# their tags come from all of the first 128. (Kiyono et al. 2021 do this with translation.) *Will that do for a text of
+# 128? And for one of 256?*
 
 # %%
 def begin_anywhere(model, step):
@@ -687,15 +690,16 @@ def begin_anywhere(model, step):
 roaming = train("sinusoidal", before_step=begin_anywhere)
 in_128, in_256 = (right_at(roaming, "sinusoidal", n) for n in (128, 256))     # (126,), (254,)
 known, new = in_128[TRAINED - BACK :].mean().item(), in_256[128 - BACK :].mean().item()
-print(f"{known:.0%} behind position 32 in texts of 128; {new:.0%} behind position 128 in texts of 256")
+print(f"{known:.0%} beyond position 32 in texts of 128; {new:.0%} beyond position 128 in texts of 256")
 assert known > 0.85 and new < 0.65
 
 # %% [markdown]
 # Not one text of its training was longer than 32, and it reads 128. Where the tags are new again, it falls off again.
 # So it is the tags that have to be known, more than the length.
 #
-# What the models look at shows the same from inside. Here are the weights of the models of the diagrams above, in a
-# text of 64 letters, with lines at the end of the trained length. A perfect model has one thin line, two places under the diagonal.
+# What the models look at shows the same from inside. Here are the weights of three of the models above, in a text of
+# 64 letters, with lines at the end of the trained length. A perfect model shows one thin diagonal, two places below the
+# main one.
 
 # %%
 letters = torch.randint(LETTERS, (1, 64), generator=torch.Generator().manual_seed(2))         # (1, 64)
@@ -708,9 +712,9 @@ for name in ("sinusoidal", "relative (Shaw)", "RoPE"):
 viz.attention_past_the_end(looked, trained=TRAINED)
 
 # %% [markdown]
-# Inside the frame all three draw the line. Outside, the sinusoids look at places where they have no business to be,
-# and the two relative schemes go straight on, because a distance of −2 is a distance of −2. (If RoPE's panel has
-# faint specks far from the line, keep them in mind.)
+# At the top left, within the trained length, all three draw it. Outside, the sinusoids look where they have no business
+# looking, and the two relative schemes go straight on, because a distance of −2 is a distance of −2. (If RoPE's panel
+# has faint specks far from the diagonal, keep them in mind.)
 #
 # ## How far does "on" go?
 #
@@ -751,9 +755,9 @@ assert reach["sinusoidal, window"][-1] < 0.8, "but a window does not make an unk
 # language. So take the order of the schemes from it, and not the numbers. For real language models too, RoPE by
 # itself is known to fall off past its trained length; one remedy squeezes the places of the long text into the trained
 # range, so that everything turns more slowly, and trains a little more (Chen et al. 2023). And where more than the
-# neighbourhood counts, being relative need not help: on small tasks of reasoning Kazemnejad et al. (2023) found RoPE,
-# ALiBi and absolute positions all ill suited to longer texts, and a decoder without any positions ahead of them. A GPU would let you repeat this with real text and thousands of tokens;
-# it would not change a line of the code.
+# neighbourhood counts, being relative need not help: on small reasoning tasks Kazemnejad et al. (2023) found RoPE,
+# ALiBi and absolute positions all ill suited to longer texts, and a decoder without any positions ahead of them. A GPU
+# would let you repeat this with real text and thousands of tokens; it would not change a line of the code.
 
 # %% [markdown]
 # ## Five wishes, tested
@@ -761,7 +765,7 @@ assert reach["sinusoidal, window"][-1] < 0.8, "but a window does not make an unk
 # One of the decks lists what one may wish of positions: (1) a unique tag for every position, across texts; (2) a
 # linear relation between the tags of two positions; (3) that it carries over to texts longer than those of the
 # training; (4) that a deterministic process makes it, which the model can learn to use; (5) that it extends to
-# several dimensions, as for images. To that comes, for RoPE, (6): that scores depend on distances alone.
+# several dimensions, as for images. For RoPE we add (6): that scores depend on distances alone.
 #
 # A list of ticks is an opinion. Each wish can be a function that tries it. To treat all schemes alike, we ask of
 # each: what does it tell a query at position 0 about a key at position $p$?
@@ -826,8 +830,8 @@ def distance_alone(scheme):                           # wish 6: one query, one k
     return max(abs(score(3 + s, 5 + s) - score(3, 5)) for s in (10, 200)) < 1e-3
 
 # %% [markdown]
-# Wish 3 and the second half of wish 4 are not questions to a formula. They are questions to a trained model, and ours
-# have answered them. *Which scheme, do you think, will have every wish granted?*
+# Wish 3 and the second half of wish 4 are not questions for a formula. They are questions for a trained model, and
+# ours have answered them. *Which scheme, do you think, will have every wish granted?*
 
 # %%
 results = {}
@@ -860,13 +864,13 @@ assert len(granted("5 two\ndimensions")) == len(results)
 # RoPE has them all, which goes some way to explain why most open language models of recent years use it. But read the
 # table by columns, too. Two dimensions are no problem for anybody: give half of the columns to each axis. A wish that
 # everybody grants helps nobody to choose. Being linear did not save the sinusoids, nor did being unique; and Shaw's
-# distances break the first two wishes (all far places share one vector, and a list of vectors obeys no matrix) and do
+# distances fail the first two wishes (all far places share one vector, and a list of vectors obeys no matrix) and do
 # well at what we wanted them for. In this table it is wish 6, to be relative, that goes together with wish 3.
 #
 # > **Check yourself.** (1) Which of the six can be used in a model that was trained without it, by just switching it
 # > on? (2) A model with RoPE writes token by token and keeps the keys of the past in a cache. Must the cached keys be
 # > turned again with every new token? (3) You translate sentences of at most 60 words and have all the data you want.
-# > Does any of the last section matter to you?
+# > Does it matter to you which schemes go on beyond the trained length?
 # > <details><summary>Answers</summary>(1) None. The weights have learned to read what they were given. (2) No. A key
 # > is turned once, by its own place; the distance comes about in the dot product. With Shaw's scheme, too, the keys
 # > stay, and the distances are looked up anew. (3) Little. Inside the trained lengths sinusoidal, learned, relative

@@ -21,13 +21,13 @@
 #
 # ## Six pots of paint
 #
-# Six pots of paint stand in a circle, each of another colour. In every round each pot is emptied and filled again, with
-# a mixture of what was in the six: this one takes a lot from its neighbour, that one a little of everything. Nobody
-# tells you the recipes. What do the pots look like after ten rounds?
+# Six pots of paint stand in a circle, each of a different colour. In every round each pot is emptied and filled again,
+# with a mixture of what was in the six: this one takes a lot from its neighbour, that one a little of everything.
+# Nobody tells you the recipes. What do the pots look like after ten rounds?
 #
 # The question is about attention. A layer of it gives every word a mixture of all words' values, and the next layer
 # mixes the mixtures. [Lecture 04](04_self_attention.ipynb) ended with a list of three things that self-attention lacks.
-# Order was the first. This lecture is about the other two: something else than averages, and a way not to see the
+# Order was the first. This lecture is about the other two: something other than averages, and a way not to see the
 # future.
 
 # %%
@@ -54,7 +54,7 @@ from attncourse.transformer import Encoder, TransformerConfig
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
 
 # %% [markdown]
-# A colour shall be two numbers, how much red and how much blue, so that it can be drawn. The recipes of a round are a
+# Let a colour be two numbers, how much red and how much blue, so that it can be drawn. The recipes of a round are a
 # table of weights, a row for each pot, made by softmax as always; here the scores are random numbers. *Before you move
 # the sliders:* can a pot become redder than the reddest was in the round before? The slider *choosy* multiplies the
 # scores, until a pot is filled from hardly more than one other. Will that stop what you see?
@@ -136,7 +136,7 @@ phrases = torch.tensor([[1.0, 0.0],                   # "good"
 verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason to go there?
 
 # %% [markdown]
-# One feature turns the other over. A layer of attention would now multiply by $W_V$ and average, and averaging has
+# One feature reverses the other. A layer of attention would now multiply by $W_V$ and average, and averaging has
 # nothing left to do: everything is in the vector. So the question is what a *matrix* can make of it. *Guess:* which four
 # numbers will the best one give, the one whose squared errors are smallest? (A constant may be added, too.)
 
@@ -147,10 +147,10 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 assert torch.allclose(with_one @ best, torch.full((4, 1), 0.5), atol=1e-5)
 
 # %% [markdown]
-# "One half", to all four: it has learned nothing. The two features contribute nothing by themselves, and together, to a
-# linear map, they are only their sum. (If it had only to come out on the right side of one half, three of the four could
-# be had, and never all. This is the problem known as *exclusive or*.) Nor will ten such layers do, since ten matrices
-# are one.
+# "One half", to all four: it has learned nothing. By itself neither feature says anything about the verdict, and all
+# that a linear map can do with the two is to weigh and add them. (If it had only to come out on the right side of one
+# half, it could get three of the four, and never all. This is the problem known as *exclusive or*.) Nor will ten such
+# layers do, since ten matrices are one.
 #
 # What does it take? Something that bends, that is, does more to a number than stretch it. The cheapest such thing is
 # $\max(0, z)$, called ReLU: it keeps what lies above zero and drops what lies below. *Try to find, with pencil and paper,
@@ -171,7 +171,7 @@ assert torch.equal(hidden @ W_2, verdict)
 # below zero ReLU does not answer. A wider hidden layer recognises more situations; and what we have written down here by
 # hand, a network has to learn.
 #
-# This is the **feed-forward network** that stands behind every attention in a Transformer: widen, bend, come back.
+# This is the **feed-forward network** that follows every attention in a Transformer: widen, bend, come back.
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2$$
 
@@ -190,11 +190,11 @@ shuffle = torch.randperm(7)
 assert torch.allclose(network(x[:, shuffle]), network(x)[:, shuffle], atol=1e-6)   # nobody looks at others
 
 # %% [markdown]
-# It is one and the same network for every position, and it looks at one position at a time. So a Transformer's layer has
-# a division of labour. *Attention moves things between words and, a matrix apart, does nothing to them. The feed-forward
-# network does something to each word, and moves nothing.* It is also where most of a layer's parameters are: with
-# $d_\text{ff} = 4d$ it has about $8d^2$, and the four matrices of an attention (query, key, value and one for the output,
-# [lecture 07](07_many_heads.ipynb)) have $4d^2$.
+# It is one and the same network for every position, and it looks at one position at a time. So a Transformer's layer
+# has a division of labour. *Attention moves things between words and, apart from a matrix, does nothing to them. The
+# feed-forward network does something to each word, and moves nothing.* It is also where most of a layer's parameters
+# are: with $d_\text{ff} = 4d$ it has about $8d^2$, and the four matrices of an attention (query, key, value and one for
+# the output, [lecture 07](07_many_heads.ipynb)) have $4d^2$.
 #
 # (Three decks write it for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$, two of them with a star for the matrix
 # product; ours is the same for rows, and so is a fourth deck's, with some $f$ in the place of ReLU. Today's models bend
@@ -213,7 +213,7 @@ assert torch.allclose(network(x[:, shuffle]), network(x)[:, shuffle], atol=1e-6)
 # That can be measured. Let us call *apart* the share of a table of vectors that is *not* common to all its rows: 1 if
 # the words have nothing in common, 0 if all of them have become the same vector.
 #
-# We stack twelve layers with random matrices, in four ways: attention alone; with a feed-forward network behind each;
+# We stack twelve layers with random matrices, in four ways: attention alone; with a feed-forward network after each;
 # with a **residual connection** around each, which means that a layer *adds* what it has found to what was there, $x +
 # \operatorname{attention}(x)$; and with both. *Please draw the four curves before you run it.* Which of the two
 # additions keeps the words apart?
@@ -265,7 +265,7 @@ assert typical["+ feed-forward"][2] < typical["attention alone"][2], "no help, n
 # end; it cannot bring back what is gone.
 #
 # > **On the slide.** Three decks name averages as the problem and the feed-forward network as its easy fix. Two illnesses
-# > are mixed up there. That nothing is *computed* of what was averaged is one, and the network cures it, as the
+# > are mixed up there. That nothing is *computed* from what was averaged is one, and the network cures it, as the
 # > restaurant showed. That everything becomes *alike* is another, and the residual connection cures that. Dong,
 # > Cordonnier and Loukas (2021) proved how bad it is for attention alone: the differences vanish doubly exponentially
 # > with depth. Their abstract says of both, residual connections and feed-forward networks, that they stop it. Their
@@ -284,12 +284,12 @@ assert typical["+ feed-forward"][2] < typical["attention alone"][2], "no help, n
 # among them.
 #
 # Let us see what happens if nobody forbids it. The texts are the numbers from "zero" to "nine hundred and ninety-nine",
-# letter by letter. A point stands for the beginning and for the end.
+# letter by letter. A full stop stands for the beginning and for the end.
 
 # %%
 texts = [say(number, "en") for number in range(1000)]
 letters = "." + "".join(sorted(set("".join(texts))))
-print(len(letters), "signs:", letters)
+print(len(letters), "characters:", letters)
 
 
 def batch_of(chosen):
@@ -302,10 +302,10 @@ goes_in, must_come_out = batch_of(["seven"])
 print("".join(letters[i] for i in goes_in[0]), "→", "".join(letters[i] for i in must_come_out[0]))
 
 # %% [markdown]
-# The second row is the first one, a step later: at each position the next letter must come out. Two models with the same
-# weights at the start get the same batches. Their layers are those of the package, with four attention heads
+# What must come out is what goes in, a step later: at each position the next letter. Two models with the same weights at
+# the start get the same batches. Their layers are those of the package, with four attention heads
 # ([lecture 07](07_many_heads.ipynb)) and with the parts that we have just put together. They differ in one argument. One
-# gets a mask that allows position $i$ the positions $j \le i$, the other one gets none.
+# gets a mask that lets position $i$ look at the positions $j \le i$, the other gets none.
 
 # %%
 class Speller(nn.Module):
@@ -345,7 +345,7 @@ def train(masked, steps=250, seed=0):
 # %% [markdown]
 # *Before you train:* how small can the loss become? That is not a question about the model. All thousand numbers are
 # equally likely, so nobody can say which one is coming: that costs $\ln 1000 \approx 6.9$ nats a number, whoever is
-# asked. Shared out among its letters (the point at the end counts as one) it is the least that honest prediction can
+# asked. Shared out among its letters (the full stop at the end counts as one) it is the least that honest prediction can
 # cost, the entropy of these texts.
 
 # %%
@@ -370,7 +370,7 @@ assert least - 0.03 < last["causal mask"] < 1.3 * least, "near it (0.03 for the 
 @torch.no_grad()
 def write(model, count, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    tokens = torch.zeros(count, 1, dtype=torch.long)                      # (count, 1)  the point to begin with
+    tokens = torch.zeros(count, 1, dtype=torch.long)                      # (count, 1)  "." to begin with
     for _ in range(40):
         shares = model(tokens)[:, -1].softmax(dim=-1)                     # (count, letters)
         tokens = torch.cat([tokens, torch.multinomial(shares, 1, generator=generator)], dim=1)
@@ -384,17 +384,18 @@ for name, some in written.items():
 assert numbers["causal mask"] > 0.6 and numbers["no mask"] < 0.1
 
 # %% [markdown]
-# One writes numbers, the other one rubbish. Copying the next letter from where it stands was so much easier than
+# One writes numbers, the other rubbish. Copying the next letter from where it stands was so much easier than
 # learning to spell that it has learned nothing else; and when it writes, there is nothing to copy. Note what would
 # *not* have found it. The training loss is splendid. A validation loss would be as splendid, because unseen texts can
-# be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning, and for real text, of
-# which nobody knows the entropy, even that one is not at hand.
+# be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning, and for real text,
+# whose entropy nobody knows, we do not have even that.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
 # > <details><summary>Answer</summary>Where the number is decided it costs: the f (which digit), the o (four or five: the
-# > f leaves both open), what comes behind "hundred", the first letters of eighty and of one. The rest of each word
-# > follows from its beginning. All decisions together are worth ln 1000.</details>
+# > f leaves both open), the first letters of eighty and of one. A little is left where other numbers
+# > begin alike: the u (forty), the i (eleven), the y (eight, eighteen) and the hyphen (eighty may be the end). The rest
+# > costs next to nothing, even the space after "hundred", where 99 of 100 go on. In all it comes to ln 1000.</details>
 
 # %% [markdown]
 # ## One word at a time, the slow way
@@ -457,14 +458,14 @@ assert torch.equal(strict[1:, :-1], causal_mask(n - 1)), "less a row and a colum
 
 # %% [markdown]
 # > There is one reading in which that table makes sense: row $i$ must then not stand for the word that was read but for
-# > the word that is to be predicted, which looks at all before it. The last assertion says so: shift the columns by one
-# > and it is the causal mask. But then the first row must go, and the slide's words, "for encoding these words", are about
-# > reading.
+# > the word that is to be predicted, which looks at all before it. The last assertion says so: without its first row and
+# > its last column it is the causal mask. But the first row would have to go, and the slide's words, "for encoding these
+# > words", are about reading.
 #
 # > **Check yourself.** Why may position $i$ look at itself at all? Is that not a leak?
 # > <details><summary>Answer</summary>At position i, word i has been read, and word i + 1 is to be predicted. Its own
-# > word is no secret. The secret stands one further to the right, and inputs and targets are shifted against
-# > each other so that it does.</details>
+# > word is no secret. The secret is one place further to the right, and inputs and targets are shifted against
+# > each other so that it is.</details>
 #
 # ## Who hears whom
 #
@@ -483,12 +484,12 @@ def who_hears_whom(model, x):                         # x (n, d)  ->  (n, n)
     return torch.stack(rows)                          # (n, n)  row i: how much output i depends on each input
 
 # %% [markdown]
-# (Each number of an output is asked by itself and not their sum. Behind a LayerNorm that sum is always zero, and a
-# constant has no gradient, however much leaks.)
+# (Each number of an output is asked separately, and not their sum. After a LayerNorm as it comes that sum is always zero,
+# and a constant has no gradient, however much leaks.)
 #
 # Four suspects: no mask; the causal mask; the recipe of two decks, which speak of setting the attention *weights* to 0
 # (after the softmax, that is); and a model with a proper mask whose inputs were centred first, by subtracting the mean
-# over the sentence, as careful people do with data. *Which of the four leak?*
+# over the sentence, as careful people do with data. *Which of the four leak?* (In the picture a cross marks a leak.)
 
 # %%
 torch.manual_seed(1)
@@ -514,7 +515,7 @@ print(leaks)
 assert [name for name, leak in leaks.items() if not leak] == ["causal mask"]
 
 # %% [markdown]
-# Three of four. That centring leaks is easily said afterwards: the mean over the sentence contains its end. Any statistic
+# Three of four. That centring leaks is easy to see afterwards: the mean over the sentence contains its end. Any statistic
 # over all positions does, and that is one reason why the norms of a Transformer are taken over the features of one
 # position ([lecture 08](08_deep_stacks.ipynb)).
 #
@@ -532,7 +533,7 @@ def counts(x):
 
 
 x, other_end = torch.randn(2, 6, 8)
-other_end[:3] = x[:3]                                 # the same beginning, another end
+other_end[:3] = x[:3]                                 # the same beginning, a different end
 print("above the diagonal:", who_hears_whom(counts, x).triu(1).sum().item())
 print("yet the first three outputs move by", round((counts(x) - counts(other_end))[:3].abs().max().item(), 3))
 assert not who_hears_whom(counts, x).triu(1).any() and not torch.allclose(counts(x)[:3], counts(other_end)[:3])
@@ -540,7 +541,7 @@ assert not who_hears_whom(counts, x).triu(1).any() and not torch.allclose(counts
 # %% [markdown]
 # The detector acquits it, and it leaks. A count goes up in steps, between the steps it has no slope, and the gradient is
 # a slope. So a gradient that is not zero proves a leak, and one that is zero proves nothing. A better test does what was
-# done with `other_end`: change the future, and look whether the past has moved. In
+# done with `other_end`: change the future, and see whether the past has moved. In
 # [assignment 06](../assignments/a06/a06_masking.ipynb) you write one, and it has to catch leaks that hide rather well.
 
 # %% [markdown]
@@ -572,8 +573,9 @@ print(f"one pass {middle - start:.2f} s, step by step {end - middle:.2f} s")
 assert torch.allclose(one_pass, step_by_step, atol=1e-3) and end - middle > 4 * (middle - start)
 
 # %% [markdown]
-# The same logits up to rounding, for a fraction of the work. One pass through a text of $n$ tokens gives $n$ losses and
-# the gradients of all of them. This is what the mask has bought. A recurrent network can be taught with the true words,
+# The same logits up to rounding, for a fraction of the work: step by step 32 passes are made, each through half of the
+# text on average, which is about sixteen times as much. One pass through a text of $n$ tokens gives $n$ losses and the
+# gradients of all of them. This is what the mask has bought. A recurrent network can be taught with the true words,
 # too, but it has to walk along the text. Here every position is computed at the same time, and on a GPU, which has room
 # for all of them at once, this is a large part of the reason why Transformers could be trained on so much more text.
 #
@@ -624,7 +626,7 @@ print("the short sentence moves by", [round(m, 2) for m in moved[1].tolist()])
 assert (moved[words_there] == 0).all() and (moved[~words_there] > 0.01).all()
 
 # %% [markdown]
-# None that is used: padding behind a sentence lies in the future of all its words. So a language model that is padded at
+# None that is used: padding after a sentence lies in the future of all its words. So a language model that is padded at
 # the end can do without a padding mask (the package's does). An encoder cannot. It is the same block without the causal
 # mask, as the decks say: it looks both ways (it is **bidirectional**, and the decoder *unidirectional*), so it would see
 # the padding. And where a decoder attends to an encoder ([lecture 03](03_cross_attention.ipynb)) the padding of the
@@ -726,7 +728,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | what was missing | what mends it |
 # |---|---|
 # | order | positions, [lecture 05](05_order.ipynb) |
-# | something else than averages | a feed-forward network behind each attention, and a residual connection around both |
+# | something other than averages | a feed-forward network after each attention, and a residual connection around both |
 # | not to see the future | scores of −∞ before the softmax, where $j > i$ |
 #
 # One of the decks stops here and says that this is all that a building block needs, and yet not what people call a

@@ -17,19 +17,19 @@
 # reshaping alone; to derive the $\sqrt{d_k}$ that earlier lectures promised, and to say what goes wrong without it; to
 # look into a trained model's heads without fooling yourself; to save most of the memory that writing costs; and to
 # count a model's parameters well enough to find the misprints in published tables. In
-# [assignment 07](../assignments/a07/a07_many_heads.ipynb) you build all of it.
+# [assignment 07](../assignments/a07/a07_many_heads.ipynb) you build the layer and do the count.
 #
 # ## Two questions at once
 #
 # In lecture 04 we had to leave somebody behind. *Anna lent Ben her book*, and the word *lent* wanted two things: who
 # gave, and who got. It had one query, one row of weights, one average. It received Anna and Ben, half and half, and
-# nobody who reads a half of each can say who is who. A deck puts the question that leads on: what if we want to look at
+# nobody who reads half of each can say who is who. A deck puts the question that leads on: what if we want to look at
 # several places, for different reasons? Another has an everyday case. In *I run a small business* and *the stocking had
 # a run*, the word before tells you whether *run* is a verb or a noun. What it means you learn from *business* and
 # *stocking*, farther off.
 #
-# Let us first see how bad it is. You remember the diary, seven cards with a day and a dinner on each, dropped and
-# shuffled. A card was asked for tomorrow's dinner. Now it is asked for tomorrow's *and* yesterday's.
+# Let us first see how bad it is. You remember the diary of lecture 04: seven cards with a day and a dinner on each,
+# dropped and shuffled. A card was asked for tomorrow's dinner. Now it is asked for tomorrow's *and* yesterday's.
 
 # %%
 try:
@@ -107,7 +107,7 @@ class Heads(nn.Module):
 # and there are two of them. $W_O$ is $d \times d$ in either case. In parameters heads are free.
 #
 # Three diaries learn the two answers, with one, two and four heads. Each reads both off the output by a linear layer.
-# *Guess before you train:* the one with a single head, will it get both answers half right, or one right and the other
+# *Guess before you train:* will the one with a single head get both answers half right, or one right and the other
 # wrong?
 
 # %%
@@ -339,8 +339,8 @@ assert not torch.allclose(mha(X @ W_Q, X @ W_K, X @ W_V)[0], loop(X)[0], atol=0.
 # ## Is it really free?
 #
 # > **On the slide.** A deck says that many heads take the "same amount of computation" as one; another, with more care,
-# > that it is "not really more costly". In parameters and in the arithmetic of the matrix products that is exact. Then
-# > count the tables.
+# > that it is "not really more costly". In parameters and in the arithmetic of the matrix products that is exact. Now
+# > count the tables. (A FLOP is a floating-point operation; a multiplication and an addition are two.)
 
 # %%
 x = torch.randn(1, 512, 256)                                              # (batch, n, d_model)
@@ -367,8 +367,8 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the exponentials
 # There is a table for each head, so $h\,n^2$ scores, exponentials and weights in place of $n^2$. The products are as
 # large as before, because each score sums over fewer columns; but softmax does not care how a score came about, and
 # memory does not either. At 64 heads the tables are what the time goes into. (Torch's fused attention, which the
-# package uses when nobody asks for the weights, does not keep them; lecture 11. The exponentials it must compute all
-# the same.)
+# package uses when nobody asks for the weights, does not keep the tables: see lecture 11. It must compute the
+# exponentials all the same.)
 #
 # ## How loud is a question?
 #
@@ -433,11 +433,13 @@ assert of_scores["nn.Linear as it comes"] < 0.2 * d_k, "its weights have varianc
 assert of_scores["normal, std 0.02 (GPT-2)"] < 0.1 * d_k
 
 # %% [markdown]
-# Only with the right start is it $d_k$. PyTorch's own linear layer makes queries and keys of variance ⅓ each, so the
-# scores have a ninth. And all this is before the first step: training is free to make $W_Q$ and $W_K$ as large as it
-# likes, and queries and keys that match are anything but independent. So the root guarantees nothing about a trained
-# model. What it does is to make the *start* independent of the width, so that one recipe serves narrow heads and wide
-# ones, as [lecture 02](02_lookup.ipynb) saw. (A model can undo it: the scale is one number, and $W_Q$ could learn it.)
+# Only with the right start is it $d_k$. (The start of Glorot and Bengio (2010), which is called Xavier after Glorot's
+# first name, draws a $d \times d$ matrix with the variance $1/d$, too.) PyTorch's own linear layer makes queries and
+# keys of variance ⅓ each, so the scores have a ninth. And all this is before the first step: training is free to make
+# $W_Q$ and $W_K$ as large as it likes, and queries and keys that match are anything but independent. So the root
+# guarantees nothing about a trained model. What it does is to make the *start* independent of the width, so that one
+# recipe serves narrow heads and wide ones, as [lecture 02](02_lookup.ipynb) saw. (A model can undo it: the scale is
+# one number, and $W_Q$ could learn it.)
 #
 # ## A softmax that cannot hear
 #
@@ -445,8 +447,8 @@ assert of_scores["normal, std 0.02 (GPT-2)"] < 0.1 * d_k
 # ([lecture 02](02_lookup.ipynb)). In formulas, $\partial \alpha_i / \partial e_j = \alpha_i(\delta_{ij} - \alpha_j)$:
 # if one weight is nearly 1 and the others nearly 0, every entry of this is nearly 0.
 #
-# Measure what counts for learning, the gradient that arrives at the *query*, from a loss behind the weighted average.
-# There is a fair objection to the story: in the plain case the way from score to query multiplies by $k$, which is
+# Measure what counts for learning, the gradient that arrives at the *query* from a loss of the weighted average.
+# There is a fair objection to the story: in the plain case the way back from score to query multiplies by $k$, which is
 # long, and that makes gradients larger. Which effect wins? *Your guess, please, for 400 random queries at
 # $d_k = 1024$.*
 
@@ -498,7 +500,7 @@ viz.explore(
 
 # %% [markdown] erratum="cross-attention unscaled"
 # Two things to find: from which width on does the plain softmax give nearly everything to one key? And with the root,
-# does anything change from 4 to 4096, beyond the luck of each draw?
+# does anything change from 4 to 4096, beyond the luck of each draw? (In these draws from 256 on, and no.)
 #
 # **Which width?** The one that the dot product sums over, and with heads that is $d_k = d/h$, not $d$. Two decks write
 # $\sqrt{d/h}$, which is the same. Divide by $\sqrt d$ and the scores are too small by $\sqrt h$: eight heads start with
@@ -507,7 +509,7 @@ viz.explore(
 # > **On the slide.** Another deck divides by $\sqrt{|k|}$, "the size of the vector". Read as the length of the vector
 # > it gives each key a divisor of its own ([lecture 02](02_lookup.ipynb) runs it); what is meant is how *many* numbers
 # > it has. And two decks, where they come to cross-attention, print the softmax without any scale. The Transformer
-# > scales there too: it is the same function. What happens to one query when it is left out:
+# > scales there too: it is the same function. This is what happens when it is left out:
 
 # %%
 q, k, v = draw(64, torch.Generator().manual_seed(1))
@@ -631,7 +633,7 @@ print({question: f"{share:.1%}" for question, share in zip(QUESTIONS, all_heads,
 assert min(all_heads) > 0.97
 
 # %% [markdown]
-# It has understood. Now for the eight heads. Two things can be asked of each. *Where does it look?* That is in its
+# Every answer is right. Now for the eight heads. Two things can be asked of each. *Where does it look?* That is in its
 # weights. *Who would miss it?* That is found by silencing it: its block of rows of $W_O$ is set to zero (columns in
 # `nn.Linear`, which keeps the transpose), its term vanishes from the sum, and we count what is lost.
 
@@ -667,7 +669,7 @@ for head in HEADS:
 # *Look for these:* a head that goes from the verb to the giver. One that goes from the verb to the receiver. One that
 # takes *she* to a woman. And then, before you read on: which of the heads you found will be missed?
 #
-# (You may find a verb in layer 1 that looks at a thing, right behind the receiver. By then a state is no longer just
+# (You may find a verb in layer 1 that looks at a thing, right after the receiver. By then a state is no longer just
 # its word: in layer 0 it has taken in something of its neighbours, and may serve as well as the name itself.)
 
 # %%
@@ -722,18 +724,19 @@ viz.curves({"worst of the\nthree answers": worst}, xs=range(9), x_name=x_name, y
 # %%
 one_by_one = min(min(without(reader, [head], test)) for head in spare)
 together = min(without(reader, spare, test))
+print("can be silenced before the worst answer falls below 90 %:", sum(share > 0.9 for share in worst[1:]))
 print(f"the {len(spare)} spare heads: at least {one_by_one:.0%} without any one of them, {together:.0%} without all")
-assert worst[2] > 0.9 and worst[7] < 0.4, "a few go for nothing, one alone cannot do it"
+assert worst[2] > 0.9 and worst[7] < 0.4, "a few can go, one alone cannot do it"
 assert together < one_by_one - 0.1
 
 # %% [markdown]
-# A few go for nothing, then it falls: what could be missed one at a time cannot be missed together. Michel, Levy and
-# Neubig (2019) found the same in trained translation models and in BERT, where most heads can be removed singly without
-# a measurable loss and some layers do with one. Others looked closer and found heads with jobs: the word before, the
-# rare word, a verb's object (Voita et al. 2019; Clark et al. 2019, for BERT). One deck shows the most famous picture of
-# this kind, heads that tie *making* to *more difficult* (Vaswani et al. 2017, figure 3), and names the tool that draws
-# more of them (BertViz; the deck has "BertVis"). Enjoy such pictures; and when somebody concludes from one, ask what
-# happens if the head is silenced.
+# A few can go at no cost, then it falls: what could be missed one at a time cannot be missed together. Michel, Levy
+# and Neubig (2019) found the same in trained translation models and in BERT, where most heads can be removed singly
+# without a measurable loss and some layers manage with one. Others looked closer and found heads with jobs: the word
+# before, the rare word, a verb's object (Voita et al. 2019; Clark et al. 2019, for BERT). One deck shows the most
+# famous picture of this kind, heads that tie *making* to *more difficult* (Vaswani et al. 2017, figure 3), and names
+# the tool that draws more of them (BertViz; the deck has "BertVis"). Enjoy such pictures; and when somebody concludes
+# from one, ask what happens if the head is silenced.
 #
 # One promise is left. We said that training may make scores as large as it likes. Did it? The scores of a row can be
 # had from its weights, up to a constant, since $\log \alpha_j = e_j - \log \sum_m \exp e_m$.
@@ -756,8 +759,8 @@ for layer in range(2):
 # It did. Scores of size 1 are where one starts, so that there is something to learn from. Where a head has found what
 # it is looking for, it turns the volume up by itself. The root has not been a limit to it.
 #
-# > **Check yourself.** You train the same model again with twice as many heads, each half as wide, and again, down to
-# > one column a head. What would you expect to go wrong?
+# > **Check yourself.** You train such a model again with twice as many heads, each half as wide, and again, down to
+# > one column a head (without RoPE, which needs columns in pairs). What would you expect to go wrong?
 # > <details><summary>Answer</summary>A head of one column compares one number with one number. Its scores have rank
 # > one: it can prefer the largest key or the smallest, and nothing in between, so it cannot pick out any one of eight
 # > names. Vaswani et al. (2017, table 3, row A) varied the heads at equal cost and found one head worse than eight, and
@@ -801,8 +804,8 @@ print("repeat:           ", key_heads.repeat(3, 1).flatten().tolist(), "  dealt 
 # %% [markdown]
 # Either could be trained from scratch; published checkpoints mean the first. (One deck's last table gives grouped-query
 # attention to Llama 2. Its two largest models have it. The smallest, above, has 32 heads of keys for 32 of queries:
-# Touvron et al. 2023, table 1.) Now measure, with the package's layer and its
-# cache, which is filled token by token as in writing.
+# Touvron et al. 2023, table 1.) Now measure, with the package's layer and its cache, which is filled token by token, as
+# in writing.
 
 # %%
 torch.manual_seed(0)
@@ -839,12 +842,12 @@ print(f"at {lengths[-1]:,} tokens:", {name: f"{line[-1]:.0f} GiB" for name, line
 
 # %% [markdown]
 # At long contexts the cache outweighs the model. With a GPU this is not only a matter of room: at every single token
-# the whole cache has to pass through the processor, so that a quarter of the cache may mean up to four times the speed,
-# where it is the cache that is waited for.
+# the whole cache has to pass through the processor, so where the cache is what one waits for, a quarter of it may mean
+# up to four times the speed.
 #
 # And what is lost? Ainslie et al. report quality close to that of full heads for groups, a little less for a single
-# one. Our diary is too easy to show a loss, and for that reason it shows something else: how little the keys need to
-# differ. Four query heads, one head of keys and values between them.
+# one. Our diary is too easy to show a loss, but it shows something else: how little the keys need to differ. Four query
+# heads, one head of keys and values between them.
 
 # %%
 class Grouped(nn.Module):
@@ -897,15 +900,15 @@ assert largest["embeddings"] < 0.005 * count.total
 assert all(part["attention"] < sum(part.values()) / 3 for part in parts.values())
 
 # %% [markdown]
-# Attention is at most a third of each of these models. Of the largest two thirds are feed-forward, and in small models
-# a large share are the embeddings, which is why vocabularies matter most where models are small. *All you need*, then,
+# Attention is at most a third of each of these models. Two thirds of the largest are feed-forward, and in small models
+# embeddings are a large share, which is why vocabularies matter most where models are small. *All you need*, then,
 # in the sense in which an engine is all that a car needs.
 #
 # ## Reading tables with a pencil
 #
-# Whoever can count can check. Below is table 2.1 of the GPT-3 paper as it is printed there and copied in one of the
-# decks: layers, width, heads, width of a head, and the number of parameters. *Before you run the cell*, test each row
-# in your head: what must heads × width of a head be?
+# Whoever can count can check. The next cell prints table 2.1 of the GPT-3 paper, as it stands there and as one of the
+# decks has copied it: parameters, layers, width, heads and width of a head, and beside them our count. *Before you run
+# it:* what must heads × width of a head be, in every row?
 
 # %%
 print(f"{'':>12} {'printed':>8} {'layers':>7} {'d_model':>8}   heads × d_head        counted")

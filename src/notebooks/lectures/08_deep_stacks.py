@@ -54,7 +54,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 texts = [say(number, "en") for number in range(1000)]
-letters = "." + "".join(sorted(set("".join(texts))))      # a point for the beginning, and for the end
+letters = "." + "".join(sorted(set("".join(texts))))      # a full stop for the beginning, and for the end
 rows = [torch.tensor([letters.index(letter) for letter in f".{text}."]) for text in texts]
 spelled = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)         # (1000, n + 1)
 
@@ -137,7 +137,7 @@ assert at_the_end(plain["6 deep"]) > at_the_end(plain["1 deep"]) + 0.3, "deeper 
 #
 # Why should it be hard? In a stack, x is passed from layer to layer like a rumour, and what comes back, the gradient,
 # is passed the same way in the other direction. If each layer hands on half of what it hears, then after twenty
-# layers there is a millionth left. [Lecture 01](01_bottleneck.ipynb) saw this happen in time. It happens in depth as
+# layers a millionth is left. [Lecture 01](01_bottleneck.ipynb) saw this happen in time. It happens in depth as
 # well, and we can look before any training. How large are the numbers in x on their way up? And how large is the
 # gradient? We look at one matrix of each block, the second one of its feed-forward network.
 
@@ -164,8 +164,8 @@ assert dying[24] < 1e-3 * dying[2]
 
 # %% [markdown]
 # The rumour dies, and at 24 blocks a gradient of about a millionth is left at the first block. Which of the two
-# sublayers is to blame? *Attention averages, and a feed-forward network has a ReLU. Guess which of them, then hand each
-# of them words, once all different, and once all alike.*
+# sublayers is to blame? *Attention averages, and a feed-forward network has a ReLU. Guess which of them it is; then
+# give each of them words, once all different, and once all alike.*
 
 # %%
 torch.manual_seed(0)
@@ -180,10 +180,11 @@ for name, sublayer in {"attention": attend, "feed-forward": network}.items():
 assert shrinks["attention"][0] < 0.6 < 0.8 < shrinks["attention"][1] and max(shrinks["feed-forward"]) < 0.7
 
 # %% [markdown]
-# Both, but not for long. The average of vectors that point in many ways is shorter than they are, so the first
-# attentions shrink x; but each of them makes the words more alike, and there is nothing lost in averaging what is
-# equal. What takes nearly half, in *every* block, is the feed-forward network: the ReLU throws away half of what it
-# is given, and Xavier's matrices do not make up for it.
+# Both are, at first. The average of vectors that point in different directions is shorter than they are, so the first
+# attentions shrink x; but each of them makes the words more alike, and nothing is lost in averaging what is equal. What
+# takes nearly half, in *every* block, is the feed-forward network: the ReLU throws away half of what it is given, and
+# the matrices do not make up for it. (They start with Xavier's variance, $2/(d_\text{in} + d_\text{out})$, a compromise
+# that roughly keeps the size of signals and of gradients where layers are *linear*.)
 #
 # And the gradient? A matrix's gradient is a product of what the matrix hears and what comes back to it. The last
 # block gets the full gradient and hears a millionth of x. The first hears x in full and gets a millionth of the
@@ -194,7 +195,7 @@ assert shrinks["attention"][0] < 0.6 < 0.8 < shrinks["attention"][1] and max(shr
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$
 #
 # The layer need not repeat what it heard; it says only what there is to add. A layer that finds nothing writes zero,
-# and then it is the identity, for which it has nothing to learn. This is a **residual connection** (He et al. 2016).
+# and the sum is the identity, for which there is nothing to learn. This is a **residual connection** (He et al. 2016).
 # The column of numbers that runs through the whole stack, to which every sublayer adds something, is often called the
 # **residual stream**. ([Lecture 06](06_masking.ipynb) measured another of its merits: without it attention makes all
 # words alike.)
@@ -311,14 +312,14 @@ assert abs(gradient_at(x).sum()) < 1e-12 and abs(gradient_at(x) @ x) < 1e-3
 assert abs(shares[0] - 0.1) < 1e-4 and abs(shares[1] - 0.01) < 1e-4
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
-# That the gradient sums to zero is exact, as is that adding 7 changes nothing; the rest is true as far as ε is small
-# beside $\sigma^2$. (With ε = 0 it is exact, except for
-# a vector of variance zero, for which 0/0 would be NaN. That is what ε is for.)
+# That the gradient sums to zero is exact, and so is the fact that adding 7 changes nothing; the rest is true as far as
+# ε is small beside $\sigma^2$. (With ε = 0 it is exact, except for a vector of variance zero, for which 0/0 would be
+# NaN. That is what ε is for.)
 #
 # One deck explains LayerNorm by what comes in: the layer above has an easier life if its input does not keep shifting.
 # Two decks add that its success may be due to the *gradients* instead, and cite Xu et al. (2019). Those authors cut the
-# mean and the variance out of the gradient, and left the forward pass as it was, and it trained clearly worse. So the
-# second and third point above may be the ones that count.
+# mean and the variance out of the gradient, left the forward pass as it was, and found that it trained clearly worse.
+# So the second and third points above may be the ones that count.
 #
 # > **On the slide.** Few formulas are misprinted as often as this one. Two decks have $\mu = \sum_j x_j$: that is a
 # > sum, the $\frac1d$ is missing. One of them has $(x_j\,\mu)^2$ where $(x_j - \mu)^2$ is meant (a slip of the
@@ -351,12 +352,12 @@ assert worst["(x − μ)/(√σ + ε)"][1] > 2, "and for small vectors, far from
 assert worst["(x − μ)/(σ + ε)"][0] < 1e-4 < 0.1 < worst["(x − μ)/(σ + ε)"][1], "ε outside: seen at small scales alone"
 
 # %% [markdown]
-# The last two are in decks as well, and are conventions rather than errors. A third deck has ε outside of the root
+# The last two are in decks as well, and are conventions rather than errors. A third deck has ε outside the root
 # (as some older code had), a fourth has none. At the usual scale nobody could tell. But a checkpoint was trained with
-# one of them, and where vectors are small the other gives another model: at scale 0.01 the variance is $10^{-4}$, and
-# an ε of $10^{-5}$ *inside* the root is a tenth of it, while *outside* it is a thousandth of σ. How small must a
-# vector be for that? Turn the slider. The bars are the numbers of one vector after each of three formulas; ε is
-# $10^{-5}$.
+# one of them, and where vectors are small the other gives a different model: at scale 0.01 the variance is $10^{-4}$,
+# and an ε of $10^{-5}$ *inside* the root is a tenth of it, while *outside* it is a thousandth of σ. How small must a
+# vector be before you see it? Move the slider. The bars are the numbers of one vector after each of three formulas; ε
+# is $10^{-5}$.
 
 # %%
 def at_scale(scale):
@@ -373,7 +374,7 @@ viz.explore(
 
 # %% [markdown]
 # With ε inside, vectors below a size of about $\sqrt\varepsilon \approx 0.003$ are no longer blown up to full size.
-# That is a choice, too, and a wise one: what is as small as rounding should not be shouted.
+# That is a choice, too, and a wise one: what is that small may be mere rounding, and should not be blown up.
 #
 # ## Whose mean?
 #
@@ -434,12 +435,12 @@ for by_hand, packaged in ((rms_norm, RMSNorm(1024)), (layer_norm, LayerNorm(1024
 
 # %% [markdown]
 # > **Check yourself.** (1) What does LayerNorm make of the vector (5, 5, 5, 5), and what does RMSNorm make of it? (2) A
-# > LayerNorm stands directly behind another one, both without gain and bias. What does the second do? (3) In front of a
+# > LayerNorm follows directly on another one, both without gain and bias. What does the second do? (3) In front of a
 # > LayerNorm, a linear layer's weights and bias are doubled. What does the norm's output do?
 # > <details><summary>Answers</summary>(1) LayerNorm: zeros, since 0/√ε is 0. RMSNorm: (1, 1, 1, 1). (2) Nothing: the
 # > vector is on the sphere already (up to ε). (3) Nothing either; the norm takes the factor out.</details>
 #
-# ## Before or behind?
+# ## Before or after?
 #
 # Now we have two parts, the path around and the norm, and two places for the norm. The original Transformer adds and
 # then normalises, and its picture says so in one box, "Add & Norm". That is called **post-norm**. The other way is to
@@ -466,7 +467,7 @@ viz.wiring({
 # > **On the slide.** Two decks write both blocks out, line by line, and three lines went wrong. One has the pre-norm
 # > sum as $x^{3} = x^{2} + x^{1}$, and $x^1$ is the *normalised* x: it must be $x^2 + x$. (Perhaps a slip of the
 # > transcription. The other deck has it right. Keep this one in mind; it will come back as code, and with it a test
-# > that finds it.) The same deck ends with the final norm of $x_{l+1}$, where that of $x_{L+1}$ is meant, behind the
+# > that finds it.) The same deck ends with the final norm of $x_{l+1}$, where that of $x_{L+1}$ is meant, after the
 # > *last* block. The other labels the output of post-norm block $l$ as $x_l$ again, and it is $x_{l+1}$.
 #
 # Here are the flows of all four wirings. Step through the depths for each of them, and read the two pictures
@@ -492,8 +493,9 @@ assert flows["no residual", 24][1][0] < 1e-4 and flows["residual", 24][1][0] > 1
 # one size in all blocks (it wavers, from one random start to another, by a factor of a few). In pre-norm x *grows*:
 # each sublayer adds something of about the same size, since it always hears something of size one. Independent
 # contributions would add up like the steps of a random walk, and x grows about as that does, like the root of the
-# number of sublayers that it has passed. And then the third property of norms applies: behind the last block stands a
-# norm, its input has grown like $\sqrt L$, so the gradients that come back through it are smaller by $\sqrt L$.
+# number of sublayers that it has passed. And then the third property of norms applies: after the last block stands a
+# norm, its input has grown like $\sqrt L$, so the gradients that come back through it are smaller by $\sqrt L$. (The
+# first block gets more than the last, since whatever it writes is heard by all the others, too.)
 #
 # This is what Xiong et al. (2020) are about, who named the difference: not that gradients vanish, but how large they
 # are *near the output*. Measure it in the last block, at several depths and over three seeds.
@@ -518,7 +520,7 @@ assert last["post-norm"][-1] > last["post-norm"][0], "does not"
 #
 # Why a **final norm**, then? A post-norm stack ends in one by nature. A pre-norm stack ends in a sum that no norm has
 # touched, of a size that depends on the depth, and the output layer would have to live with that. So one more is put
-# behind the last block. Remember it; somebody will forget it in a moment.
+# after the last block. Remember it; somebody will forget it in a moment.
 
 # %%
 sizes = {depth: flow("pre-norm", depth)[0][-1] for depth in (6, 24)}
@@ -572,7 +574,7 @@ assert min(without[1, 0.01], without[2, 0.01]) > 2 > 1 > without[0, 0.003]
 
 # %% [markdown]
 # It is not luck, and it is not a law either: at a third of the rate it trains without a warm-up. The question is how
-# large a first step is survived.
+# large a first step the model survives.
 #
 # What has happened to it? The gradients near the output are larger in post-norm, and Xiong et al. say that this
 # makes a full-sized first step dangerous. That is convincing for plain gradient descent. But Adam divides each
@@ -614,7 +616,7 @@ assert at_full[2] < 0.05 * min(warmed_up[2], pre[2]), "and the gradient all but 
 # %% [markdown]
 # There it is. Ten full-sized steps have made post-norm's attentions loud: they write more than x itself. In pre-norm x
 # goes on beneath whatever is added to it, and is never scaled down. In post-norm the sum is scaled to size one again,
-# *x with it*. Loud sublayers leave little of x behind each norm, six blocks have twelve norms, and in the end every
+# *x with it*. Loud sublayers leave little of x after each norm, six blocks have twelve norms, and in the end every
 # position holds the same vector, of which nothing can be learned; the gradient in the first block is all but gone. The
 # residual connection is there in the code, and it has been drowned. The harm is done in the first steps, and the later
 # ones find nothing to mend it with.
@@ -725,11 +727,11 @@ for residual in (False, True):
 viz.landscapes(slices)
 
 # %% [markdown]
-# On the left a narrow gully between steep walls. On the right a wide valley. The lines are at the same heights in
-# both pictures. (In this slice left and right matter more than up and down, to both nets. Another draw of the two
-# directions looks different.) That is one pair of nets and one pair of directions, and pictures persuade too easily. So put two
-# numbers on it: walk from the middle outwards in 36 directions of the slice. On what share of the steps does the loss
-# rise, as it would in a bowl? And in what share of the slice's disc is the loss below 0.1?
+# On the left a narrow gully between steep walls. On the right a wide valley. (Dark is low, and the lines are at the
+# same heights in both pictures. In this slice left and right matter more than up and down, to both nets. Another draw
+# of the two directions looks different.) That is one pair of nets and one pair of directions, and pictures persuade
+# too easily. So put two numbers on it: walk from the middle outwards in 36 directions of the slice. On what share of
+# the steps does the loss rise, as it would in a bowl? And in what share of the slice's disc is the loss below 0.1?
 
 # %%
 steps, turns = torch.linspace(0, 0.5, 21), 2 * math.pi * torch.arange(36) / 36
@@ -754,8 +756,8 @@ for seed in range(3):
 assert sum(low for _, low in bowls[True]) > 1.5 * sum(low for _, low in bowls[False]), "and the bottom is wider"
 
 # %% [markdown] erratum="the residual from the normalised x; no final norm"
-# For each seed the net with residual connections has the smoother slice, and its low ground is more than one and a
-# half times as wide on average. "Thought to smooth the loss landscape", as two decks say, is carefully put and holds
+# For each seed the net with residual connections has the smoother slice, and on average more than one and a half times
+# as much low ground. "Thought to smooth the loss landscape", as two decks say, is carefully put and holds
 # here. Two things have not been shown. Both nets have norms, so we do not know what the plus sign would do alone (take
 # the two `F.layer_norm` out of `spiral_loss`, and see). And a landscape seen from the place where training has ended
 # does not prove anything about how one gets there. It suggests.
@@ -776,7 +778,7 @@ assert sum(low for _, low in bowls[True]) > 1.5 * sum(low for _, low in bowls[Fa
 # and will a training run show it?*
 #
 # > **On the slide.** Each norm's result is stored under the name x, so it is the *normalised* x to which attention's
-# > finding is added: the slip of the other deck's equation, come to life. The free path is gone. And behind the last
+# > finding is added: the slip of the other deck's equation, come to life. The free path is gone. And after the last
 # > block the deck goes straight to the output layer: there is no final norm either, which a pre-norm stack needs.
 #
 # Let us train three models, two deep, on three seeds each: the block as printed, the block repaired, and the repaired
@@ -885,7 +887,7 @@ ends = [at_the_end(trained[name, "as printed"][1]) for name in WARM_UPS]
 assert ends[0] > 2 > 1 > ends[1], "stuck at the full rate, fine with a warm-up: as post-norm is"
 
 # %% [markdown]
-# As foretold. Whoever takes that code, believes its comments, makes it six blocks deep and leaves out the warm-up
+# As predicted. Whoever takes that code, believes its comments, makes it six blocks deep and leaves out the warm-up
 # "because pre-norm does not need one", will look for the fault everywhere but in four lines that have always worked.
 #
 # That is worth more than this one bug. The loss answers one question, whether something is learned at this size with
@@ -902,9 +904,10 @@ assert ends[0] > 2 > 1 > ends[1], "stuck at the full rate, fine with a warm-up: 
 # > **Check yourself.** One deck says of residual connections, norms and the scaled dot product that these tricks do
 # > not improve what a model *is able* to do, only how it trains. For which of the three is that exactly true?
 # > <details><summary>Answer</summary>For the scale it is: W_Q can take up any factor. For the residual connection
-# > nearly so, as a feed-forward network with enough hidden numbers can represent x + f(x); but attention without one
-# > cannot leave a word out of its average and keep it, so in a Transformer it does add something (lecture 06). A norm
-# > even takes something away, the vector's size. It is right in spirit: what they buy is training.</details>
+# > nearly so, as a feed-forward network with enough hidden numbers can represent x + f(x); but a head that averages
+# > over the other words cannot pass a word's own vector on unchanged as well, so around attention it does add
+# > something (lecture 06). A norm even takes something away, the vector's size. It is right in spirit: what they buy
+# > is training.</details>
 #
 # On a GPU these experiments could be run at the sizes that matter; nothing in the code of the wirings would change.
 #

@@ -24,7 +24,7 @@
 #
 # You have spent eight lectures making parts, and they lie on the bench. Now three customers come in. The first has
 # texts with *gaps* and wants them filled. The second has beginnings, and wants them *continued*. The third wants
-# German made of English: something read, something else *written*. How many different machines will you have to build?
+# German put into English: something read, something else *written*. How many different machines will you have to build?
 #
 # Say which parts you would take for each of the three, before you look. There is one trap: two of the customers must
 # not be given something that the first may have.
@@ -38,6 +38,7 @@ except ModuleNotFoundError:
         "or choose a kernel of the environment in which you installed the course."
     ) from None
 
+# %%
 import math
 import statistics
 import warnings
@@ -133,17 +134,17 @@ def block_of_2017(self, x, mask=None):                        # the same parts, 
     return self.norm_2(x + self.network(x))
 
 # %% [markdown]
-# The second function is the block as it was published: each norm *behind* its sum, on the path itself (lecture 08
+# The second function is the block as it was published: each norm *after* its sum, on the path itself (lecture 08
 # measured what that does to a deep stack). The parts are the same, and so are the parameters. Only the wiring differs.
 #
 # Is it *the* encoder block? There is a way to know. PyTorch has one; we put our numbers into it and compare what comes
 # out. *Before you run it:* if we had swapped the two norms, or added to the normalised $x$ by mistake, would a
-# comparison of shapes notice? Would one of the loss?
+# comparison of shapes notice? Would a comparison of losses?
 
 # %%
 @torch.no_grad()
 def copy(theirs, ours):
-    """Our numbers into torch's attention, or into any two layers that are called alike."""
+    """Our numbers into torch's: an attention, or a layer with a weight and a bias."""
     if isinstance(theirs, nn.MultiheadAttention):             # it keeps W_Q, W_K, W_V in one matrix
         inputs = ours.query, ours.key, ours.value
         theirs.in_proj_weight.copy_(torch.cat([layer.weight for layer in inputs]))
@@ -194,7 +195,7 @@ for norm_first, forward in ((True, EncoderBlock.forward), (False, block_of_2017)
 # %% [markdown]
 # ## A block that looks back, and across
 #
-# The writing block has three lines. The first is the one of before, under a causal mask. The new one stands in the
+# The writing block has three lines. The first is the same as before, but under a causal mask. The new one stands in the
 # middle:
 #
 # $$x \leftarrow x + \operatorname{cross}\bigl(\operatorname{norm}_2(x),\ \text{memory}\bigr)$$
@@ -244,9 +245,9 @@ viz.explore(
 )
 
 # %% [markdown] erratum="the word decoder"
-# In the first three, follow the thick line from bottom to top: nothing stands on it but sums. In the last the norms
-# do. And note what never changes: $x$ enters as (4, 7, 64) and leaves as (4, 7, 64), whatever happens in between. That
-# is why blocks can be stacked.
+# In the first three kinds, follow the thick line from bottom to top: nothing stands on it but sums. In the last the
+# norms do, too. And note what never changes: $x$ enters as (4, 7, 64) and leaves as (4, 7, 64), whatever happens in
+# between. That is why blocks can be stacked.
 #
 # "Decoder-only" is a block that looks back and not across. So it is an *encoder's* block with another mask, and the
 # names are an accident of history.
@@ -260,11 +261,11 @@ viz.explore(
 #
 # What is left is little. Tokens become vectors, positions are added, blocks follow, a norm at the end of each tower.
 # At the top of the writing tower a matrix turns each state into one number for each word of the vocabulary, the
-# logits, and softmax makes probabilities of them.
+# logits, and softmax turns them into probabilities.
 #
 # One thing remains to be decided: what does the writing tower *read*? While it is learning, the whole target is known.
 # At position $t$ it has to say $y_t$, so it may read $y_1, \dots, y_{t-1}$, and at position 1 nothing at all. We give
-# it the target moved one place to the right, with a sign for "begin" in front:
+# it the target moved one place to the right, with a token for "begin" in front:
 
 # %%
 def shift_right(target, bos):
@@ -336,9 +337,9 @@ unread = ours.decode(y, x, causal_mask(9), mask[:, None])     # the source itsel
 assert not torch.allclose(unread, expected, atol=0.1)
 
 # %% [markdown]
-# This is the Transformer. (Two remarks for those who copy weights for a living. `nn.Transformer` puts a norm behind
-# each tower also when the norms stand behind the sums, where the paper has none. And its masks are True where one may
-# *not* look. One thing of the paper is missing here, because it acts in training alone: *dropout*, which sets a random
+# This is the Transformer. (Two remarks for those who copy weights for a living. `nn.Transformer` puts a norm at the end
+# of each tower even when the norms stand after the sums, where the paper has none. And its masks are True where one may
+# *not* look. One thing in the paper is missing here, because it acts in training alone: *dropout*, which sets a random
 # tenth of what each part has found to zero before it is added. Lecture 10 needs it.)
 #
 # > **Check yourself.** Source of 5 tokens, target of 7, batch 4, width 64, 8 heads, two blocks on each side. How many
@@ -410,7 +411,7 @@ assert right["right"] > 0.8 and max(right["no shift"], right["no mask"]) < 0.6
 # copy its input, and when it writes there is no input to copy. The one without a mask cheats as well, once it has
 # found out that the answer stands one place to its right. (It gets some letters right: its last place has nothing to
 # the right, and there it had to learn.) A loss that falls too well is the first sign of both. The proof is the test of
-# [lecture 06](06_masking.ipynb): change a token, and nothing at its place or before it may change in the output.
+# [lecture 06](06_masking.ipynb): change a token of the target, and no output at its place or before may change.
 #
 # ## The last matrix is the first one
 #
@@ -431,7 +432,7 @@ for name in ("vaswani base", "gpt-2 small", "gpt-3 175b"):
     print(f"{name:>13}: {millions}: {untied / tied - 1:.1%} more")
 
 # %% [markdown]
-# A third more without it for a small model, next to nothing for a very large one; so small models are often tied and
+# Untied, a small model is nearly a third larger, and a very large one hardly at all; so small models are often tied and
 # large ones often not. Is there a price? Before any training, ask a tied model what comes next. *Guess what it says.*
 
 # %%
@@ -470,10 +471,10 @@ assert prefix[:3, :3].all() and not prefix[:3, 3:].any() and torch.equal(prefix[
 
 # %% [markdown]
 # **BERT** (Devlin et al. 2019) is the first customer's: an encoder alone. Since everybody sees everybody, "predict the
-# next word" would be no task. So some words are replaced by a sign for "gap", and those are to be found.
+# next word" would be no task. So some words are replaced by a token for "gap", and those are to be found.
 #
 # **GPT** (Radford et al. 2018, 2019) is the second's: blocks that look back. Every position has a question of its own,
-# what comes next, so one pass over a text of $n$ words is $n$ lessons; BERT's pass is as many as there are gaps.
+# what comes next, so one pass over a text of $n$ words is $n$ lessons; BERT's is only as many as there are gaps.
 #
 # **T5** (Raffel et al. 2020) is the third's, like the machine of 2017: it reads with one tower and writes with the
 # other, and puts every task into that form, translation, summary, question and answer.
@@ -499,14 +500,14 @@ for name in ("vaswani base", "bert base", "gpt-2 small", "t5 base", "llama 3 8b"
 # > (2) Can an encoder alone translate?
 # > <details><summary>Answers</summary>(1) To use what stands to the right: its weights have never met a key from
 # > there. And its outputs mean "the next word", not "this word". (2) Not word by word, since it has nothing that
-# > writes. It could label each source word, which is too little: the translation has another length and another
-# > order.</details>
+# > writes. It could label each source word, which is too little: the translation has a different length and a
+# > different order.</details>
 
 # %% [markdown]
 # ## What Llama changed
 #
 # Read the last row of the table against the first. Seven years lie between them, and the block has the same two lines.
-# Next to the norm's place (lecture 08), there are four changes:
+# Besides the norm's place (lecture 08), there are four changes:
 #
 # | | 2017 | Llama | where |
 # |---|---|---|---|
@@ -515,8 +516,8 @@ for name in ("vaswani base", "bert base", "gpt-2 small", "t5 base", "llama 3 8b"
 # | order | sinusoids, added once | RoPE, in every attention | [lecture 05](05_order.ipynb) |
 # | heads | keys for every head | groups share them (Llama 2's largest, and Llama 3) | [lecture 07](07_many_heads.ipynb) |
 #
-# Three of them you know. The fourth is a *gate* (Dauphin et al. 2017; Shazeer 2020): the hidden layer is computed
-# twice, by two matrices, and one of the two decides number by number how much of the other is let through.
+# Three of them you know. The new one is the *gate* (Dauphin et al. 2017; Shazeer 2020): the hidden layer is computed
+# twice, by two matrices, and one of the two decides, number by number, how much of the other is let through.
 #
 # $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \circ x W_\text{up}\bigr) W_\text{down},
 # \qquad \operatorname{silu}(z) = z\,\sigma(z)$$
@@ -675,7 +676,8 @@ assert recited["the writer's"] < 0.3, "it does not recite"
 # of the changes into one code base, trained all of them alike, and found that "most modifications do not meaningfully
 # improve performance". The decks print their large table.
 #
-# How would *you* find out? The first trap stands open at once. Two runs, one change:
+# How would *you* find out? The first trap opens at once. One change, and one run of each model; and then both runs once
+# more, with another seed:
 
 # %%
 small = TransformerConfig(vocabulary=len(tokenizer), d_model=64, n_layers=2, d_ff=256, dropout=0.0)
@@ -697,10 +699,10 @@ print("what the seed did:   ", [f"{x:+.3f}" for x in luck])
 assert max(map(abs, luck)) > 0.3 * min(map(abs, change)), "a seed does as much as an activation"
 
 # %% [markdown]
-# A new seed moves the loss as a new activation does, and with one run of each nobody can tell the two apart. So:
-# several seeds; the *same* seeds for every variant, so that the same texts come in the same order and only the change
-# is different; and error bars on the differences. And equal budgets: as many steps, and as many parameters where a
-# change would add some.
+# A new seed moves the loss as much as a new activation does, and with one run of each nobody can tell the two apart.
+# So: several seeds; the *same* seeds for every variant, so that the same texts come in the same order and only the
+# change is different; and error bars on the differences. And equal budgets: as many steps, and as many parameters
+# where a change would add some.
 #
 # That takes more computing than a lecture has, so it was done beforehand. `benchmarks/modifications.py` trains a small
 # language model on the docstrings in fourteen versions, each with several seeds, and this is what it wrote down
@@ -722,9 +724,9 @@ for name, row in run["variants"].items():
 
 # %% [markdown]
 # (s.e. is the standard error of the difference, over the seeds.) A column of numbers hides what matters: how large is
-# each difference beside its own uncertainty, and was it the same for those who did it at a thousand times the size? For
-# that we put the rows that the published table has too beside ours. It prints a mean and a deviation over five runs for
-# what it calls the early loss.
+# each difference beside its own uncertainty, and was it the same for those who did it at a thousand times the size? So
+# we set beside our rows those of the published table that try the same. It prints a mean and a deviation over five runs
+# for what it calls the early loss.
 
 # %%
 def bars(run):
@@ -750,9 +752,9 @@ drawn = {name: bar for name, bar in here.items() if name not in ("baseline", "po
 viz.differences({"here: the docstrings": drawn, "Narang et al. 2021: early loss": published})
 
 # %% [markdown]
-# A triangle marks a difference that is larger than its bar, which is the 95 % interval over the seeds; a ring marks
-# one that may be luck. (The two axes have different scales. Post-norm is not drawn: it is worse by one and a half nats,
-# and would push everybody else into one corner. We come back to it.)
+# Each bar is the 95 % interval over the seeds. A triangle marks a difference whose bar does not reach zero; a ring
+# marks one that may be luck. (The two axes have different scales. Post-norm is not drawn: it is worse by one and a
+# half nats, and would push everybody else into one corner. We come back to it.)
 
 # %%
 clear = [name for name in here if name != "baseline" and abs(here[name][0]) > here[name][1]]
@@ -774,20 +776,20 @@ assert max(by_seed) - min(by_seed) > abs(here["GELU"][0]), "seeds differ by more
 #
 # **The gates transfer.** All three gain about a twentieth of a nat, here with less than 200 thousand parameters and
 # there with 223 million. They are also what today's models use. (GELU by itself gains a third of that here, less than
-# lies between two seeds of the baseline: only because each seed is compared with itself can it be seen. There it gains
+# lies between two seeds of the baseline: it can be seen only because each seed is compared with itself. There it gains
 # nothing that could not be luck.) Nobody knows quite why: Shazeer (2020) attributes their success, "as all else, to
 # divine benevolence".
 #
 # **Some do nothing, and are used all the same.** RMSNorm and shared keys change the loss here by nothing that can be
-# told from luck (there RMSNorm gains a hundredth). They are chosen for what they cost: a cheaper norm, a smaller
+# told from luck (there RMSNorm gains 0.015). They are chosen for what they cost: a cheaper norm, a smaller
 # cache.
 #
 # **Some may be about the setting.** The three most striking differences here are RoPE, the untied output and
 # post-norm; and to leave positions out altogether is better than the sinusoids of 2017. Three guesses, one for each.
 # *Post-norm* needs another learning rate (lecture 08). *The untied output* gains because a tied model begins by
-# echoing, and three hundred steps are few to unlearn it in; in the published runs, which were far longer, untying gains
-# nothing. *RoPE* gains for a like reason: the sinusoids are numbers of size one, added to every embedding, and lie in
-# the way until the embeddings have grown around them. So with more steps the last two gains should shrink.
+# echoing, and three hundred steps are few to unlearn it in; in the published runs, which were far longer, untying
+# gains nothing. *RoPE* gains for a similar reason: the sinusoids are numbers of size one, added to every embedding,
+# and lie in the way until the embeddings have grown around them. So with more steps the last two gains should shrink.
 #
 # All three sound well. Which of them do you believe? Two more runs of the same script, with fewer variants and three
 # seeds: one with four times as many steps, one with a third of the learning rate.
@@ -836,7 +838,7 @@ assert row["GeLU"].superglue - row["Vanilla Transformer"].superglue > 4, "not th
 # ## The results that made it matter
 #
 # Why did all this replace the networks of lecture 01 within two years? The decks give three tables. The first is that
-# of the paper itself: quality of translation against what the training had cost. *Where would you expect the new
+# of the paper itself: quality of translation against what the training cost. *Where would you expect the new
 # model: above the others, left of them, or both?*
 
 # %%
@@ -856,7 +858,7 @@ viz.labelled_points(
 
 # %% [markdown] erratum="no row of the Transformer"
 # Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival; for
-# French the big one is, at a fiftieth of the cost of the best ensemble, and the base model is not. It was the *cost*
+# French the big one is, at a fiftieth of the cost of the best ensemble, but the base model is not. It was the *cost*
 # that made people look up. (BLEU is the subject of [lecture 10](10_training.ipynb).)
 #
 # > **On the slide.** Two decks show this table under the heading *great results with Transformers* without the rows of
@@ -906,7 +908,7 @@ assert alone.rouge_l < both_towers.rouge_l < max(row.rouge_l for row in GENERATI
 assert alone.perplexity < both_towers.perplexity
 
 # %% [markdown]
-# Read the column in brackets before you compare. The first two rows read the same 500 tokens, and there the
+# Read the numbers in brackets before you compare. The first two rows read the same 500 tokens, and there the
 # Transformer scores nearly three times as high. Further down the models read more and more, and the last two are much
 # larger; the decoder-only one with 4,000 tokens has no better ROUGE-L than the two towers with 500 (its perplexity, in
 # the same table, is lower). What it bought was length: nearly half of the parameters saved, one sequence, and attention
@@ -940,8 +942,8 @@ assert max(row.score for row in LEADERBOARD) - min(row.score for row in LEADERBO
 # Seven years of changes have left its wiring as it was, and whether one of them helps is a question that has a budget
 # in it, and error bars.
 #
-# What it has not had yet is a proper training. Ours lasted half a minute. [Lecture 10](10_training.ipynb) is about the rest: pieces,
-# batches, schedules, and finding the best translation when there are too many to try.
+# What it has not had yet is a proper training. Ours lasted half a minute. [Lecture 10](10_training.ipynb) is about the
+# rest: pieces, batches, schedules, and finding the best translation when there are too many to try.
 #
 # **In the package.** `attncourse.transformer` has `Block`, `Encoder`, `Decoder`, `EncoderDecoder` and `LanguageModel`,
 # every choice of this lecture a field of `TransformerConfig`; `attncourse.sizes.preset` the published configurations;

@@ -29,7 +29,8 @@
 # There is a row of decisions between a text and a translation, and not one of them is in the blueprint: what a token
 # is, which sentences share a batch, what exactly the loss asks for, how large a step is, in how many bits, which of the
 # many weights along the way are kept, how a sentence is written when nobody dictates it, and what counts as good. This
-# lecture walks down that row. *Before you go on, say which of them you think costs most if it is done badly.*
+# lecture walks down that row. *Before you go on:* if one of them is done badly, would the training loss tell you? Note
+# for which of them you think it would.
 
 # %%
 try:
@@ -82,7 +83,7 @@ for pair in pairs.test[:3]:
 # ## What is a token?
 #
 # Whole words would be natural, but German builds new ones all day: *siebenhundertdreiundvierzig* may never have been
-# seen, and the model could only say `<unk>`. Single letters never fail, but make sequences long, and lecture 07 told
+# seen, and the model could only say `<unk>`. Single letters never fail, but make sequences long, and lecture 04 measured
 # what a long sequence costs. **Byte-pair encoding** (Sennrich, Haddow and Birch 2016) finds a middle. Begin with
 # letters. Count which two neighbours occur together most often. Make one piece of them. Count again.
 
@@ -116,7 +117,7 @@ print("  ".join("+".join(pair) for pair in merges[:12]))
 # Nobody told it any German, and yet among the first pieces are *und* and, a few merges later, *hundert*. To cut up a
 # word, also one that was never seen, apply the merges to its letters in the order in which they were learned. *Before
 # you move the slider:* will *einundzwanzig* end as one piece, as three, or as something that no grammar would draw? And
-# what becomes of *hundertmeterlauf*, a hundred metres' run, of which no number word knows the end?
+# what becomes of *hundertmeterlauf*, a hundred-metre race, whose second half stands in no number word?
 
 # %%
 def cut_up(word, n):
@@ -135,10 +136,12 @@ def draw_pieces(merges):
 viz.explore(draw_pieces, merges=[0, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60], start={"merges": 10})
 
 # %% [markdown]
-# The pieces follow frequency and nothing else. Often that is a word's part, sometimes it is *undz*. The number of
-# merges is a knob between two costs: more pieces make shorter sequences, and a larger table of embeddings, in which
-# many rows are seldom trained. For captions some 8,000 to 10,000 pieces are usual. Number words have few parts, so
-# we shall take 112, and keep *hundert* and *und* apart, as lecture 03 did, so that alignments can be read.
+# The pieces follow frequency and nothing else. Often that is a word's part, as *zwanzig* after forty merges; after sixty
+# *einundzwanzig* has become *ein* and *undzwanzig*, which no grammar would draw. *Hundertmeterlauf* keeps its *hundert*,
+# and what is behind it stays letters, but for an *er* from elsewhere. The number of merges is a knob between two costs:
+# more pieces make shorter sequences, and a larger table of embeddings, in which many rows are seldom trained. For
+# captions some 8,000 to 10,000 pieces are usual. Number words have few parts, so we shall take 112, and keep *hundert*
+# and *und* apart, as lecture 03 did, so that alignments can be read.
 #
 # ### The vocabulary is trained, too
 #
@@ -188,8 +191,8 @@ print(" | ".join(english.pieces(pairs.test[0].target)))
 #
 # A batch is a rectangle, and short sentences are filled up with padding. With 16 sentences drawn at random, how much of
 # the rectangle is padding? *Guess.* And there is a second trouble: a batch of 16 long sentences has five times the
-# tokens of one of 16 short ones, so that the memory has to be kept free for the largest, and a step means now much and
-# now little.
+# tokens of one of 16 short ones, so memory has to be kept free for the largest, and one step learns from five times as
+# much as another.
 #
 # Both have one remedy. Put sentences of like length together, and count **tokens** instead of sentences: as many rows
 # as fit into the budget with their padding.
@@ -218,8 +221,9 @@ assert padding(by_tokens) < 0.5 * padding(by_number)
 #
 # The loss is the cross entropy of each next token. Its ideal is a model that gives the true token the probability 1,
 # and with softmax that takes an infinite logit. So the gradient never stops pulling: towards certainty, long after the
-# answer is right. **Label smoothing** (Szegedy et al. 2016) asks for a little less. What ought to be is a mixture of
-# the truth $y$ and of all $V$ tokens alike:
+# answer is right. **Label smoothing** (Szegedy et al. 2016) asks for a little less. The distribution that the model
+# ought to give, $q$, is a mixture of the true token $y$ and of all $V$ tokens alike ($[v = y]$ is 1 where $v$ is the
+# true token, and 0 elsewhere):
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
@@ -253,8 +257,9 @@ print(f"best at {best:.1f}; even there the loss is {smoothed['ε = 0.1'].min():.
 # entropy of $q$. So a training loss with smoothing compares with nothing but itself, and the loss that is reported of
 # held-out text is always the plain one.
 #
-# What does it do to a real model? Three small ones, one layer each, on lists of one or two numbers; the third is for
-# later. *What do you expect of the second:* more right, less right? A higher or a lower plain loss on unseen pairs?
+# What does it do to a real model? We train three small ones, one layer each, on lists of one or two numbers: one plainly,
+# one with ε = 0.1, and a third that is for later. *What do you expect of the second:* more right, less right? A higher or
+# a lower plain loss on unseen pairs?
 
 # %%
 short = number_words("de", "en", train=8_000, test=500, max_items=2, dates=0, seed=3)
@@ -318,8 +323,8 @@ assert timid < bold - 0.02
 steps = range(1, 4001)
 rates = {
     "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
-    "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
     "the same, warm-up 1,600": [1e-3 * inverse_sqrt(step, warmup=1600) for step in steps],
+    "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
 }
 viz.learning_rates(rates)
 
@@ -332,8 +337,9 @@ assert all(map(math.isclose, paper, ours))
 
 # %% [markdown]
 # The inverse square root (Vaswani et al. 2017, equation 3) does not need to know how long the run will be: one can look
-# in, and go on. The cosine does, and ends at zero, where the last steps no longer jump about. If the length is known
-# beforehand it is usually the better one, and it is what we take.
+# in, and go on. (With the peak given, its warm-up sets all that follows: a longer one leaves the rate higher for good.)
+# The cosine does, and ends at zero, where the last steps no longer jump about. If the length is known beforehand it is
+# usually the better one, and it is what we take.
 #
 # Steps are counted from one. Whoever counts from zero has a first step of rate zero, or, with the formula as it is
 # printed, $0^{-1/2}$.
@@ -358,7 +364,7 @@ def n_tokens(part):
 
 # %% [markdown]
 # One question decides whether this is right. Each part's loss is a *mean* over its tokens. How are the means put
-# together? Below two parts, as they come from batches by tokens: many short sentences in one, a few long ones in the
+# together? Below are two parts, as they come from batches by tokens: many short sentences in one, a few long ones in the
 # other. On two GPUs, the obvious thing is to average what the two have computed. *Is it the gradient of the whole
 # batch?*
 
@@ -379,9 +385,9 @@ assert off["by tokens"] < 1e-4 and off["mean of means"] > 0.02
 
 # %% [markdown]
 # It is not. A token in the smaller part counts for more, so the step depends on how the batch was cut, and a run on
-# four GPUs is another run than on one. Divide by the tokens of the *whole step*, on all machines together, and it is
-# the same to the last rounding. This bug was in widely used training code for years (accumulation of gradients,
-# repaired in several libraries in 2024), because the loss falls all the same.
+# four GPUs is not the run on one. Divide by the tokens of the *whole step*, on all machines together, and the gradient
+# is the same up to rounding. This bug sat for years in the gradient accumulation of widely used training code, and was
+# repaired in several libraries in 2024: the loss falls all the same.
 #
 # What is summed between GPUs is exactly this: each has the whole model and its own part of the batch, computes its own
 # gradient, and then all gradients are added up and handed to everybody (an *all-reduce*), so that all take the same
@@ -400,9 +406,10 @@ assert off["by tokens"] < 1e-4 and off["mean of means"] > 0.02
 #
 # > **Check yourself.** With Adam, a step hardly depends on the gradient's size: it is divided by its own recent root
 # > mean square. What is clipping for, then?
-# > <details><summary>Answer</summary>For "recent". A batch whose gradient is a hundred times as long as usual gets a
-# > step that is too large before the average has noticed, and afterwards the average remembers it: with β₂ = 0.98 for
-# > a hundred steps and more, in which ordinary steps are too small.</details>
+# > <details><summary>Answer</summary>For "recent". Adam steps along an average of past gradients, too, and a batch
+# > whose gradient is a hundred times as long as usual fills both averages. Alone it decides the direction of this step
+# > and of the next dozen; and the mean square remembers it, with β₂ = 0.98 for two hundred steps, in which ordinary
+# > steps are too small.</details>
 #
 # ## Sixteen bits
 #
@@ -427,7 +434,7 @@ assert math.isclose(scaled.float() / 2**16, 1e-8, rel_tol=1e-3)            # and
 # all gradients; divide again in 32 bits before the step; if something overflowed, skip the step and take a smaller
 # number. bf16 has the range of float32 and needs none of this. It is what one takes today wherever the hardware has it.
 #
-# What bf16 loses are digits, and there is one place where they are dear:
+# What bf16 loses is digits, and there is one place where they are dear:
 
 # %%
 weight, update = torch.tensor(1.0), torch.tensor(1e-3)
@@ -452,8 +459,8 @@ assert low == 1.0 and abs(weight) < 1e-3
 # of its states, or attention. Today the ladder gets its last rung. What is a fair comparison? The same steps? A step of
 # the Transformer computes all positions at once, a step of the recurrent models one after the other. Equal numbers of
 # steps would hide that; so **all four get about the same computing time**, some ten seconds of one CPU thread each,
-# with batches of the same size. The Transformer gets through 550 steps in it, the recurrent ones through 370. It has
-# slightly fewer parameters than they.
+# with batches of the same size. In that time the Transformer gets through 550 steps, the recurrent ones through 370. It
+# has slightly fewer parameters than they have.
 #
 # *Write down your guess:* of a thousand lists of one to five numbers, what share will each of the four get right to the
 # last letter? The picture is drawn while the Transformer trains.
@@ -515,14 +522,14 @@ assert max(right["last state"], right["mean pool"]) < 0.25
 assert min(right["attention"], right["Transformer"]) > 0.5
 
 # %% [markdown]
-# The two postcards are far behind, and both models that attend get most of the lists. That is the large step of the
-# ladder, and it is lecture 03's. Between the two of them the race is close, and had you put your money on the
-# Transformer you might have lost it here. Why, then, has it replaced the other? Look at what this page is: sentences of
-# at most some thirty tokens, and one thread, which computes one thing after the other in any case. Here recurrence
-# costs little, about half as much again for each step, and what a step teaches is worth as much. Its price is
-# *parallel* computing, which is the argument in the introduction of "Attention is all you need", and what lecture 01
-# timed: on hardware that computes thousands of positions at once, a recurrent model has to wait for each of its own.
-# And number words are no language: we come back to the question with real sentences.
+# The two that must do with one vector, lecture 01's postcards, are far behind, and both models that attend get most of
+# the lists. That is the large step of the ladder, and it is lecture 03's. Between the two of them the race is close,
+# and had you put your money on the Transformer you might have lost it here. Why, then, has it replaced the other? Look
+# at what this page is: sentences of at most some thirty tokens, and one thread, which computes one thing after the
+# other in any case. Here recurrence costs little, about half as much again for each step, and what a step teaches is
+# worth as much. Its price is *parallel* computing, which is the argument in the introduction of "Attention is all you
+# need", and what lecture 01 timed: on hardware that computes thousands of positions at once, a recurrent model has to
+# wait for each of its own. And number words are no language: we come back to the question with real sentences.
 #
 # > **On the slide.** "We can compute next-token probabilities for *all* positions at once", says one deck under
 # > "Transformer Training", and in training that is so: the true words are there, and one pass sees them all. When
@@ -604,10 +611,10 @@ print("                resumed: ", [f"{loss:.6f}" for loss in resumed[18:23]])
 # and then put into its place in one move, so that a power cut in the middle of writing finds the old one whole.
 #
 # Which weights are the *result* of a run? The last ones stand wherever the last noisy step has left them. An
-# **average** over the last stretch is calmer. Vaswani et al. average the last five checkpoints (section 6.1); a moving
-# average, $\bar\theta \leftarrow \beta\bar\theta + (1 - \beta)\theta$ after each step, costs one copy of the weights.
-# The third of our small models was trained exactly as the first, step by step, but hands over its moving average.
-# *Better, or worse?*
+# **average** over the last stretch is calmer. For their base model, Vaswani et al. average the last five checkpoints
+# (section 6.1); a moving average, $\bar\theta \leftarrow \beta\bar\theta + (1 - \beta)\theta$ after each step, costs
+# one copy of the weights. The third of our small models was trained exactly as the first, step by step, but hands over
+# its moving average. *Better, or worse?*
 
 # %%
 both = ("plain", "averaged")
@@ -639,15 +646,15 @@ def cross_attention(pair):
     weights = transformer(source, lengths, target_in, with_weights=True)[1].cross[0]
     pieces = german.pieces(ids[0].source), english.pieces(ids[0].target)
     truth = aligned_pieces(pair, *pieces, source="de", target="en")        # (n_target, n_source)
-    return truth, weights[:, :, : len(truth)], pieces      # (layers, heads, n_target, n_source)
+    return truth, weights[:, :, : len(truth)]              # (layers, heads, n_target, n_source)
 
 
 aligned = [cross_attention(pair) for pair in pairs.test[:300]]
 
 # %%
 def error_of(layer, head):
-    ours = [weights[layer, head] for _, weights, _ in aligned]
-    return alignment_error(ours, [truth for truth, _, _ in aligned])
+    ours = [weights[layer, head] for _, weights in aligned]
+    return alignment_error(ours, [truth for truth, _ in aligned])
 
 
 errors = torch.tensor([[error_of(layer, head) for head in range(4)] for layer in range(2)])
@@ -670,7 +677,7 @@ viz.look(transformer, pair.source, german, english, written=pair.target, title=p
 # %% [markdown]
 # The list runs down the diagonal, and within each number the ten and the unit cross, as they must. Take it as in
 # lecture 03: the weights say which states were averaged. That a few heads align well and the others do not is no fault
-# of those; they carry other things, and all are added up.
+# of the others: they carry other things, and all are added up.
 #
 # > <details><summary>The row in common</summary>The first. <code>&lt;bos&gt;</code> may look at nothing but itself, so
 # > it gives itself all of its weight, in every head; the corner above the diagonal is empty.</details>
@@ -845,7 +852,7 @@ assert min(noisy) > 1.02 * quiet and noisy[0] != noisy[1]
 
 # %% [markdown]
 # Two measurements of one model that differ are the sign to look for. (`torch.no_grad()` does not help: it saves memory,
-# and dropout does not care for it. It is `model.eval()` that is meant.)
+# and dropout takes no notice of it. What is needed is `model.eval()`.)
 #
 # ## How good is a translation?
 #
@@ -908,11 +915,11 @@ for tokenise, lowercase in [("13a", 0), ("13a", 1), ("none", 0), ("intl", 0), ("
 assert max(points) - min(points) > 20
 
 # %% [markdown]
-# More than twenty points, and not a letter of the translations has changed. To lower-case makes more words
-# equal; to cut at spaces alone makes "beach." and "beach" two different words; letters are another thing
-# altogether. So: *two BLEU scores compare only where their signatures are the same*, and a score without one compares
-# with nothing. Post (2018) counted differences of up to 1.8 points among configurations in common use, more than
-# many papers claim as their gain.
+# More than fifty points from the lowest to the highest, and still twenty-five without the last line, which counts
+# letters; and not a letter of the translations has changed. Lower-casing makes more words equal; cutting at spaces
+# alone makes "beach." and "beach" two different words. So: *two BLEU scores compare only where their signatures are
+# the same*, and a score without one compares with nothing. Post (2018) counted differences of up to 1.8 points among
+# configurations in common use, more than many papers claim as their gain.
 #
 # > **On the slide.** Three decks print a column "BLEU" for English–German and English–French, from the Transformer's
 # > own paper, and no deck says *which* BLEU. The paper's numbers were computed on tokenised output by the authors' own
@@ -922,8 +929,8 @@ assert max(points) - min(points) > 20
 # ## Real sentences
 #
 # Multi30k (Elliott et al. 2016) is 29,000 captions of photographs in English, and in the German that translators made
-# of them, with 1,014 pairs to choose by and 1,000 to test on. Nobody may pass the files on, so they are not part of
-# this course; the loader fetches them once from the data set's own repository, checks them, and keeps them:
+# of them, with 1,014 pairs to choose by and 1,000 to test on. The data set's own repository states no licence, so the
+# files are not part of this course; the loader fetches them once from there, checks them, and keeps them:
 #
 # ```python
 # from attncourse.data import multi30k
@@ -965,7 +972,8 @@ viz.curves(curves, xs=looks, x_name="steps", y_name="BLEU on the test set, greed
 reached, entire = ([record["measured"][of] for record in records.values()] for of in ("bleu", "exact"))
 assert abs(reached[0] - reached[1]) < 1 and min(reached) > 15
 assert reached[2] > max(reached[:2]) + 8 and reached[3] > reached[2] + 2
-print("right as a whole:", ", ".join(f"{share:.1%}" for share in entire))
+print("right as a whole:",
+      *(f"{share:.1%}  {model}" for model, share in zip(records, entire, strict=True)), sep="\n    ")
 assert max(entire) < 0.05
 
 # %% [markdown]
@@ -974,38 +982,42 @@ assert max(entire) < 0.05
 # matters: with half a point of BLEU between them and one run each, the two are level. Letting the decoder look back is
 # worth eleven points, the largest step of the ladder.
 #
-# The Transformer is above that from the first look on. Sentences are longer than our lists, their words stand in another
-# order than the translation's, and a word means what its neighbours make it mean: there is more to look up, and the
-# Transformer looks things up in every layer, also in the source itself. (Each was trained once, by a recipe that was
-# written for the Transformer, so take the last four points with some salt. And do not compare the seconds: the recurrent
-# models had one thread each of a machine that was busy with other things. The steps compare, and the sizes nearly.)
+# The Transformer is above that from the first look on. Sentences are longer than our lists, their words stand in a
+# different order from the translation's, and a word means what its neighbours make it mean: there is more to look up,
+# and the Transformer looks things up in every layer, also in the source itself. (Each was trained once, by a recipe
+# that was written for the Transformer, so take the last four points with a pinch of salt. And do not compare the
+# seconds: the recurrent models had one thread each of a machine that was busy with other things. The steps compare,
+# and the sizes nearly.)
 #
 # Note as well how the recurrent models gain two to three points when five hypotheses are kept in place of one, from the
 # end of their curves to the BLEU that was printed, and the Transformer next to nothing. One that is less sure of its next
 # word has more to gain from a second thought.
 
 # %% [markdown]
-# Beside it, what others have reported on the same 1,000 captions (their numbers, not measured again here). Mind the
-# last column.
+# Beside this, what others have reported on the same 1,000 captions (their numbers, not measured again here). Mind the
+# third column.
 #
-# | German → English | BLEU | measured on |
-# |---|---|---|
-# | recurrent, last state | 13.8 | tokenised |
-# | recurrent (GRU), one vector still | 20.6 | tokenised |
-# | recurrent, attention | 28.3 | tokenised |
-# | Transformer, 9.04 M parameters | 36.5 | tokenised, lower-cased |
-# | **English → German** | | |
-# | Transformer (tiny), beam 5 | 41.0 | tokenised |
+# | German → English | BLEU | measured on | source |
+# |---|---|---|---|
+# | recurrent (LSTM), last state | 13.8 | spaCy's tokens, lower-cased | Trevett, notebook 1 |
+# | recurrent (GRU), one vector still | 20.6 | spaCy's tokens, lower-cased | Trevett, notebook 2 |
+# | recurrent (GRU), attention | 28.3 | spaCy's tokens, lower-cased | Trevett, notebook 3 |
+# | Transformer, 9.04 M parameters | 36.5 | spaCy's tokens, lower-cased | Trevett, notebook 6 |
+# | **English → German** | | | |
+# | Transformer (tiny), beam 5 | 41.0 | the authors' tokens | Wu et al. 2021, their code's README |
 #
-# It is the ladder that you have just climbed, with words in place of numbers. The first three rows are one measure, and
-# attention adds more than seven points to the best single vector. The fourth is *another* measure, and the models also
-# differ in size: how much of the difference between 28.3 and 36.5 is the Transformer's, this table cannot say. The last
-# is another language.
+# (Ben Trevett's tutorials are at `github.com/bentrevett/pytorch-seq2seq`: notebooks 1 to 3 as he has rewritten them,
+# notebook 6 in its edition of 2021. Wu et al., *Good for misconceived reasons*: `github.com/LividWo/Revisit-MMT`.)
+#
+# It is the ladder that you have just climbed, in the same order: attention adds more than seven points to the best
+# single vector, and the Transformer eight more. The first four rows were measured in one way, so they compare with each
+# other, as far as models of different sizes and recipes do. They do not compare with ours, not even with our lower-cased
+# numbers, as spaCy cuts words differently from `13a`. The last row is another language and a third measure.
 #
 # ## What went wrong
 #
-# A score says how much is wrong, never what. So read the worst. Which lists did our Transformer spoil most, by letters
-# that they have in common with the truth (chrF)?
+# A score says how much is wrong, never what. So read the worst. Which lists did our Transformer spoil most? We ask
+# *chrF* (Popović 2015), which counts what two texts have in common as BLEU does, but in letters.
 
 # %%
 ours = zip(written["Transformer"], pairs.test, strict=True)
@@ -1059,11 +1071,12 @@ assert seen[2] < 20 and missed[2] > 0.5 * asked[2]
 
 # %% [markdown]
 # Translations of two tokens, one word and `<eos>`, hardly occur among what it has learned from, and the test asks for
-# them all the same. Nearly every one comes out wrong. How can a test set differ so much from its training set, when both
-# come from one generator? Look for the rule that `number_words` keeps to: *no source occurs twice*, so that nothing of
-# the test is in the training set. It deals out the test set first. But there are ten numbers of one digit and ninety of
-# two. A thousand lists take all of the former and more than half of the latter, and what is left to learn from are, but
-# for a few, numbers of three digits, and lists. Our model has seen the word *zwölf* hundreds of times, and never alone.
+# them all the same. Nearly every one comes out wrong. How can a test set differ so much from its training set, when
+# both come from one generator? Look for the rule that `number_words` keeps to: *no source occurs twice*, so that
+# nothing of the test is in the training set. It deals out the test set first. But there are only ten numbers of one
+# digit and ninety of two. The thousand lists of the test take all of the former and more than half of the latter, and
+# what is left to learn from is, but for a few, numbers of three digits, and lists. Our model has seen the word *zwölf*
+# hundreds of times, and never alone.
 #
 # So a rule that was to keep the test honest has bent it. Nothing in the loss shows that, and had the cards been dealt
 # the other way round, the test would not have shown it either: it would have asked for hardly any short number. There
@@ -1091,15 +1104,16 @@ print(f"BLEU {corpus.score:.1f} ({corpus.signature}), and {right['Transformer']:
 assert corpus.score > 65
 
 # %% [markdown]
-# BLEU does not know what a number is. To it, *four hundred and six* for *four hundred and seven* is four fifths of a
-# translation. For a caption that may be fair; for a number it is a wrong number. **The measure is a decision, too**,
+# BLEU does not know what a number is. To it, *four hundred and six* for *four hundred and seven* has three words of
+# four right. For a caption that may be fair; for a number it is a wrong number. **The measure is a decision, too**,
 # and the last one in the row: it says what you wanted.
 #
 # ## What you have
 #
-# > **Check yourself.** Which of the following would the *training loss* have told you: (1) the vocabulary has seen the
-# > test set, (2) two GPUs average means, (3) the schedule counts from zero, (4) dropout is on while you translate, (5)
-# > the length penalty multiplies, (6) the score is lower-cased and the one you compare with is not?
+# > **Check yourself.** The question from the beginning of this page, with what you know now. Which of these would the
+# > *training loss* have told you: (1) the vocabulary has seen the test set, (2) two GPUs average means, (3) the schedule
+# > counts from zero, (4) dropout is on while you translate, (5) the length penalty multiplies, (6) the score is
+# > lower-cased and the one you compare with is not?
 # > <details><summary>Answer</summary>None of the six. (3) wastes one batch; (2) trains something slightly different, and
 # > the loss falls; the other four happen where the training loss is not looking. That is the rule rather than the
 # > exception, and the reason why each part of this lecture ended in an assertion.</details>
@@ -1114,7 +1128,7 @@ assert corpus.score > 65
 #
 # **Read next.** Vaswani et al., *Attention is all you need* (2017): section 5 is one page, and you can now read every
 # line of it. Sennrich, Haddow and Birch, *Neural machine translation of rare words with subword units* (2016): section
-# 3. Post, *A call for clarity in reporting BLEU scores* (2018): four pages that everybody should have read who prints a
-# number. Wu et al., *Google's neural machine translation system* (2016): section 7, on beams. Müller, Kornblith and
+# 3. Post, *A call for clarity in reporting BLEU scores* (2018): a few pages that everybody who prints a number should
+# have read. Wu et al., *Google's neural machine translation system* (2016): section 7, on beams. Müller, Kornblith and
 # Hinton, *When does label smoothing help?* (2019). Popel and Bojar, *Training tips for the Transformer model* (2018):
 # what batch size, rate and averaging do, measured patiently.

@@ -78,7 +78,7 @@ print(f"a novel: {4 * novel**2 / 2**20:>9,.1f} MiB a head")
 print(f"{(novel / page) ** 2:,.0f} times as much")
 
 # %% [markdown]
-# Nearly forty gigabytes, for one head of one layer. Two hundred times the words, forty thousand times the table.
+# Forty gigabytes, for one head of one layer. Two hundred times the words, forty thousand times the table.
 #
 # Do not take a formula for a measurement, though. Two instruments are needed all through this lecture. Time is the
 # easy one: run the candidates in turn, several rounds, and take each one's median, so that one hiccup of the machine
@@ -142,12 +142,13 @@ assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) 
 #
 # ## Must it go?
 #
-# One should know whether a thing is worth mending. A Transformer is not only attention: the projections and the
-# feed-forward network cost $24\,n d^2$ operations a layer, the pairs $4\,n^2 d$. Of the whole, the pairs are
+# One should know whether a thing is worth mending. A Transformer is not only attention. Count a multiplication and an
+# addition as two operations: the four projections cost $8\,n d^2$ in a layer, the feed-forward network, with its usual
+# width of $4d$, another $16\,n d^2$, and the pairs, their scores and their averages, $4\,n^2 d$. Of the whole, the pairs are
 #
 # $$\frac{4 n^2 d}{24\, n d^2 + 4 n^2 d} = \frac{n}{n + 6d}.$$
 #
-# > **On the slide.** Three decks say that attention's operations grow as $O(n^2 d)$, and stop there. [Lecture
+# > **On the slide.** Four decks say that attention's operations grow as $O(n^2 d)$, and stop there. [Lecture
 # > 04](04_self_attention.ipynb) added the projections. Here is another way to see what is lost: double the length and ask
 # > by which factor the *whole* attention layer grows. Two of the slides take $d$ = 1,000 and lengths of 30, 512 and
 # > 50,000. If $O(n^2d)$ were all, each would be a factor of 4.
@@ -181,10 +182,11 @@ for name, part in zip(names, at_2048, strict=True):
 assert at_2048[0] > 20 and at_2048[-1] < 5 and large[contexts[-1]] > 50
 
 # %% [markdown]
-# Three per cent. Whoever makes the square of the largest GPT-3 vanish makes it three per cent cheaper. That is what the
-# decks mean by "a larger and larger percent of compute is outside the self-attention portion". But contexts have grown
-# too: 512 tokens in BERT (2018), 2,048 in GPT-3 (2020), 131,072 in Llama 3.1 (2024). With as many, GPT-3 would spend most
-# of its arithmetic on pairs. So the question is never "is attention quadratic?" but "how long is $n$ beside $6d$?"
+# Three per cent, against 23 in the smallest. Whoever makes the square of the largest GPT-3 vanish makes it three per
+# cent cheaper. That is what the decks mean by "a larger and larger percent of compute is outside the self-attention
+# portion". But contexts have grown too: 512 tokens in BERT (2018), 2,048 in GPT-3 (2020), 131,072 in Llama 3.1 (2024).
+# With as many, GPT-3 would spend most of its arithmetic on pairs. So the question is never "is attention quadratic?" but
+# "how long is $n$ beside $6d$?"
 #
 # That was arithmetic. Memory is another matter: a table of $n^2$ weights for every head is there even where its
 # arithmetic is cheap. Let us begin with the remedy for that, because it costs nothing.
@@ -195,7 +197,7 @@ assert at_2048[0] > 20 and at_2048[-1] < 5 and large[contexts[-1]] > 50
 # Suppose that the scores of a row come in chunks, and each chunk is gone when the next arrives. What would you have to
 # remember?
 #
-# If it were only for the sum, one number: the sum so far. But $e^{300}$ overflows, and so a careful softmax takes the
+# If only the sum mattered, one number would do: the sum so far. But $e^{300}$ overflows, and so a careful softmax takes the
 # row's largest score away first ([lecture 00](00_getting_ready.ipynb)). The largest of all is not known until the end. We
 # know the largest *so far*, $m$, and the sum so far with $m$ taken away from each score, $\ell = \sum_j e^{s_j - m}$. When a
 # chunk brings a larger one, $m'$, it turns out that the wrong number was taken away in all old terms. They need not be
@@ -297,10 +299,11 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 # they are computed again, one product more. (The sum $\ell$ and the largest $m$ of each row are kept, so it takes no
 # second pass to know them.) More arithmetic, and yet faster. The reason is what arithmetic waits for.
 #
-# A GPU has a small fast memory beside its arithmetic and a large slow one further off. The usual way writes the scores to
-# the slow one, reads them for the softmax, writes the weights, and reads them for the average. A kernel cuts the queries
-# into tiles as well, and takes all keys and values past each of them, tile by tile, as above; the scores of two tiles
-# never leave the fast memory. Count the numbers that pass between the two:
+# A GPU has a small fast memory beside its arithmetic and a large slow one further off. The usual way writes the scores
+# to the slow one, reads them for the softmax, writes the weights, and reads them for the average. FlashAttention's
+# kernel (a kernel is a program that runs on the GPU) cuts the queries into tiles as well, and takes all keys and values
+# past each of them, tile by tile, as above; the scores of two tiles never leave the fast memory. Count the numbers that
+# pass between the two:
 
 # %%
 def moved_with_table(n, d):
@@ -391,7 +394,7 @@ assert torch.allclose(masked, in_blocks, atol=1e-5)
 assert seconds["full, under a mask"] > seconds["full"] > 2 * seconds["window, in blocks"]
 
 # %% [markdown]
-# It is slower. A mask forbids a pair after its score has been computed, and then has to be looked at itself. Sparse
+# It is slower. A mask forbids a pair after its score has been computed, and the mask itself has to be read, too. Sparse
 # attention is cheap only if the forbidden scores are *never computed*, and for this the pattern must lie in blocks that a
 # matrix product can take or leave. `sliding_window_attend` cuts the queries into blocks of `width` and gives each the three
 # blocks of keys that its window can touch. Same numbers, and the time is that of three blocks.
@@ -421,7 +424,8 @@ pad
 #   (Zaheer et al. 2020) has all three, window, global, random.
 # * Random pairs touch nearly every *block*, and blocks are what hardware can skip. Hence BigBird's implementation draws
 #   whole blocks in place of single keys.
-# * For a text that is written, cut off the future: *strided* is the pattern of Child et al. (2019).
+# * Where a text is written token by token, the future must be cut off as well. *Strided* is such a pattern (Child et al.
+#   2019): the positions just before, and every fourth.
 #
 # Is what can be heard also learned? Here is a task that asks for nothing but distance. In a line of 32 letters one letter
 # of the first half is marked, and the *last* position must name it.
@@ -498,9 +502,10 @@ assert min(found["window + global"], found["BigBird"]) > 0.7
 
 # %% [markdown]
 # The window never had a chance: nothing of the first half gets to the end. (With four layers more it would hear twelve
-# positions back, which is still too few.) With one token in the middle of things, a fifth of the pairs suffices. That it
-# *can* hear does not mean that it learns at once, though: two hops are harder to find by gradient than one. Of ten runs
-# with other seeds that we tried, three stopped a little short of 90 per cent; with full attention none did.
+# positions back, which is still too few.) With one token that everybody sees, a fifth of the pairs suffices. That it
+# *can* hear does not mean that it learns at once, though: two hops are harder to find by gradient than one. We
+# started each from ten other seeds: with the global token and with BigBird one run of the ten stopped at about 80 per
+# cent, and with full attention none did.
 #
 # Your own pattern may try: draw one on the pad, and run this in a cell of your own.
 #
@@ -514,8 +519,8 @@ assert min(found["window + global"], found["BigBird"]) > 0.7
 #
 # > **Check yourself.** A window of `width` on each side needs about $n$ / `width` layers across the text. Why does a *dilated*
 # > window with gaps of 1, 2, 4, 8, … in successive layers need only about $\log_2 n$, with the same keys a layer?
-# > <details><summary>Answer</summary>Each layer doubles the distance over which news travels, as the doubling in a
-# > convolution of growing dilation does, and all positions in between are reached because every distance is a sum of
+# > <details><summary>Answer</summary>Each layer doubles the distance over which news travels, as in a stack of
+# > convolutions with growing dilation, and all positions in between are reached because every distance is a sum of
 # > powers of two.</details>
 #
 # ## Fewer to shake hands with
@@ -541,7 +546,7 @@ assert torch.linalg.matrix_rank(scores) == 8
 assert torch.linalg.matrix_rank(scores.softmax(dim=-1), rtol=1e-5) > 32
 
 # %% [markdown]
-# So it must be looked up in a trained model. We want one whose heads we understand. It reads a line of 32 letters, one of
+# So one has to look into a trained model. We want one whose heads we understand. It reads a line of 32 letters, one of
 # them marked, and at *every* position it has three questions to answer: which letter is marked, which letter stands
 # **before** me, and which stands at my **mirror** place, as far from the end as I am from the beginning. One layer, four heads.
 
@@ -584,7 +589,7 @@ viz.weight_maps({f"head {h}": maps[0, h] for h in range(4)})
 # by one: the letter before. And there is the diagonal from the other corner: the mirror. With four heads for three
 # questions, one question may have two.
 #
-# How many rows would suffice to mix each of these tables from? The **singular values** say it: a table of rank $r$ has $r$
+# From how few rows could each of these tables be mixed? The **singular values** say it: a table of rank $r$ has $r$
 # that are not zero, and the squares of the first $k$, as a share of all, say how much of the table the best approximation
 # of rank $k$ can hold. *Guess for the column and for the diagonals.*
 
@@ -594,7 +599,7 @@ kept = values.cumsum(dim=-1) / values.sum(dim=-1, keepdim=True)           # (50,
 kept = kept.mean(dim=0)                                                   # (4, 32)
 ks = [1, 2, 4, 8, 16, 32]
 lines = {f"head {h}": {k: 100 * kept[h, k - 1].item() for k in ks} for h in range(4)}
-viz.measured(lines, "number of singular values k", "of the table's squares, %", log_x=True, low=0)
+viz.measured(lines, "number of singular values k", "share of their squares, %", log_x=True, low=0)
 column, diagonal = kept[:, 0].max().item(), kept[:, 7].min().item()
 print(f"best head with 1 value: {column:.0%};  worst head with 8: {diagonal:.0%}")
 assert column > 0.9 and diagonal < 0.5
@@ -602,10 +607,10 @@ assert column > 0.9 and diagonal < 0.5
 # %% [markdown]
 # The column is rank one: every row says the same. A diagonal has thirty-two singular values of equal size, and every one of
 # them counts, because every row says something else. So the answer to "is attention low-rank?" is: *it depends on what the
-# head is for*. A head that many positions ask the same of is; a head that gives each position its own partner is not.
+# head is for*. One in which all positions look at the same is; one that gives each position a partner of its own is not.
 #
-# If this is understood, it predicts. Give Linformer the same three questions, with $k$ from 4 to 16, and the same training.
-# *Which of the three will it answer?* And a window of 2?
+# If we have understood this, we can predict. Give Linformer the same three questions, with $k$ from 4 to 16, and the
+# same training. *Which of the three will it answer?* And a window of 2?
 
 # %%
 def scores_of(attention):
@@ -694,7 +699,7 @@ for name, step in zip(spent, (cached_attend_step, linear_attend_step), strict=Tr
 viz.measured(spent, "tokens written", "seconds in all", low=0)
 cached, recurrent = (line[2000] / line[1000] for line in spent.values())
 print(f"twice the tokens cost {cached:.1f} and {recurrent:.1f} times as much")
-assert cached > 2.7 and recurrent < 2.5
+assert cached > 1.15 * recurrent
 
 # %% [markdown]
 # Even with a cache a token costs more the later it comes: all keys before it must be looked at (and here, where the cache
@@ -702,7 +707,7 @@ assert cached > 2.7 and recurrent < 2.5
 # token. At first there is little between the two.
 #
 # Writing is one thing, training another, where the whole text is there at once. The recurrences that are back (RWKV and Mamba
-# are the names in the decks) have one difference to those of [lecture 01](01_bottleneck.ipynb):
+# are the names in the decks) differ in one thing from those of [lecture 01](01_bottleneck.ipynb):
 # their step is *linear* in the state, so it need not be taken one at a time. Two steps in a row, $h \to a h + b$ and $h \to
 # a' h + b'$, are one step of the same kind, $h \to a'a\,h + (a'b + b')$. Join neighbours, then neighbours of neighbours, and
 # after $\lceil \log_2 n \rceil$ rounds all states are there. The package's `linear_recurrence` does this.
@@ -815,8 +820,8 @@ assert narrow[32] + 5 < wide[32], "and a wider one is full later"
 # attention is best at. (Newer recurrences choose what to forget, and many models mix a few attention layers among
 # recurrent ones. The trade between the size of the state and what it can recall remains: Arora et al. 2024.)
 #
-# > **Check yourself.** Linear attention costs $O(n d^2)$ and softmax attention $O(n^2 d)$. With $d = 128$ a head, from which $n$
-# > on can the first be the cheaper one, by arithmetic? Would you see it on a sentence?
+# > **Check yourself.** Linear attention costs $O(n d^2)$ and softmax attention $O(n^2 d)$. With $d = 128$ a head, from
+# > which $n$ on can the first be the cheaper one, by arithmetic? Would you see it on a sentence?
 # > <details><summary>Answer</summary>When n is more than about d, so from some 128 on. On a sentence of thirty words it is
 # > the dearer of the two, and there the projections outweigh both.</details>
 #
@@ -891,11 +896,12 @@ assert min(peaks, key=lambda name: peaks[name][4096]) == "tiles, torch's"
 # | Linformer | $n \cdot k$ | $n \cdot k$ | no | a partner for each; causality; length | the three questions |
 # | linear attention, recurrences | $n$ | $n$, state fixed | no | exact recall of many things | the cards |
 #
-# Two decks sum up the practice: production language models keep the quadratic cost, since "the cheaper methods tend not to
-# work as well at scale", and engineering has made the square bearable. You have now measured both halves of that sentence,
-# small. The exact savings, tiles and the cache, are everywhere. Of those that change the answer, the ones that have lasted
-# are mixed with full attention: windows in most layers and full attention in some, or recurrent layers with a few of
-# attention. A model seldom needs everybody's handshake in every layer. It needs it somewhere.
+# Two decks sum up the practice: production language models keep the quadratic cost, since "the cheaper methods tend not
+# to work as well at scale", and engineering has made the square bearable. You have now measured both halves of that
+# sentence, on a small scale. The exact savings, tiles and the cache, are everywhere. Of those that change the answer,
+# the ones that have lasted are mixed with full attention: windows in most layers and full attention in some, or
+# recurrent layers with a few of attention. A model seldom needs everybody's handshake in every layer. It needs it
+# somewhere.
 #
 # > **Check yourself.** (1) A model has windows of 512 in all layers but every sixth, which is full. Which of the three
 # > questions of our clerk can it answer? (2) You cache keys and values for a text that is written under a window of 512. How

@@ -10,8 +10,8 @@
 # # Lecture 12 · Beyond text
 #
 # *About 60 minutes, of which one is computing. You need the encoder of [lecture 09](09_transformer.ipynb), positions
-# ([lecture 05](05_order.ipynb)), and temperature ([lecture 02](02_lookup.ipynb)). What a convolution is will be said
-# again.*
+# ([lecture 05](05_order.ipynb)), and temperature ([lecture 02](02_lookup.ipynb)). What a convolution is will be
+# said where one is needed.*
 #
 # When you have finished you will be able to feed pictures to a Transformer, and to say what it has to learn that a
 # convolution is born with; to look at where it looks without believing too much of what you see; to make a model learn
@@ -61,7 +61,7 @@ for patch in (1, 8, 16, 32):
     print(f"patches of {patch:>2} × {patch:<2}: {n:>6,} rows, {n * n:>13,} weights in one table")
 
 # %% [markdown]
-# Two and a half thousand million weights, for one head of one layer ([lecture 11](11_cheap_attention.ipynb) is about
+# Two and a half billion weights, for one head of one layer ([lecture 11](11_cheap_attention.ipynb) is about
 # that). So pixels are not the words. In the *Vision Transformer*, ViT (Dosovitskiy et al. 2021), a word is a square
 # **patch** of, say, 16 × 16 pixels. (The paper's title has it that an image is worth 16x16 words. For the image above
 # it is 14 × 14; the 16 are pixels.) Halve the side of the patch, and there are four times as many rows and sixteen
@@ -85,11 +85,12 @@ viz.picture_to_sequence(images[3, 0], patch=2)
 # token**; it is learned, and the same for every picture. To every row a position is added. Then the encoder takes
 # over, and at the top the class token's row is read out:
 #
-# $$X = [\,\text{class};\ x_1 W;\ \dots;\ x_n W\,] + P, \qquad
+# $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, V$$
 #
-# Cutting is a reshape, an exchange of axes, and a reshape. The reshape alone will not do, for the reason that you know
-# from the heads of [lecture 07](07_many_heads.ipynb): a row of pixels runs through several patches.
+# with one more matrix, $V$, that makes ten logits of row 0. (Both products have a bias, too.) Cutting is a reshape, an
+# exchange of axes, and a reshape. The reshape alone will not do, for the reason that you know from the heads of
+# [lecture 07](07_many_heads.ipynb): a row of pixels runs through several patches.
 
 # %%
 def cut(images, patch):
@@ -115,10 +116,10 @@ multiplied = patchify(images, 2) @ W.flatten(1).mT            # (1797, 16, 64)
 assert torch.allclose(slid.flatten(2).mT, multiplied, atol=1e-5)
 
 # %% [markdown]
-# It is the same, and published code often has it so. That is all the convolution there is in a ViT: one, at the
+# It is the same, and published code often does it this way. That is all the convolution there is in a ViT: one, at the
 # door, in which no two windows overlap.
 #
-# Now the model. `Stack` is the encoder of lecture 09, blocks and a final norm. Everything else is in your sight:
+# Now the model. `Stack` is the encoder of lecture 09, blocks and a final norm. Everything else is in sight:
 
 # %%
 class SmallViT(nn.Module):
@@ -168,7 +169,7 @@ assert torch.allclose(ours(images[:9]), packaged(images[:9]), atol=1e-5)
 # for good news, and so had this page. While it was tuned, figures of the third heap were looked at. So the heaps were
 # drawn again, by a seed that had not been used, the number of steps was settled on the new second heap, and what the
 # new third heap said has been left as it is. It is not perfect: some of its pictures were in other heaps before. And
-# all heaps are by the same thirteen hands; on digits of a stranger's, every figure below would be worse.)
+# all heaps are by the same thirteen hands; on a stranger's digits every figure below would be worse.)
 
 # %%
 order = torch.randperm(len(images), generator=torch.Generator().manual_seed(12))
@@ -231,10 +232,10 @@ viz.ranking([(name, round(100 * share, 1)) for name, share in accuracy.items()],
 
 # %% [markdown]
 # The nearest neighbour, which has no parameters and no idea, is at least as good as our ViT, and so are a few small
-# convolutions. (With some four hundred test pictures, a difference of less than two in a hundred is not much of a
-# difference; see lecture 09.) This is not a slip of ours. It is what the paper found on its own scale: trained on a
-# million pictures, ViT was a little behind convolutional networks of its size; it took fourteen million, or better
-# three hundred million, to come out ahead.
+# convolutions; the regression is level with it. (With some four hundred test pictures, a difference of less than two
+# in a hundred is not much of a difference; see lecture 09.) This is not a slip of ours. It is what the paper found on
+# its own scale: trained on a million pictures, ViT was a little behind convolutional networks of its size; it took
+# fourteen million, or better three hundred million, to come out ahead.
 #
 # What do the others know that ViT does not? Let us take it away from them.
 #
@@ -266,11 +267,11 @@ assert pixelwise["neighbour"] == plain["neighbour"]
 assert pixelwise["convolutions"] < plain["convolutions"] - 0.005
 
 # %% [markdown]
-# The regression and the neighbour do not notice: a sum over pixels, or a distance, is the same in any order. With the
-# pixels shuffled, the convolutions make two or three times as many mistakes as before. They are built on the assumption
-# that what belongs together lies side by side, and that a stroke is a stroke wherever it stands. In a shuffled picture
-# that is false. (Shuffled patches they bear rather well, since pairs of pixels are still together, and the last layer
-# sees all.)
+# The regression and the neighbour do not notice: a sum over pixels, or a distance, is the same in any order. The
+# convolutions make about twice as many mistakes as before. They are built on the assumption that what belongs together
+# lies side by side, and that a stroke is a stroke wherever it stands. In a shuffled picture that is false. (With whole
+# patches shuffled, pairs of pixels stay together; on this page it saves them next to nothing. And some ten
+# mistakes in four hundred are still few: their last layer sees the whole picture, in any order.)
 #
 # And the ViT? There is no need to train it. Shuffle its positions in the same way, and every row that goes into the
 # stack is the same row as before; only the order of the rows has changed, and attention does not care about order
@@ -302,8 +303,8 @@ print(f"with positions {right(vit, report):.1%}, without {right(bag, report):.1%
 assert right(bag, report) < 0.85
 
 # %% [markdown]
-# Which patches there are, without where, is good for about two digits in three (in a third of
-# the steps; with all of them it is a few more). The rest is geometry.
+# Which patches there are, without where, is good for about two digits in three (after 200 steps in place of 450; after
+# 450 it is a few more). The rest is geometry.
 #
 # And how hungry is it? A tenth of the examples, for everyone:
 
@@ -343,15 +344,16 @@ print({f"{steps} apart": f"{cosine:.2f}" for steps, cosine in mean_at.items()})
 assert mean_at[1] < 0.2 and mean_at[2] < 0.2
 
 # %% [markdown]
-# Each place resembles itself, and its neighbours no more than others: sixteen names, and no map. (Six apart are only the
-# two pairs of opposite corners.) In the paper's figure 7, one sees rows and
-# columns with the naked eye, in a model with 49 places that was trained on many millions of pictures. We have 16
-# places and 64 dimensions, so that each place can have a direction to itself, and twelve hundred pictures give no
-# reason to do otherwise. The geometry without which it would read two digits in three must be elsewhere, in what the
+# (One small map for each place, which has the dot; the darker, the more alike.) Each place resembles itself, and its
+# neighbours no more than others: sixteen names, and no map. (Six apart are only the two pairs of opposite corners.) In
+# the paper's figure 7 one sees rows and columns with the naked eye, in a model with 49 places that was trained on many
+# millions of pictures. We have 16 places and 64 dimensions, so that each place can have a direction to itself, and
+# twelve hundred pictures give no reason to do otherwise. The geometry without which it would read two digits in three must be elsewhere, in what the
 # layers do with the names. A nice figure in a paper is a finding about that model.
 #
-# Now, where does it look? The class token's row of weights has a number for each patch. Two layers, four heads each.
-# *Before you move the buttons:* to tell a 3 from an 8, where would you look?
+# Now, where does it look? The class token's row of weights has a number for each patch. Two layers, four heads each,
+# both counted from 0; the line in the picture is the digit's outline. *Before you move the sliders:* to tell a 3 from
+# an 8, where would you look?
 
 # %%
 with torch.no_grad():
@@ -361,21 +363,21 @@ picture = images[report][example, 0]
 
 
 def look(layer, head):
-    table = weights[example, layer - 1, head - 1, 0, 1:].view(4, 4)       # the class token's row, without itself
+    table = weights[example, layer, head, 0, 1:].view(4, 4)               # the class token's row, without itself
     return viz.looking_frame(picture, table, title=f"layer {layer}, head {head} (%)")
 
 
-viz.explore(look, layer=[1, 2], head=[1, 2, 3, 4], start={"layer": 2, "head": 1})
+viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0})
 
 # %% [markdown]
 # Heads differ, some look where the ink is and some at the paper, and the numbers rarely make a story. There is a
-# deeper reason for caution than untidiness: in layer 2, the row that is called "patch 5" is no longer patch 5. It is
-# what layer 1 has made of all patches, at that place.
+# deeper reason for caution than untidiness: in layer 1, the row that is called "patch 5" is no longer patch 5. It is
+# what layer 0 has made of all patches, at that place.
 #
 # *Attention rollout* (Abnar and Zuidema 2020) follows the mixing down to the pixels. Each layer's table is averaged
 # over its heads, half of each row is what the residual path has kept, and the layers are multiplied:
 #
-# $$R = \tfrac12 (A_L + I) \cdots \tfrac12 (A_1 + I)$$
+# $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$
 
 # %%
 rolled = attention_rollout(weights)[:, 0, 1:].view(-1, 4, 4)              # (397, 4, 4)
@@ -416,7 +418,7 @@ assert left["the most unusual"] < left["rollout's most"] + 0.1, "pixels alone kn
 # %% [markdown]
 # The patches that rollout points at do matter more than those that it does not. So far, good. Now look at the other two
 # numbers. Four patches at random are the yardstick, and the last one is sobering: choose the four patches that differ
-# most from what usually stands there, which needs no model at all, and at least about as much is lost. A map that lies
+# most from what usually stands there, which needs no model at all, and at least as much is lost. A map that lies
 # on the ink looks like insight, and a ruler would have drawn it. (Rollout knows the weights and nothing of the values,
 # the feed-forward networks, the signs; lecture 07 said the same of heads.) Before you believe such a map, ask what a
 # dull method would have shown.
@@ -429,7 +431,7 @@ assert left["the most unusual"] < left["rollout's most"] + 0.1, "pixels alone kn
 # are cheap, transcripts are not. Can a Transformer learn something from sound *alone*?
 #
 # We need sound of which we know everything, to see what was learned. So we make it: a voice sings vowel after vowel,
-# each for a tenth of a second or two, on one pitch. A voice is a sum of *harmonics*, whole multiples of the pitch. The
+# each for one or two tenths of a second, on one pitch. A voice is a sum of *harmonics*, whole multiples of the pitch. The
 # mouth decides how loud each of them is, by its resonances, the *formants*; which vowel you hear lies in the formants,
 # and only there. Every sound has a pitch of its own and a head of its own size, which moves all formants.
 
@@ -512,7 +514,8 @@ viz.hide_and_guess()
 # Follow it from below. The waveform becomes frames $z$. A span of them is hidden, each replaced by one and the same
 # learned vector. Through the Transformer, every place looks at all others, and at the hidden places comes out a guess
 # $c_t$. What was hidden is the **target** $q_t$, and a few frames hidden elsewhere in the same sound are the
-# **negatives**. The loss is the cross entropy of picking the right one, by cosine:
+# **negatives**. (What the codebook at the right is for comes last; until then take $q_t$ for the frame itself.) The
+# loss is the cross entropy of picking the right one, by cosine:
 #
 # $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)}
 # {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}, \qquad \tilde q \text{ over } q_t
@@ -551,7 +554,7 @@ def spans(p, span):
     return viz.span_frame(mask, 1 - (1 - p) ** span, f"p = {p}, spans of {span}")
 
 
-viz.explore(spans, p=[0.02, 0.065, 0.12, 0.2], span=[1, 3, 5, 10], start={"p": 0.065, "span": 10})
+viz.explore(spans, p=[0.02, 0.065, 0.12, 0.2, 0.5], span=[1, 3, 5, 10], start={"p": 0.065, "span": 10})
 
 # %% [markdown]
 # Set the span to 1 and raise $p$: the same share can be hidden in single frames. But a single frame lies between two
@@ -634,10 +637,10 @@ viz.curves(padded | {"guessing": guessing}, y_name="contrastive loss (nats)",
 #
 # ## What was learned
 #
-# A loss says how well a game is played, and nobody wants to play it. The usual way to ask what a model knows is a
-# **linear probe**: the model is frozen, its outputs are taken for what they are, and a linear map is fitted on top of
-# them to something that we care about. What a *linear* map can read lies there openly. Two questions: which vowel (of
-# five) is it, in this frame? And how high is the pitch?
+# A loss says how well a game is played, and the game itself is of no use to anybody. The usual way to ask what a model
+# knows is a **linear probe**: the model is frozen, its outputs are taken for what they are, and a linear map is fitted
+# on top of them to something that we care about. What a *linear* map can read lies there openly. Two questions: which
+# vowel (of five) is it, in this frame? And how high is the pitch?
 
 # %%
 centre = 100 + 160 * torch.arange(49)                                     # (49,)  the middle sample of each frame
@@ -684,12 +687,12 @@ assert vowel["log spectra"] > vowel["one sound"], "an engineer still does better
 
 # %% [markdown]
 # Read the two pictures together, from the second row down. (The four marks of a row are probes fitted to different
-# three quarters of the sounds; all are asked about sounds that neither model nor probe has heard.) The untrained network
-# shows little of either, and its vowels are not much better than guessing among five. With negatives from any sound the
-# model knows the pitch nearly perfectly, and of the vowels no more than before. It is what you would have done, too: to
-# tell a frame from those of other singers, listen to the voice. With negatives from the same sound, pitch is of no use,
-# for all candidates share it; and now, with no label anywhere, about two vowels in three can be read off. And the
-# better loss belongs to the model that knows nothing of vowels.
+# three quarters of the sounds; all are asked about sounds that neither model nor probe has heard.) The untrained
+# network shows little of either; guessing among five vowels would be right in 20 % of the frames. With negatives from
+# any sound the model knows the pitch nearly perfectly, and of the vowels no more than before. It is what you would
+# have done, too: to tell a frame from those of other singers, listen to the voice. With negatives from the same sound,
+# pitch is of no use, for all candidates share it; and now, with no label anywhere, about two vowels in three can be
+# read off. And the better loss belongs to the model that knows nothing of vowels.
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing obliges it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.
@@ -703,9 +706,10 @@ assert vowel["log spectra"] > vowel["one sound"], "an engineer still does better
 # ## Why a codebook
 #
 # One thing was left out. The paper does not compare guesses with frames but with **codes**: each frame is replaced by
-# the best matching entry of a small table, the codebook, which is learned as well. What for? A frame is full of detail
-# that is easy to match and worth nothing, this microphone, this breath. With a few hundred entries to choose from there
-# is no room for it, and in the paper's ablation continuous targets did worse.
+# the best matching entry of a small table, the codebook, which is learned as well. (In the paper there are two tables
+# of 320 entries, and an entry of each is taken.) What for? A frame is full of detail that is easy to match and worth
+# nothing, this microphone, this breath. In the choice among a few hundred entries there is little room for it, and in
+# the paper's ablation continuous targets did worse.
 #
 # To choose is not differentiable. So noise is added to the scores (Gumbel's, so that each entry wins with its softmax
 # probability), the winner is taken, and the gradient is computed as if softmax had been used. Let us watch it where we

@@ -27,7 +27,9 @@
 # | + | `logsumexp`, an extension | ●●○ | 10 | 2 extra |
 #
 # If you are stuck, `hint("pad_batch", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call a function that is the answer, torch's or the course's: this is the place to build it.
+# refused if they call a function that is the answer, torch's or the course's: this is the place to build it. Where tensors
+# of numbers come in, stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: the checks also ask
+# whether a gradient flows from what you return back to what you were given.
 
 # %% locked=true
 try:

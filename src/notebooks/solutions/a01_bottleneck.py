@@ -27,7 +27,9 @@
 # | + | `gru_step`, an extension | ●●○ | 15 | 3 extra |
 #
 # If you are stuck, `hint("rnn_step", 1)` prints a hint; the later ones of an exercise tell more. Your answers are refused if
-# they call the course's own functions for these things, or torch's recurrent layers: this is the place to build them.
+# they call the course's own functions for these things, or torch's recurrent layers: this is the place to build them. Stay with
+# torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient flows from
+# what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -46,8 +48,8 @@ from torch import Tensor, nn
 # %% [markdown]
 # ## 1 · One step
 #
-# A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*, and each step makes
-# the new state of the token's vector $x_t$ and the state before (Elman 1990):
+# A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*, and each step
+# computes the new state from the token's vector $x_t$ and the state before (Elman 1990):
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr)$$
 #
@@ -77,7 +79,7 @@ check("rnn_step", rnn_step)
 #
 # $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
-# The sentences are of different lengths and the rectangle `states` is as wide as the longest. What stands behind a sentence's end is
+# The sentences are of different lengths and the rectangle `states` is as wide as the longest. What stands after a sentence's end is
 # *not* zero: the network read the padding, too, and left states there as large as any. Each sentence has at least one word.
 #
 # (Assignment 00 has a mean with a mask. Here nobody hands you the mask, only the lengths.)
@@ -107,7 +109,7 @@ check("mean_pool", mean_pool)
 #
 # $$-\log p(\text{the token that came next})$$
 #
-# over all positions for which there is a next token. In the natural logarithm, so the loss is in nats.
+# over all positions for which there is a next token. The logarithm is the natural one, so the loss is in nats.
 #
 # For one text of five tokens, the last of which is padding, that is three terms:
 #
@@ -120,12 +122,13 @@ check("mean_pool", mean_pool)
 #
 # All real tokens of the batch count the same, whichever text they are from. The first token of a text is read and never
 # predicted. The padding's id comes as an argument: do not rely on its being 0. There is at least one token to predict.
+# And a model may be very sure of itself, with logits hundreds apart: where it is wrong, the loss is large, but not infinite.
 
 # %% exercise="shifted_loss"
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
-    """The mean of −log p(next token), in nats, over all tokens that are predicted and are no padding.
+    """The mean of −log p(next token), in nats, over all tokens that are predicted and are not padding.
 
-    logits: (batch, n, vocabulary), made when tokens 0 … t had been read   tokens: (batch, n), ids, padded behind with `pad`
+    logits: (batch, n, vocabulary), made when tokens 0 … t had been read   tokens: (batch, n), ids, padded at the end with `pad`
     returns a tensor of one number: shape ()
     """
     ### BEGIN SOLUTION
@@ -184,7 +187,8 @@ check("perplexity", perplexity)
 #    earn the point: the first would show as a difference, and of the second she says that it is not so (half a point if it is argued
 #    that test and training text overlap).
 # 3. (c) Something that changes only what must not be known, and watches: change the last token of a text, and the prediction for it
-#    must stay the same; or feed random tokens, of which no model can get below the size of the vocabulary, and see it "predict" them;
+#    must stay the same; or feed random tokens, on which no honest model can have a
+#    perplexity below the size of the vocabulary, and see it "predict" them;
 #    or let the model *write*: a model that only repeats its input writes one token forever. "Print the shapes" or "look at the code" do
 #    not earn it.
 # ### END SOLUTION

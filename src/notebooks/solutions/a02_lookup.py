@@ -29,6 +29,8 @@
 #
 # If you are stuck, `hint("hard_lookup", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
 # refused if they call the course's own attention or torch's: this is the place to build it. Torch's `softmax` is yours to use.
+# Stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient
+# flows from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -177,7 +179,7 @@ check("additive_score", additive_score)
 # ## 6 · In your own words
 #
 # A course-mate has simplified the additive score: "tanh only makes it slow. I left it out,
-# $e_{ij} = [\,q_i;\ k_j\,]\, W \cdot v$, and it still is a score that depends on the query and on the key."
+# $e_{ij} = [\,q_i;\ k_j\,]\, W \cdot v$, and it is still a score that depends on the query and on the key."
 #
 # **(a)** Show what softmax over the keys makes of these scores: which weights do two different queries get?
 # **(b)** What have they built, then, in the words of the lecture, and what is it that tanh prevents?

@@ -27,7 +27,9 @@
 # | + | `local_attention`, an extension | ●●○ | 12 | 2 extra |
 #
 # If you are stuck, `hint("attention_scores", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own attention or torch's: this is the place to build it.
+# refused if they call the course's own attention or torch's: this is the place to build it. Stay with torch's operations,
+# without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient flows from what you return back
+# to what you were given.
 
 # %% locked=true
 try:
@@ -75,12 +77,12 @@ check("attention_scores", attention_scores)
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_{j} \exp(e_{tj})}$$
 #
-# A batch holds sentences of several lengths, so the short ones end in padding. There is nobody there, and what nobody gets must
-# be exactly zero. The mask says who is there: `True` means "may attend". It has an axis of length one in the middle, because
+# A batch holds sentences of several lengths, so the short ones end in padding. Nobody is there, so the weight of a padded position
+# must be exactly zero. The mask says who is there: `True` means "may attend". It has an axis of length one in the middle, because
 # the padding of a source sentence is the same for every target position; torch stretches that axis for you.
 #
-# Two cases deserve care. A row may have nothing but padding; then there is nothing to share out, and all its weights are 0. And
-# a score may be large, such as 300, where $e^{300}$ no longer fits into float32.
+# Two cases deserve care. A row may have nothing but padding; then there is nothing to share out, all its weights are 0, and it
+# must not make a NaN of anybody's gradient. And a score may be large, such as 300, where $e^{300}$ no longer fits into float32.
 
 # %% exercise="attention_distribution"
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
@@ -200,7 +202,7 @@ check("AttentionDecoderStep", AttentionDecoderStep)
 #    the second.
 #
 # An answer that names the row of nothing but padding, where both ways need a rule of their own, is right as far as it goes but was
-# excluded by (a): one point in place of 2 and 3.
+# excluded by (a): one point instead of those for 2 and 3.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -27,6 +27,8 @@
 #
 # If you are stuck, `hint("self_attention_loop", 1)` prints a hint; the later ones of an exercise tell more. Your answers
 # are refused if they call the course's own attention and counts, or torch's attention: this is the place to build them.
+# Stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a
+# gradient flows from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -145,7 +147,7 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
     """What one layer over n positions of width d costs.
 
     kind: "self-attention", "restricted", "recurrent" or "convolution"
-    width: for "restricted" and "convolution" how many positions on each side are in the window; otherwise None
+    width: for "restricted" and "convolution" how many positions on each side are in the window, at least 1; otherwise None
     returns multiply-adds, sequential steps, path length, in this order
     """
     ### BEGIN SOLUTION

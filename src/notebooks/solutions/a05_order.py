@@ -53,7 +53,7 @@ from torch import Tensor
 # \mathrm{PE}(p, 2i + 1) = \cos\!\left(\frac{p}{10000^{\,2i/d}}\right)
 # $$
 #
-# The sine stands in an even column and its cosine directly behind it. `positions` are whole numbers of any shape: a row of
+# The sine stands in an even column and its cosine directly after it. `positions` are whole numbers of any shape: a row of
 # them, a batch of rows, or one alone. Whatever the shape, the vectors get a new last axis.
 
 # %% exercise="sinusoidal"
@@ -80,7 +80,7 @@ check("sinusoidal", sinusoidal)
 #
 # $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
 #
-# As everywhere in this course a vector is a row, and stands on the left of the matrix. You will want the addition theorems,
+# As everywhere in this course a vector is a row, and stands on the left of the matrix. You will want the formulas
 # $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$. A negative $k$ goes back.
 
 # %% exercise="shift_matrix"
@@ -105,7 +105,7 @@ check("shift_matrix", shift_matrix)
 # ## 3 · Distances
 #
 # Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
-# up to $k$ to either side have a vector of their own; all that are further share the outermost. That makes a table of
+# up to $k$ to either side have a vector of their own; all beyond share the outermost. That makes a table of
 # $2k + 1$ rows, and the pair $(i, j)$ looks up row
 #
 # $$\operatorname{clip}(j - i,\, -k,\, k) + k$$
@@ -168,15 +168,15 @@ check("rope", rope)
 # %% [markdown]
 # ## 5 · In your own words
 #
-# A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoid vectors depends on
-# their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
+# A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
+# depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
 # and RoPE was not needed."
 #
 # Without the scale, the score of query $i$ and key $j$ is $(x_i + p_i)\, A\, (x_j + p_j)^\top$ with $A = W_Q W_K^\top$, where $x$
-# are embeddings and $p$ sinusoid vectors, all of them rows.
+# are embeddings and $p$ sinusoidal vectors, all of them rows.
 #
 # **(a)** Multiply it out. Which of the terms change when both tokens move ten positions to the right, their distance staying the
-# same? **(b)** There is one term of which your course-mate is thinking. Is the claim right at least for that one, whatever
+# same? **(b)** There is one term that your course-mate has in mind. Is the claim right at least for that one, whatever
 # $A$ is? **(c)** Why does the objection not hit RoPE?
 #
 # Answer in five to ten sentences or lines of mathematics. (3 points)
@@ -193,7 +193,7 @@ check("rope", rope)
 #    For a general $A$ it changes. "It would have to commute with all shifts", or one counter-example, earns the point; "yes, because
 #    of exercise 2" does not.
 # 3. (c) Nothing is added, so there are no mixed terms. The score is $q_i R_i R_j^\top k_j^\top = q_i R_{i - j} k_j^\top$ for rows:
-#    a single term, and turns about $i$ forth and $j$ back leave a turn about the difference. $W_Q$ and $W_K$ were
+#    a single term, and a turn forth by $i$ and back by $j$ leaves a turn by the difference. $W_Q$ and $W_K$ were
 #    applied *before* the turn, so they cannot come between the two turns. Half a point if only "rotations depend on the difference" is
 #    said and the place of the projections is not.
 #

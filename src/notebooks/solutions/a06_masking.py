@@ -10,7 +10,7 @@
 # # Assignment 06 · What a position may see, and what it may do with it
 #
 # In this assignment you build the two parts of [lecture 06](../../lectures/06_masking.ipynb): the small network that
-# stands behind every attention, and the masks that keep a model from reading what it must not. The last exercise is of
+# follows every attention, and the masks that keep a model from reading what it must not. The last exercise is of
 # another kind. There you write no part of a model but a *test*, and it is your test that is tested, on models that are
 # right and on models that are broken in ways that have all been seen in the wild.
 #
@@ -159,7 +159,7 @@ check("masked_attention", masked_attention)
 # for each position. What it does inside you cannot see, and need not. `x` is an input to begin with; you may call the
 # model on as many others as you like.
 #
-# *Leaks* means: for some position $i$ there is a change of the input at positions behind $i$, in whatever sentences of
+# *Leaks* means: for some position $i$ there is a change of the input at positions after $i$, in whatever sentences of
 # the batch, that changes the output at position $i$. Return `True` then, and `False` for a model that is right.
 #
 # The check has twelve families of models. In each there are broken ones of one kind, one at least that looks much the
@@ -170,14 +170,14 @@ check("masked_attention", masked_attention)
 # * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
 # * Some leaks sleep until the future holds numbers a hundred times as large as those of `x`, which are drawn from a
 #   normal distribution. More is not needed. Numbers stay finite.
-# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak of the family moves one by more than
+# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves one by more than
 #   1e-4, for some change of usual size or a hundred times that.
 # * A model may return NaN at some position. NaN that stays NaN is a fault, but no leak.
 # * Calling a model twice on the same input gives the same output twice.
 
 # %% exercise="test_for_leaks"
 def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
-    """Whether any output of `model` depends on inputs behind it.
+    """Whether any output of `model` depends on inputs at later positions.
 
     model: takes (batch, n, d) for any n, and returns (batch, n, d_out)
     x: (batch, n, d), an input to begin with; leave it as it is
@@ -202,8 +202,8 @@ check("test_for_leaks", test_for_leaks)
 # %% [markdown]
 # ## 6 · In your own words: too good
 #
-# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats a letter, on validation
-# texts, which the model has never seen, it is 0.02 as well, and the mail to you ends with "so it does not even
+# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats a letter; on validation
+# texts, which the model has never seen, it is 0.02 as well; and the mail to you ends with "so it does not even
 # overfit". Asked to write, the model produces *nnnennnn enene*.
 #
 # **(a)** What has probably happened? Say why *both* losses are small. **(b)** Why does it show when the model writes, and
@@ -224,7 +224,7 @@ check("test_for_leaks", test_for_leaks)
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
 # 3. (c) English cannot be predicted that well: 0.02 nats a letter would mean guessing nearly every letter right, though
 #    the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a nat or
-#    more). To settle it: change the text behind a position and see whether the logits at the position change (with or
+#    more). To settle it: change the text after a position and see whether the logits at the position change (with or
 #    without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
 #    point.
 # ### END SOLUTION
@@ -260,7 +260,7 @@ check("test_for_leaks", test_for_leaks)
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Padding is computed and thrown away. Those who train large models therefore write several documents one behind the
+# Padding is computed and thrown away. Those who train large models therefore write several documents one after the
 # other into the same row, until it is full. Then a third mask is needed: nobody may read another document. Each
 # position comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. Numbers are names here. Equal ones
 # mean the same document, and nothing else is promised.

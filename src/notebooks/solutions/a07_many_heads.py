@@ -10,7 +10,7 @@
 # # Assignment 07 · Many heads
 #
 # In this assignment you build the attention of [lecture 07](../../lectures/07_many_heads.ipynb): the scaled one, the
-# reshaping that makes many heads of it at no cost, the whole layer, the variant that saves memory while writing; and in
+# reshaping that makes many heads of it at no cost, the whole layer, the variant that saves memory while writing; and at
 # the end you count the parameters of a GPT, to the last one.
 #
 # Every answer is a few lines long. What takes time is to know, at each line, which axis is which; write the shape beside
@@ -199,7 +199,7 @@ check("grouped_query_attention", grouped_query_attention)
 #   all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear layers have
 #   biases;
 # * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
-#   feed-forward network, and one behind the last block.
+#   feed-forward network, and one after the last block.
 #
 # In most models `n_heads * d_head` is `d_model`. In this function it need not be.
 
@@ -249,7 +249,7 @@ check("count_parameters", count_parameters)
 #    $k_c$ (expectations of products factor) and by the means of 0 ($E[q^2]$ is the variance, and the square is gone).
 # 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
 #    independence or mean 0 is not said to be used anywhere.
-# 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, behind $W_Q$ and $W_K$: their variances $a$, $b$ are what the
+# 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, after $W_Q$ and $W_K$: their variances $a$, $b$ are what the
 #    matrices make of them, at the start by initialisation, and later by learning, which is free to make scores large. Or:
 #    after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have large scores. Or: LayerNorm
 #    normalises over the elements of one vector, which says nothing about each element over the data. Any one of the three.

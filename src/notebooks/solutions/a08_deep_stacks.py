@@ -53,8 +53,8 @@ from torch import Tensor, nn
 # $$
 #
 # for one vector $x$ of $d$ numbers. The gain $\gamma$ (called `weight`, as torch does) multiplies number by number.
-# What stands in front of the last axis is no business of the norm: it may be a batch of sentences, one sentence, or a
-# vector all alone.
+# What stands in front of the last axis is none of the norm's business: it may be a batch of sentences, one sentence, or
+# a vector all alone.
 
 # %% exercise="layer_norm"
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -126,7 +126,7 @@ check("pre_norm_block", pre_norm_block)
 # %% [markdown]
 # ## 4 · A post-norm block
 #
-# The original Transformer's: "Add & Norm" behind each sublayer.
+# The original Transformer's: "Add & Norm" after each sublayer.
 #
 # $$h = \operatorname{norm}_1\bigl(x + \operatorname{attend}(x)\bigr) \qquad
 # \text{output} = \operatorname{norm}_2\bigl(h + \operatorname{feed\_forward}(h)\bigr)$$
@@ -266,10 +266,10 @@ check("repair_the_block", RepairedBlock)
 #
 # 1. (a) Mean and variance depend on all that is in the batch, so a word's vector depends on sentences that have nothing to do
 #    with it. (One consequence is enough: an answer depends on who else asks at the same time, on the batch size, on the padding;
-#    a batch of one gives something else than training did.)
+#    a batch of one gives something other than training did.)
 # 2. (b) The statistics at position $i$ contain positions $j > i$ of the same sentence: what comes later moves the mean that is
 #    subtracted earlier. (That other *sentences* are in it is (a), and earns nothing here.)
-# 3. (c) Change the words behind position $i$, and compare the outputs up to $i$: they must not move. Or: one sentence alone, and in a
+# 3. (c) Change the words after position $i$, and compare the outputs up to $i$: they must not move. Or: one sentence alone, and in a
 #    batch; the outputs must agree. It must be said what is compared with what, and what must be equal. "Look at the validation
 #    loss" earns nothing.
 # ### END SOLUTION
@@ -280,8 +280,8 @@ check("repair_the_block", RepairedBlock)
 # Let $f_1, \dots, f_L$ be sublayers, and $x_\ell = x_{\ell-1} + f_\ell(\operatorname{norm}(x_{\ell-1}))$.
 #
 # **(a)** Write $\partial x_L / \partial x_0$ as a product over the layers, and say what it becomes if all $f_\ell$ are
-# constant. **(b)** A slide says of the residual connection: "the gradient is 1". Where it is true, and what has it left
-# out? Answer in three to five lines. (2 points)
+# constant. **(b)** A slide says of the residual connection: "the gradient is 1". Where is that true, and what has it
+# left out? Answer in three to five lines. (2 points)
 
 # %% [markdown] written="where-does-the-gradient-go" points=2
 # ### BEGIN SOLUTION

@@ -46,7 +46,7 @@ from torch import Tensor, nn
 # ## 1 · One place later
 #
 # A decoder learns all words of a sentence at once. At position $t$ it is to say `target[t]`, and may have read the
-# words before it. So what it reads is the target, shifted: first the sign `bos`, "begin", then each token one place
+# words before it. So what it reads is the target, shifted: first the token `bos`, "begin", then each token one place
 # later. The last token is never read. The target stays as it is; make a new tensor.
 
 # %% exercise="shift_right"
@@ -101,8 +101,8 @@ check("encoder_block", encoder_block)
 # %% [markdown]
 # ## 3 · The decoder's block
 #
-# Look back, look at the memory, think. Between the two parts of before comes a third, in which the decoder asks and
-# the encoder's states answer. The memory comes from the encoder already normalised.
+# Look back, look at the memory, think. Between the two parts of the encoder's block comes a third, in which the decoder
+# asks and the encoder's states answer. The memory comes from the encoder already normalised.
 #
 # There are two masks. `mask` is about the decoder's own positions, and `memory_mask` says which positions of the
 # memory hold a word.
@@ -152,7 +152,7 @@ def transformer(
     source_mask: (batch, 1, n_source), True where there is a word
     embed_source(tokens), embed_target(tokens) -> (batch, n, d_model), positions and all
     each encoder block: block(x, mask) -> x
-    each decoder block: block(x, memory, mask, memory_mask) -> x
+    each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
     encoder_norm(x), decoder_norm(x) -> x   output(x) -> (batch, n_target, vocabulary)
     returns (batch, n_target, vocabulary): at position t the logits of target[t]
     """
@@ -296,11 +296,11 @@ check("swiglu", swiglu)
 # %% [markdown]
 # ## 7 · Better by 0.01
 #
-# A course-mate trains a small language model with ReLU and once with GELU, each once. The test loss is 4.312 nats with
-# ReLU and 4.301 with GELU. "GELU is better by 0.011, so I shall use it."
+# A course-mate trains a small language model once with ReLU and once with GELU. The test loss is 4.312 nats with ReLU
+# and 4.301 with GELU. "GELU is better by 0.011, so I shall use it."
 #
 # **(a)** What is missing before one can say so, and how would you go about it? **(b)** The course-mate then tries
-# SwiGLU, keeping `d_ff` as it is, and finds 0.05. What is wrong with this comparison?
+# SwiGLU, keeping `d_ff` as it is, and finds a gain of 0.05. What is wrong with this comparison?
 #
 # Answer in two to five sentences. (2 points)
 

@@ -49,8 +49,9 @@ from torch import Tensor, nn
 # %% [markdown]
 # ## 1 · A loss that is never quite sure
 #
-# With label smoothing the model is not asked to put everything on the true token $y$. What ought to be, $q$, is a mixture of
-# the truth and of everything alike, with a share $\varepsilon$ for the latter. In a vocabulary of $V$ tokens,
+# With label smoothing the model is not asked to put everything on the true token $y$. The distribution that it ought to
+# give, $q$, is a mixture of the truth and of all tokens alike, with a share $\varepsilon$ (`smoothing`) for the latter.
+# In a vocabulary of $V$ tokens,
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad\qquad
@@ -59,6 +60,8 @@ from torch import Tensor, nn
 #
 # for one token, where $p$ is the softmax of its logits. The true token gets its part of the $\varepsilon / V$, too, and so does
 # the id of the padding, which is a token of the vocabulary like any other. (This is what torch does.)
+#
+# (Logits may be large. Then a probability may be too small to be written down, and its logarithm is not.)
 #
 # The targets of a batch are filled up with `pad`. A padded position is no token: it must have no effect on the loss. Average over
 # the real tokens of all sentences together. There is at least one.
@@ -333,11 +336,11 @@ check("TrainStep", TrainStep)
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Byte-pair encoding starts from letters. It counts all pairs of neighbours in the training words, merges the most frequent pair into
-# one piece wherever it stands, counts again, and so on. (A word that occurs ten times counts ten times. Pairs do not
-# reach over the end of a word. Of equally frequent pairs the alphabetically first is taken: compare the tuples of pieces. A merge
-# works through a word from the left.) The merges, in their order, are what is learned. A new word is cut up by applying them to it,
-# in the same order.
+# Byte-pair encoding starts from letters. It counts all pairs of neighbours in the training words, merges the most
+# frequent pair into one piece wherever it stands, counts again, and so on. (A word that occurs ten times counts ten
+# times. Pairs do not reach over the end of a word. Of equally frequent pairs the alphabetically *first* is taken, as
+# Python compares the tuples of pieces; the lecture's cell takes the last. A merge works through a word from the left.)
+# The merges, in their order, are what is learned. A new word is cut up by applying them to it, in the same order.
 #
 # Learn from the right words, and cut up the others.
 

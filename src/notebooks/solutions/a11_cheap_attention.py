@@ -151,9 +151,10 @@ check("bigbird_mask", bigbird_mask)
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(E K)^\top}{\sqrt{d}}\right) F V$$
 #
-# $E$ and $F$ have a column for each position up to $n_\text{max}$; a shorter sequence uses the first ones. Some positions are
-# padding: the result must be that of the sentence without it, whatever stands there. (Think about *when* they must be taken out. In the lectures
-# before, it was at the scores; is there a score for each key here?) Every sentence has at least one real token.
+# $E$ and $F$ have a column for each position up to $n_\text{max}$; a shorter sequence uses the first ones. The last
+# positions of a sentence may be padding: the result must be that of the sentence without it, whatever stands there. (Think
+# about *when* the padding must be taken out. In the lectures before, it was at the scores; is there a score for each key
+# here?) Every sentence has at least one real token.
 
 # %% exercise="linformer_attention"
 def linformer_attention(query: Tensor, key: Tensor, value: Tensor, E: Tensor, F: Tensor, mask: Tensor) -> Tensor:

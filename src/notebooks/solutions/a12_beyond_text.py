@@ -76,7 +76,7 @@ check("patchify", patchify)
 # The patches are embedded. In front of them comes the class token, one learned vector that is the same for every
 # picture; its row is the one that will be read out. All $1 + n$ rows get a position, the class token's first:
 #
-# $$X = [\,\text{class};\ x_1 W;\ \dots;\ x_n W\,] + P, \qquad
+# $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{head}\bigl(\operatorname{stack}(X)_0\bigr)$$
 #
 # The patches come already cut, and the parts come as functions: what is asked for is how they are joined. Norms are
@@ -107,7 +107,7 @@ check("vit_forward", vit_forward)
 # A batch of sounds is given as frames, `lengths[b]` of them in sound $b$ and padding behind. You decide which frames
 # are hidden:
 #
-# * A sound of $n$ frames gets $s$ spans: $p \cdot n$, rounded to the nearest whole number, and one at the least.
+# * A sound of $n$ frames gets $s$ spans: $p \cdot n$, rounded to the nearest whole number, and at least one.
 # * A span covers `span` frames in a row and lies wholly within the sound. So it may start at the frames
 #   $0, \dots, n - \text{span}$.
 # * Where the spans start is a lottery: each frame has a random number in `lot`, and of the frames at which a span may
@@ -259,7 +259,7 @@ check("contrastive_loss", contrastive_loss)
 # heads, and half of every token is what the residual path kept:
 #
 # $$\hat A_\ell = \tfrac12 \Bigl(\tfrac1h \textstyle\sum_{\text{heads}} A_\ell + I\Bigr), \qquad
-# R = \hat A_L \cdots \hat A_2\, \hat A_1$$
+# R = \hat A_{L-1} \cdots \hat A_1\, \hat A_0$$
 #
 # Row $i$ of $R$ says how much of each input token there is in token $i$ at the top.
 

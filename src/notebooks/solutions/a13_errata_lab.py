@@ -414,7 +414,7 @@ check("structural_test", structural_test)
 #
 # **(a)** Write the strongest version of this claim that is true, with its conditions. **(b)** What has to be computed
 # or measured to see that it fails in a layer as it is built? Give the quantity, not a number. **(c)** You are about
-# to write to the author. Which three things belong into the message, so that it can be checked in a minute?
+# to write to the author. Which three things belong in the message, so that it can be checked in a minute?
 #
 # Answer in five to eight sentences. (3 points)
 
@@ -458,3 +458,8 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
 
 # %% check="told_apart"
 check("told_apart", told_apart)
+
+# %% [markdown]
+# ---
+# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
+# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.
