@@ -44,6 +44,7 @@ from tqdm import tqdm
 
 from attncourse import check, exercises
 from attncourse.exercises import VISIBLE_SEEDS, hidden_seeds
+from attncourse.exercises.judge import ABSOLUTE, RELATIVE
 
 SOLUTIONS = Path(__file__).parents[1] / "src" / "notebooks" / "solutions"
 LIMIT, MEMORY = 4, 6 * 2**30  # seconds of the processor and bytes that judging a mutant may take
@@ -488,7 +489,7 @@ def _alike(got: list, expected: list) -> bool:
         a, b = torch.as_tensor(a), torch.as_tensor(b)
         if a.shape != b.shape or (a.dtype == torch.bool) != (b.dtype == torch.bool):
             return False
-        if not torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-5, equal_nan=True):
+        if not torch.allclose(a.double(), b.double(), rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True):
             return False
     return True
 

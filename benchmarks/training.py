@@ -8,8 +8,7 @@ Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten line
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
 profile says; on a GPU all compiled. They take turns; the first steps of each turn are not timed. Model FLOPs
 utilisation counts three times the matrix products of a forward pass over the real tokens, against the device's printed
-peak for dense bf16, or where none is known (a CPU) against its speed in one large product: no loop could be faster than
-one over that share.
+peak for dense bf16, or where none is known (a CPU) against its speed in one large product of the run's precision.
 
 Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
 seconds of training until then, and with all that is reported at the end. What is kept is chosen by the validation set.
@@ -190,14 +189,15 @@ def speed(
     }
 
 
-def peak_flops(device: str) -> tuple[float, str]:
+def peak_flops(device: str, precision: str) -> tuple[float, str]:
     """Floating-point operations a second at best, and where the number is from: printed by the maker, or measured."""
     if device == "cuda":
         name = torch.cuda.get_device_name()
         for short, flops in PEAK_FLOPS.items():
             if short in name:
                 return flops, "printed peak"
-    a = torch.randn(2048, 2048, device=device)
+    dtype = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    a = torch.randn(2048, 2048, device=device, dtype=dtype)
     seconds = []
     for _ in range(9):
         _wait(device)
@@ -327,7 +327,7 @@ def main() -> None:
         ours = rates["attncourse"]
         fastest = max(rate["tokens_per_second"] for name, rate in rates.items() if name != "attncourse")
         ratio = ours["tokens_per_second"] / fastest
-        peak, peak_is = peak_flops(device)
+        peak, peak_is = peak_flops(device, recipe.precision)
         mfu = utilisation(plan.model, pairs, recipe, ours["steps_per_second"], peak)
         print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}); {mfu:.0%} of the device's {peak_is}, "
               f"{peak / 1e12:.2f} TFLOP/s (goal for the base preset {MFU_GOAL:.0%})")  # fmt: skip
