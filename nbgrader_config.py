@@ -10,6 +10,7 @@ from pathlib import Path
 
 c = get_config()  # noqa: F821
 
+c.Lessonkit.course = "attncourse_lessons"
 c.CourseDirectory.course_id = "attncourse"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "assignments"
@@ -21,11 +22,11 @@ c.ClearSolutions.code_stub = {"python": "# Your code here.\nraise NotImplemented
 c.ClearSolutions.text_stub = "*Your answer here.*"
 
 # A submission that cannot be read becomes a notebook that says so, with 0 points, instead of an error.
-# Before the first one is read, `grading/intake.py` has looked through the submissions' folders.
-c.Autograde.exporter_class = "attncourse.grading.intake.exporter.SubmissionExporter"
+# Before the first one is read, `lessonkit.grading.repair` has looked through the submissions' folders.
+c.Autograde.exporter_class = "lessonkit.grading.repair.exporter.SubmissionExporter"
 # nbgrader's own list, after ours: cells that are missing, twice, renamed or without metadata are put right.
 c.Autograde.sanitize_preprocessors = [
-    "attncourse.grading.intake.repair.Repair",
+    "lessonkit.grading.repair.cells.Repair",
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.DeduplicateIds",
     "nbgrader.preprocessors.OverwriteKernelspec",
@@ -33,30 +34,30 @@ c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 # What was repaired stays in the notebook's metadata, also where an instructor has this step enabled.
-c.ClearMetadataPreprocessor.preserve_nb_metadata_mask = {("language_info", "name"), "attncourse"}
+c.ClearMetadataPreprocessor.preserve_nb_metadata_mask = {("language_info", "name"), "lessonkit"}
 # nbgrader's own list, with three of ours: execution that keeps what ran before a crash, points from the verdict of the
 # check and from nothing else, extra credit.
 c.Autograde.autograde_preprocessors = [
-    "attncourse.grading.preprocessors.ExecuteOrReplay",
+    "lessonkit.grading.preprocessors.ExecuteOrReplay",
     "nbgrader.preprocessors.IgnorePattern",
-    "attncourse.grading.preprocessors.ScoreByVerdict",
+    "lessonkit.grading.preprocessors.ScoreByVerdict",
     "nbconvert.preprocessors.ClearMetadataPreprocessor",
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.SaveAutoGrades",
-    "attncourse.grading.preprocessors.SaveExtras",
+    "lessonkit.grading.preprocessors.SaveExtras",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 # Feedback shows the card of a hidden check and not its seeds, and no folder of the machine that graded.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "attncourse.grading.feedback.HideHiddenTests",
-    "attncourse.grading.feedback.HidePaths",
+    "lessonkit.grading.feedback.HideHiddenTests",
+    "lessonkit.grading.feedback.HidePaths",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 # A submission's own HTML and Markdown run no script in a page made of it: in feedback, and in the formgrader.
-c.HTMLExporter.preprocessors = ["attncourse.grading.feedback.SafePage"]
-c.HTMLExporter.filters = {"markdown2html": "attncourse.grading.feedback.safe_markdown"}
+c.HTMLExporter.preprocessors = ["lessonkit.grading.feedback.SafePage"]
+c.HTMLExporter.filters = {"markdown2html": "lessonkit.grading.feedback.safe_markdown"}
 
 # Seconds a cell, and seconds until a kernel must have started; a kernel that has done its work need not say goodbye.
 c.Execute.timeout = 30

@@ -34,10 +34,11 @@ def check_seconds(repeats: int) -> dict[str, float]:
     """The slowest check of each exercise, over all answers that the course knows: the median of fresh processes."""
     code = """
 import json, time
-from attncourse import check, exercises
+from attncourse import check
+from attncourse_lessons import course as lessons
 slowest = {}
-for assignment in exercises.assignments():
-    for exercise in exercises.of(assignment):
+for assignment in lessons.assignments():
+    for exercise in lessons.exercises_of(assignment):
         for known in exercise.alternatives + exercise.misconceptions:
             start = time.perf_counter()
             check(exercise.name, known.answer)

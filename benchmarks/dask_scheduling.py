@@ -25,7 +25,7 @@ from pathlib import Path
 
 from distributed import Client
 
-from attncourse.grading import cluster
+from lessonkit.grading import cluster
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
     python benchmarks/errata.py [--steps 400] [--seeds 0 1 … 9] [--lr 0.005] [--only NAME ...] [--json] [--save FILE]
 
-The model is the code slide's in our words and repaired (`attncourse.errata.SlideModel`), and reads the standard
+The model is the code slide's in our words and repaired (`attncourse_lessons.errata.SlideModel`), and reads the standard
 library's docstrings, in pieces that are mostly single letters. Each variant has one fault, and gets the same texts in
 the same order, the same number of steps, the same schedule and learning rate. What counts is the loss on modules that
 no model has read, in nats a token, and its difference from the right model's *with the same seed*. A variant that
@@ -24,8 +24,8 @@ import torch
 from modifications import compared, held_out_loss
 
 from attncourse.data import Tokenizer, docstrings, encode_texts
-from attncourse.errata import FAULTS, SlideModel
 from attncourse.training import fit_texts
+from attncourse_lessons.errata import FAULTS, SlideModel
 
 VOCABULARY, LONGEST, BATCH_TOKENS, LR = 128, 64, 512, 5e-3
 SIZES = {"d_model": 48, "n_heads": 4, "n_layers": 2, "d_ff": 192, "max_length": 512}

@@ -23,10 +23,10 @@ import nbformat
 import psutil
 from nbgrader.api import Gradebook
 
-from attncourse import exercises
-from attncourse.grading import demo
-from attncourse.grading.example_class import make_class
-from attncourse.grading.submissions import answer, solutions
+from attncourse_lessons import course as lessons
+from lessonkit.grading import demo
+from lessonkit.grading.example_class import make_class
+from lessonkit.grading.submissions import answer, solutions
 
 COURSE = Path(__file__).parents[1]
 ASSIGNMENT = "a03"
@@ -47,7 +47,7 @@ def make_course(root: Path, n: int, stock: bool) -> None:
     release = nbformat.read(root / "assignments" / ASSIGNMENT / name, as_version=4)
     honest = [
         student
-        for student in make_class(exercises.of(ASSIGNMENT), solutions(source))
+        for student in make_class(lessons.exercises_of(ASSIGNMENT), solutions(source))
         if student.answers is not None and all(loss.misconception for loss in student.losses.values())
     ]
     for i in range(n):
@@ -98,7 +98,7 @@ class PeakMemory:
         while not self._done.wait(0.25):
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if "attncourse.grading.sandbox.worker" in process.cmdline() and _is_first(process):
+                    if "lessonkit.grading.sandbox.observer" in process.cmdline() and _is_first(process):
                         family = [process, *process.children(recursive=True)]
                         self.mb = max(self.mb, sum(_pss(one) for one in family) / 2**20)
                 except psutil.Error:
@@ -108,7 +108,7 @@ class PeakMemory:
 def _is_first(process: psutil.Process) -> bool:
     """Whether it is a worker and not one of its forks, which have the same command line."""
     parent = process.parent()
-    return parent is None or "attncourse.grading.sandbox.worker" not in parent.cmdline()
+    return parent is None or "lessonkit.grading.sandbox.observer" not in parent.cmdline()
 
 
 def _pss(process: psutil.Process) -> int:
@@ -144,7 +144,7 @@ def main() -> None:
                 print(f"{row:<30}{rates[workers]:>10.1f}{rates[workers] / stock_per_minute:>8.1f}", flush=True)
         best = max(rates.values())
         expected, got = points(stock), points(ours)
-        equal = expected == got and len(got) == n * len(exercises.of(ASSIGNMENT))
+        equal = expected == got and len(got) == n * len(lessons.exercises_of(ASSIGNMENT))
     print(f"\ngoal {GOAL}; points equal: {'yes' if equal else 'NO'}; a worker had at most {peak.mb:.0f} MB")
     if args.json:
         result = {

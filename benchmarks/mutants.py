@@ -42,9 +42,11 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from attncourse import check, exercises
-from attncourse.exercises import VISIBLE_SEEDS, hidden_seeds
-from attncourse.exercises.judge import ABSOLUTE, RELATIVE
+from attncourse import check
+from attncourse_lessons import course as lessons
+from lessonkit.course import VISIBLE_SEEDS, hidden_seeds
+from lessonkit.exercises.judge import ABSOLUTE, RELATIVE
+from lessonkit.exercises.observe import observe
 
 SOLUTIONS = Path(__file__).parents[1] / "src" / "notebooks" / "solutions"
 LIMIT, MEMORY = 4, 6 * 2**30  # seconds of the processor and bytes that judging a mutant may take
@@ -274,7 +276,7 @@ class Solution:
 def solutions() -> dict[str, Solution]:
     """Every exercise's solution, in the order in which they are set."""
     found = {}
-    for assignment in exercises.assignments():
+    for assignment in lessons.assignments():
         (path,) = SOLUTIONS.glob(f"{assignment}_*.py")
         body = ast.parse(path.read_text(encoding="utf-8")).body
         kept = [n for n in body if isinstance(n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
@@ -370,7 +372,7 @@ def _trials(name: str, count: int) -> list[tuple[tuple, tuple[list, list]]]:
 
 def calls(name: str) -> list[tuple[tuple, dict, tuple]]:
     """What checks call an answer with: the sizes and parameters of a module, none for a function; the arguments."""
-    exercise, seen = exercises.get(name), []
+    exercise, seen = lessons.exercise(name), []
 
     def keep(sizes: tuple, values: dict, arguments: tuple) -> None:
         seen.append((sizes, values, copied(arguments)))
@@ -395,7 +397,7 @@ def calls(name: str) -> list[tuple[tuple, dict, tuple]]:
             return right(*arguments)
 
     for seed in range(100, 103):
-        exercises.observe(exercise, known, seed, trusted=True)
+        observe(exercise, known, seed, trusted=True)
     return seen
 
 
@@ -512,7 +514,7 @@ def reason(mutant: Mutant, outcome: Outcome) -> str | None:
     """Why a mutant is right all the same; None if nothing is known that makes it so."""
     if outcome.differs is None:
         return "does the same in every trial"
-    if outcome.differs == "gradient" and all(a.name != "gradient" for a in exercises.get(mutant.exercise).aspects):
+    if outcome.differs == "gradient" and all(a.name != "gradient" for a in lessons.exercise(mutant.exercise).aspects):
         return "no gradient is asked for"
     known = SAME.get(mutant.exercise, {}) | SAME["every exercise"]
     return next((why for pattern, why in known.items() if re.search(pattern, mutant.change)), None)
@@ -523,9 +525,9 @@ def reason(mutant: Mutant, outcome: Outcome) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = exercises.assignments()
+    known = lessons.assignments()
     parser.add_argument("--only", nargs="+", default=known, choices=known, metavar="aNN", help="these alone")
-    parser.add_argument("--exercise", nargs="+", choices=exercises.by_name(), metavar="NAME", help="these of them")
+    parser.add_argument("--exercise", nargs="+", choices=lessons.all_exercises(), metavar="NAME", help="these of them")
     parser.add_argument("--per-exercise", type=int, metavar="N", help="a sample of N of each exercise's mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--trials", type=int, default=150, help="calls in which survivors are compared")
@@ -535,7 +537,7 @@ def main() -> None:
     args = parser.parse_args()
 
     started = time.perf_counter()
-    chosen = [(a, e.name) for a in args.only for e in exercises.of(a) if e.name in (args.exercise or [e.name])]
+    chosen = [(a, e.name) for a in args.only for e in lessons.exercises_of(a) if e.name in (args.exercise or [e.name])]
     tried = [mutant for _, name in chosen for mutant in sample(name, args.per_exercise, args.seed)]
     rows = []
     print(f"{'':<32}{'mutants':>8}{'killed':>8}{'same':>6}{'cut':>5}{'missed':>8}{'share':>8}{'late':>6}")

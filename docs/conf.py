@@ -10,7 +10,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
-    "attncourse.authoring.site.extension",
+    "lessonkit.authoring.site.extension",
 ]
 templates_path = ["_templates"]
 # Offered as they are, or part of another page.

@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from attncourse._needs import MissingExtra, needs
-from attncourse.cli import COMMANDS
+from attncourse_lessons.cli import COMMANDS
+from commandkit.errors import MissingExtra, needs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,7 +41,7 @@ def python(code, cwd=ROOT):
 
 def attncourse(*arguments, cwd=ROOT, before="pass"):
     """Run the command in a fresh interpreter, after the code `before`."""
-    return python(f"import sys; {before}; from attncourse.cli import main; sys.exit(main({list(arguments)}))", cwd)
+    return python(f"import sys; {before}; from attncourse_lessons.cli import main; sys.exit(main({list(arguments)}))", cwd)
 
 
 # The files that say what to install

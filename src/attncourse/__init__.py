@@ -1,4 +1,4 @@
-"""A course on attention and the Transformer: what its notebooks call, and the models beneath them."""
+"""Attention and the Transformer, to read and to use. The course on them is `attncourse_lessons`."""
 
 import sys
 
@@ -13,16 +13,21 @@ __all__ = ["check", "hint", "progress"]
 
 
 def __getattr__(name: str):
-    """Load them on first use: `import attncourse` alone must not pay for torch."""
+    """Load the course's calls on first use: `import attncourse` alone must not pay for torch.
+
+    Learners write `from attncourse import check`. This is the one place where the library looks up to the course.
+    """
     if name not in __all__:
         raise AttributeError(f"module 'attncourse' has no attribute {name!r}")
     try:
-        from attncourse import exercises
+        import torch  # noqa: F401
+
+        import attncourse_lessons
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "attncourse":
+        if error.name is None or error.name.partition(".")[0] in ("attncourse", "attncourse_lessons", "lessonkit"):
             raise
         raise ImportError(
             f"attncourse needs {'PyTorch' if error.name == 'torch' else error.name}, which is not installed here: "
             "run `pip install -c constraints.txt -e .` in the course's folder."
         ) from None
-    return getattr(exercises, name)
+    return getattr(attncourse_lessons, name)

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attncourse._checks import check_boolean, check_shape
-from attncourse._needs import needs
 from attncourse.data.batches import pad_batch
 from attncourse.data.tokenizer import PAD
 from attncourse.transformer import cross_entropy
+from commandkit.errors import needs
 
 
 def token_loss(

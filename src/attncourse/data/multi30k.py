@@ -19,8 +19,8 @@ import platformdirs
 from tqdm import tqdm
 
 from attncourse._checks import check_one_of
-from attncourse._needs import CommandError
 from attncourse.data.parallel import BadData, Pair, read_parallel
+from commandkit.errors import CommandError
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 URL = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"

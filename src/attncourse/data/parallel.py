@@ -5,7 +5,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from attncourse._needs import CommandError
+from commandkit.errors import CommandError
 
 
 class Pair(NamedTuple):

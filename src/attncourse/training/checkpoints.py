@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attncourse._needs import CommandError, needs
+from commandkit.errors import CommandError, needs
 
 with needs("training runs", "train"):
     from safetensors import SafetensorError, safe_open

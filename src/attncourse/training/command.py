@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from attncourse._needs import CommandError, needs
+from commandkit.errors import CommandError, needs
 
 with needs("attncourse train", "train"):
     import sacrebleu  # noqa: F401

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from attncourse._needs import CommandError
 from attncourse.data import Tokenizer
 from attncourse.training.checkpoints import load_tensors, restore, write_whole
 from attncourse.training.recipe import Recipe
 from attncourse.training.trainer import WEIGHTS
 from attncourse.transformer import EncoderDecoder, TransformerConfig
+from commandkit.errors import CommandError
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.json", "environment.json"
 TOKENIZERS = ("tokenizer_source.json", "tokenizer_target.json")

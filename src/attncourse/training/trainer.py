@@ -22,8 +22,6 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attncourse._interrupts import Asked
-from attncourse._needs import CommandError
 from attncourse.data import Batch, EncodedPair, epoch_batches, loader
 from attncourse.metrics import token_loss
 from attncourse.training.checkpoints import (
@@ -38,6 +36,8 @@ from attncourse.training.checkpoints import (
 )
 from attncourse.training.recipe import Recipe
 from attncourse.training.workers import Workers, spread
+from commandkit.errors import CommandError
+from commandkit.interrupts import Asked
 
 CHECKPOINT, WEIGHTS, LOSSES, EVALUATIONS = "checkpoint.safetensors", "weights.safetensors", "losses.csv", "scores.csv"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from attncourse._needs import CommandError, needs
+from commandkit.errors import CommandError, needs
 
 with needs("attncourse translate", "train"):
     import safetensors  # noqa: F401

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from attncourse._needs import CommandError
+from commandkit.errors import CommandError
 
 T = TypeVar("T")
 

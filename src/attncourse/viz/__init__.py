@@ -4,7 +4,7 @@ The names are in __init__.pyi. Each is loaded on first use: who draws a curve ne
 a lecture depends on the modules that draw its own pictures (authoring/imports.py).
 """
 
-from attncourse._needs import needs
+from commandkit.errors import needs
 
 with needs("attncourse.viz", "lab"):
     import lazy_loader

@@ -6,11 +6,20 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from attncourse._checks import check_boolean
-from attncourse.viz.style import INK, MOST_INCHES, PALE, WEIGHTS, check_places, figure, line_style, name_lines, show
+from attncourse.viz.style import (
+    INK,
+    MOST_INCHES,
+    PALE,
+    WEIGHTS,
+    check_places,
+    figure,
+    line_style,
+    name_lines,
+    show,
+)
 
 
 def alignment_heatmap(
@@ -112,34 +121,6 @@ def draw_masks(masks: Tensor | Mapping[str, Tensor], title: str = "", alt: str =
         share = mask.float().mean().item()
         said.append(f"{name or 'mask'}: {n_query} queries by {n_key} keys, {share:.0%} of the pairs allowed")
     show(drawn, alt or f"Who may attend to whom. {'; '.join(said)}.")
-
-
-def accuracy_by_length(
-    accuracy: Mapping[str, Mapping[tuple[int, int], float]],
-    x_name: str = "length of the source (tokens)",
-    title: str = "",
-    alt: str = "",
-) -> None:
-    """Accuracy against length, a line for each model: {model: what `metrics.accuracy_by_length` returns}."""
-
-    def label(bucket: tuple[int, int]) -> str:
-        shortest, longest = bucket
-        return f"{shortest}" if shortest == longest else f"{shortest}–{longest}"
-
-    buckets = sorted({bucket for line in accuracy.values() for bucket in line})
-    drawn, ax = figure(6.6, 3.6)
-    for i, (name, line) in enumerate(accuracy.items()):
-        xs = [x for x, bucket in enumerate(buckets) if bucket in line]
-        ax.plot(xs, [line[buckets[x]] for x in xs], label=name, clip_on=False, **line_style(i))
-    ax.set_xticks(range(len(buckets)), map(label, buckets))
-    ax.set_ylim(0, 1)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    name_lines(ax, x_name, "exactly right", title)
-    said = "; ".join(
-        f"{name}: " + ", ".join(f"{share:.0%} at {label(bucket)}" for bucket, share in sorted(line.items()))
-        for name, line in accuracy.items()
-    )
-    show(drawn, alt or f"Share of sentences exactly right against {x_name}. {said}.")
 
 
 def curves(
@@ -248,3 +229,28 @@ def _number(value: float, digits: int = 2) -> str:
     if not np.isfinite(value):
         return "−∞" if value < 0 else "NaN" if np.isnan(value) else "∞"
     return f"{value:.{digits}f}".replace("-", "−")
+
+
+def weight_tables(named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bool = False, alt: str = "") -> None:
+    """Square tables of weights side by side, each with its own words: {title: (words, weights (n, n))}.
+
+    Tables that went wrong are shown as they are, to be looked at. Without `alt` the text says for each row where most
+    of it goes. Raises ValueError where words and table do not fit.
+    """
+    side = 0.9 + max((0.4 if numbers else 0.3) * len(words) for words, _ in named.values())
+    drawn, _ = figure((side + 0.5) * len(named), side + 0.4, columns=len(named))
+    said = []
+    for ax, (title, (words, weights)) in zip(drawn.axes, named.items(), strict=True):
+        matrix = as_matrix(weights, words, words)
+        cells(ax, matrix, words, words, numbers, digits=1)
+        ax.xaxis.tick_top()
+        ax.tick_params(axis="x", labelrotation=45)
+        for label in ax.get_xticklabels():
+            label.set(ha="left", va="bottom", rotation_mode="anchor")
+        ax.set_title(title, pad=8)
+        rows = "; ".join(
+            f"{word} at {words[row.argmax()]} ({row.max():.2f})" if np.isfinite(row).all() else f"{word} nowhere: NaN"
+            for word, row in zip(words, matrix, strict=True)
+        )
+        said.append(f"{title}: rows ask, columns answer; most of the weight of {rows}.")
+    show(drawn, alt or f"Tables of weights. {' '.join(said)}")

@@ -1,0 +1,13 @@
+"""`python -m attncourse.training train` is `attncourse train`: for launchers that want a module, as torchrun does."""
+
+import sys
+
+from commandkit.commands import run
+
+COMMANDS = {
+    "train": ("attncourse.training.command", "train a Transformer to translate, on a laptop or on GPUs"),
+    "translate": ("attncourse.training.translating", "translate a sentence with a trained run"),
+}
+
+if __name__ == "__main__":
+    sys.exit(run("python -m attncourse.training", "Train a Transformer, and translate with it.", COMMANDS))

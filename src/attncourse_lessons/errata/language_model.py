@@ -1,0 +1,290 @@
+"""The code slide's language model, in our words and repaired, and what it becomes when errata are put back."""
+
+import math
+from collections.abc import Collection
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attncourse._checks import check_at_least, check_one_of, check_tokens
+from attncourse_lessons.errata.entry import CS11711, Erratum, Finding, drawn, near
+
+EPS = 1e-5
+
+
+class Norm(nn.Module):
+    """LayerNorm with a gain and a bias, and the ways in which decks print it."""
+
+    def __init__(self, d_model: int, faults: Collection[str]):
+        super().__init__()
+        self.faults = faults
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True)                                   # (batch, n, 1)
+        if "a sum for the mean" in self.faults:
+            mean = x.sum(dim=-1, keepdim=True)
+        off = x * mean if "a product for the difference" in self.faults else x - mean
+        variance = off.square().mean(dim=-1, keepdim=True)                    # (batch, n, 1)
+        if "a root too many" in self.faults:
+            scale = variance.sqrt().add(1e-12).sqrt() + EPS                   # (1e-12: √ has no gradient at 0)
+        elif "ε outside the root" in self.faults:
+            scale = variance.add(1e-12).sqrt() + EPS
+        else:
+            scale = (variance + EPS).sqrt()
+        shift = 1.0 if "unit mean" in self.faults else 0.0
+        return ((x - mean) / scale + shift) * self.weight + self.bias
+
+
+class SlideBlock(nn.Module):
+    """Attention and a feed-forward network, pre-norm. x (batch, n, d_model) in and out."""
+
+    forbidden: Tensor
+
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, max_length: int, faults: Collection[str]):
+        super().__init__()
+        self.n_heads, self.faults = n_heads, faults
+        self.norm_1, self.norm_2 = Norm(d_model, faults), Norm(d_model, faults)
+        self.project = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        i, j = torch.arange(max_length)[:, None], torch.arange(max_length)
+        forbidden = j > i                                                     # (max_length, max_length)
+        if "i > i" in faults:
+            forbidden = torch.zeros_like(forbidden)
+        if "not even itself" in faults:
+            forbidden = j >= i
+        self.register_buffer("forbidden", forbidden, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if "the residual from the normalised x" in self.faults:
+            x = self.norm_1(x)
+            x = x + self.attend(x)
+            x = self.norm_2(x)
+            return x + self.down(self.up(x).relu())
+        x = x + self.attend(self.norm_1(x))
+        return x + self.down(self.up(self.norm_2(x)).relu())
+
+    def weights(self, query: Tensor, key: Tensor) -> Tensor:
+        """(batch, n_heads, n, n), from queries and keys (batch, n_heads, n, d_head)."""
+        n = query.shape[-2]
+        scores = query @ key.mT / math.sqrt(query.shape[-1])                  # (batch, n_heads, n, n)
+        forbidden = self.forbidden[:n, :n]
+        if "weights set to 0" in self.faults:
+            return scores.softmax(dim=-1) * ~forbidden
+        return scores.masked_fill(forbidden, -torch.inf).softmax(dim=-1)
+
+    def attend(self, x: Tensor) -> Tensor:
+        batch, n, d_model = x.shape
+        query, key, value = (
+            part.view(batch, n, self.n_heads, -1).transpose(1, 2)             # (batch, n_heads, n, d_head)
+            for part in self.project(x).chunk(3, dim=-1)
+        )
+        weights = self.weights(query, key)
+        weights = weights.mT if "sum over the asker" in self.faults else weights
+        found = (weights @ value).transpose(1, 2).reshape(batch, n, d_model)  # (batch, n, d_model)
+        return self.output.weight @ found if "Y on the wrong side" in self.faults else self.output(found)
+
+
+class SlideModel(nn.Module):
+    """A causal language model of `n_layers` blocks: learned positions, and a norm behind the last block.
+
+    `faults` are names of errata in `FAULTS`, which it gets back. Raises ValueError for others, and for token ids
+    outside of the vocabulary. Texts longer than `max_length` raise IndexError, as tables do.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        d_model: int = 64,
+        n_heads: int = 4,
+        n_layers: int = 2,
+        d_ff: int = 256,
+        max_length: int = 128,
+        faults: Collection[str] = (),
+    ):
+        super().__init__()
+        check_at_least(1, vocabulary=vocabulary, n_heads=n_heads, n_layers=n_layers, d_ff=d_ff, max_length=max_length)
+        for fault in faults:
+            check_one_of("faults", fault, FAULTS)
+        self.faults = frozenset(faults)
+        self.tokens = nn.Embedding(vocabulary, d_model)
+        self.positions = nn.Embedding(max_length, d_model)
+        table = min(max_length, 128) if "max_len not handed on" in faults else max_length
+        blocks = (SlideBlock(d_model, n_heads, d_ff, table, self.faults) for _ in range(n_layers))
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.Identity() if "no final norm" in faults else Norm(d_model, self.faults)
+        self.logits = nn.Linear(d_model, vocabulary)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """(batch, n, d_model): what goes into the first block."""
+        check_tokens("tokens", tokens, self.tokens.num_embeddings)
+        places = torch.arange(tokens.shape[1])                                # (n,)
+        if "positions by the batch" in self.faults:
+            places = torch.arange(tokens.shape[0])[:, None]                   # (batch, 1)
+        return self.tokens(tokens) + self.positions(places)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits (batch, n, vocabulary) of the next token."""
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.logits(self.norm(x))
+
+    @torch.no_grad()
+    def silence(self) -> "SlideModel":
+        """Set to zero what the sublayers write with: they find nothing more. Returns the model, changed."""
+        for block in self.blocks:
+            assert isinstance(block, SlideBlock)
+            for last in (block.output, block.down):
+                last.weight.zero_()
+                last.bias.zero_()
+        return self
+
+
+def small_model(*faults: str, **sizes: int) -> SlideModel:
+    """One with drawn parameters, the same at every call: to look at, not to train."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return SlideModel(**({"vocabulary": 20, "d_model": 16, "d_ff": 32, "max_length": 64} | sizes), faults=faults)
+
+
+def _drawn_tokens(batch: int, n: int) -> Tensor:
+    return torch.randint(20, (batch, n), generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def _alone_and_in_company(build) -> Finding:
+    model, tokens = build(), _drawn_tokens(3, 7)
+    return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and as the last of three, a text's logits differ by")
+
+
+POSITIONS_BY_BATCH = Erratum(
+    name="positions by the batch",
+    decks=(CS11711,),
+    place="In code, class TransformerLM",
+    claim="pos = torch.arange(x.size(0)).unsqueeze(1), where x is (batch, n)",
+    correction="torch.arange(x.size(1)): axis 0 is the batch",
+    question="Does a text get the same answer alone and in company?",
+    lecture="05",
+    printed=partial(small_model, "positions by the batch"),
+    corrected=small_model,
+    check=_alone_and_in_company,
+)
+
+
+@torch.no_grad()
+def _longer_than_128(build) -> Finding:
+    logits = build(max_length=256)(_drawn_tokens(1, 200))
+    return Finding(bool(logits.isfinite().all()), f"200 of 256 tokens: logits {tuple(logits.shape)}")
+
+
+MAX_LEN = Erratum(
+    name="max_len not handed on",
+    decks=(CS11711,),
+    place="In code, class TransformerLM",
+    claim="Block(d_model, nhead, dim_ff) for _ in range(num_layers): max_len stays 128",
+    correction="hand max_len on to the blocks, whose mask is made for it",
+    question="A model for 256 tokens: does it read 200?",
+    lecture="13",
+    printed=partial(small_model, "max_len not handed on"),
+    corrected=small_model,
+    check=_longer_than_128,
+)
+
+
+@torch.no_grad()
+def _logits_by_depth(build) -> Finding:
+    sizes = [build(n_layers=depth, d_model=64, d_ff=256)(_drawn_tokens(4, 20)).std().item() for depth in (2, 24)]
+    said = f"logits of size {sizes[0]:.2f} with 2 blocks, {sizes[1]:.2f} with 24"
+    return Finding(abs(sizes[1] / sizes[0] - 1) < 0.2, said)
+
+
+NO_FINAL_NORM = Erratum(
+    name="no final norm",
+    decks=(CS11711,),
+    place="In code, class TransformerLM",
+    claim="for block in self.blocks: x = block(x); logits = self.fc(x)",
+    correction="a norm behind the last block, as soon as the blocks are pre-norm; another deck has it",
+    question="Have the logits of an untrained model the same size at every depth?",
+    lecture="08",
+    printed=partial(small_model, "no final norm"),
+    corrected=small_model,
+    check=_logits_by_depth,
+)
+
+FAULTS = (
+    "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the wrong side",
+    "a sum for the mean", "a product for the difference", "a root too many", "unit mean", "ε outside the root",
+    "the residual from the normalised x", "positions by the batch", "max_len not handed on", "no final norm",
+)  # fmt: skip
+"""The errata that a small language model can be given back."""
+
+LANGUAGE_MODEL = (POSITIONS_BY_BATCH, MAX_LEN, NO_FINAL_NORM)
+
+
+# Structural tests: each asks one question of a model that a function builds, untrained.
+
+
+def _hears_no_future(build) -> Finding:
+    model, tokens = build(), _drawn_tokens(2, 9)
+    other = tokens.clone()
+    other[:, 5:] = (other[:, 5:] + 7) % 20
+    return near(model(other)[:, :5], model(tokens)[:, :5], "when the future changes, the past moves by")
+
+
+def _shares_sum_to_one(build) -> Finding:
+    block = build().blocks[0]
+    query, key = drawn(2, 1, block.n_heads, 6, 4)
+    sums = block.weights(query, key).sum(dim=-1)
+    return near(sums, torch.ones_like(sums), "a row's sum is off by")
+
+
+def _comes_back(build) -> Finding:
+    model, tokens = build().silence(), _drawn_tokens(2, 9)
+    x = model.embed(tokens)
+    for block in model.blocks:
+        x = block(x)
+    return near(x, model.embed(tokens), "with silent sublayers x moves by")
+
+
+def _norms_as_torch(build) -> Finding:
+    norm, x = build().blocks[0].norm_1, drawn(64, 16)
+    wide = F.layer_norm
+    errors = [(norm(size * x + size) - wide(size * x + size, (16,))).abs().max().item() for size in (1.0, 0.01)]
+    return Finding(max(errors) < 1e-3, f"against torch: worst error {max(errors):.1g}")
+
+
+def _any_batch(build) -> Finding:
+    model, tokens = build(), _drawn_tokens(100, 7)
+    return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and in company, a text's logits differ by")
+
+
+STRUCTURAL = {
+    "the past stays": _hears_no_future,
+    "rows sum to 1": _shares_sum_to_one,
+    "silence is identity": _comes_back,
+    "norm as torch's": _norms_as_torch,
+    "any company": _any_batch,
+    "200 tokens": _longer_than_128,
+    "size at depth": _logits_by_depth,
+}
+
+
+@torch.no_grad()
+def structural(*faults: str) -> dict[str, Finding]:
+    """What each structural test finds in untrained models with these faults. A model that crashes fails.
+
+    >>> [name for name, found in structural("weights set to 0").items() if not found.passes]
+    ['the past stays', 'rows sum to 1']
+    """
+    found = {}
+    for name, test in STRUCTURAL.items():
+        try:
+            found[name] = test(partial(small_model, *faults))
+        except (RuntimeError, IndexError) as error:
+            found[name] = Finding(False, f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    return found

@@ -1,0 +1,1 @@
+"""Why does a wrong shape not crash?"""

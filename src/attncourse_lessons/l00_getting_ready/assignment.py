@@ -1,0 +1,173 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment @getting_ready · Getting ready
+#
+# Three small functions, which the rest of the course stands on: sequences of several lengths become one rectangle, scores
+# become shares, and a mean leaves out whoever is not there. [Lecture @getting_ready](@getting_ready) has all that
+# you need. None of the functions is longer than five lines; what they ask for is that you know the shape of everything that
+# you write down.
+#
+# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
+# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
+# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+#
+# {exercises}
+#
+# If you are stuck, `hint("pad_batch", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
+# refused if they call a function that is the answer, torch's or the course's: this is the place to build it. Where tensors
+# of numbers come in, stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: the checks also ask
+# whether a gradient flows from what you return back to what you were given.
+
+# %% locked=true
+try:
+    from attncourse import check, hint
+except ModuleNotFoundError:
+    raise ImportError(
+        "This notebook needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
+    ) from None
+
+import torch
+from torch import Tensor
+
+# %% [markdown]
+# ## 1 · A rectangle of unequal sequences
+#
+# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled up at their end with a
+# *pad*, an id that says "nothing here", until all are as long as the longest. Along with the ids goes a mask, which
+# remembers what was real:
+#
+# ```
+# pad_batch([[5, 8, 2], [7]], pad=99)   →   [[5,  8,  2],        [[True,  True,  True],
+#                                            [7, 99, 99]]         [True, False, False]]
+# ```
+#
+# The sequences come as lists of whole numbers, each with at least one in it. Leave the lists as they are: they belong to
+# whoever called you. And do not look for the pad among the ids in order to make the mask, for a sequence may hold that very
+# id as an ordinary token.
+
+# %% exercise="pad_batch"
+def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Make one rectangle of sequences of several lengths.
+
+    sequences: a list of lists of ids, each of its own length     pad: the id that fills up
+    returns    tokens (batch, n), whole numbers, each row one sequence and then pads, n the longest length;
+               mask   (batch, n), boolean, True where a token of the sequence stands
+    """
+    ...  # solution
+
+# %% check="pad_batch"
+check("pad_batch", pad_batch)
+
+# %% [markdown]
+# ## 2 · The mean of those who are there
+#
+# Each sequence $b$ of the batch has vectors $x_{b1}, \dots, x_{bn}$, one for each position. Average them, each
+# sequence for itself, over the positions that are real:
+#
+# $$\bar x_b = \frac{\sum_{i \,:\, \text{mask}_{bi}} x_{bi}}{\text{number of } i \text{ with mask}_{bi}}$$
+#
+# What stands in the padding must make no difference, whatever it is. It may even be ∞. And a sequence may
+# have no real position at all; then its mean is zeros, and nobody else is harmed.
+
+# %% exercise="masked_mean"
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Average each sequence's vectors over its real positions.
+
+    values: (batch, n, d)   mask: (batch, n), boolean, True where a position is real
+    returns (batch, d); zeros for a sequence with no real position
+    """
+    ...  # solution
+
+# %% check="masked_mean"
+check("masked_mean", masked_mean)
+
+# %% [markdown]
+# ## 3 · Shares
+#
+# Softmax turns any scores into shares, positive numbers that sum to one:
+#
+# $$\operatorname{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
+#
+# Write it along the last axis, for a single row of scores, for a table of rows, and for as many axes in front as may come.
+# The formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds
+# above the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) Shares are
+# never NaN.
+
+# %% exercise="softmax"
+def softmax(scores: Tensor) -> Tensor:
+    """Turn each row of scores into shares that sum to one, without overflow.
+
+    scores: (*batch, n), any number of axes in front
+    returns (*batch, n); along the last axis they sum to one
+    """
+    ...  # solution
+
+# %% check="softmax"
+check("softmax", softmax)
+
+# %% [markdown]
+# ## 4 · In your own words
+#
+# Two course-mates want to keep their exponentials small, and neither takes away the maximum. Ada *divides* each row of scores
+# by its largest score. Ben takes away each row's *mean*; with all scores between 1000 and 1003 his shares are right.
+#
+# **(a)** As long as a row's largest score is positive Ada never overflows, but her shares are wrong. Show it with a row of two
+# scores, and say what dividing changes that taking away does not. **(b)** Give a row of scores for which, in float32, Ben's
+# version gives NaN, and say where it arises. **(c)** With the maximum taken away, other exponentials may still be rounded down
+# to 0. Why can that make no NaN, and why is the harm so small that nobody minds?
+#
+# Answer in four to eight sentences or lines. (3 points)
+
+# %% [markdown] written="why-the-maximum" points=3 minutes=10 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. (a) For instance the scores (0, 2): right are $e^0 : e^2$, that is 0.12 and 0.88; Ada has (0, 1), that is 0.27 and 0.73.
+#    Dividing changes the *distances* between scores, and only these matter; taking away the same number leaves them as they are
+#    (a common factor $e^{-c}$ cancels). A row whose largest score is negative is a right answer, too: the order is turned round
+#    (and for (−1000, −1) her largest exponent is 1000). Half a point
+#    for the example, half for the reason.
+# 2. (b) Any row in which one score lies more than about 88.7 above the row's mean, such as (0, 0, 300): the mean is 100, and
+#    $e^{200}$ is ∞ in float32. Numerator and sum are both ∞, and ∞/∞ is NaN. A row with a score of −∞ is right as well: its
+#    mean is −∞, and −∞ − (−∞) is NaN. Half a point for a row without the reason, or the reason without a row.
+# 3. (c) The largest score becomes 0 and its exponential 1, so the sum is at least 1: no division by 0, and nothing overflows,
+#    because no exponent is above 0. What is rounded to 0 is less than about $10^{-45}$, a share that float32 could not
+#    tell from 0 beside 1 anyway. Half a point for each half.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Extension: the logarithm of a sum of exponentials
+#
+# This one is worth extra credit, and nothing is lost by leaving it out.
+#
+# The logarithm of a share is $\log \operatorname{softmax}(s)_i = s_i - \operatorname{logsumexp}(s)$, where
+#
+# $$\operatorname{logsumexp}(s) = \log \sum_j e^{s_j}$$
+#
+# is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every cross entropy contains
+# it. Write it so that it is right for scores of ±1000, where neither $e^{1000}$ nor $\log 0$ will do.
+
+# %% exercise="logsumexp"
+def logsumexp(scores: Tensor) -> Tensor:
+    """The logarithm of the sum of the exponentials of each row, without overflow.
+
+    scores: (*batch, n), all finite
+    returns (*batch,), one number for each row
+    """
+    ...  # solution
+
+# %% check="logsumexp"
+check("logsumexp", logsumexp)
+
+# %% [markdown]
+# ---
+# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
+# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

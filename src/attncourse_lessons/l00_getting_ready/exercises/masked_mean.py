@@ -1,0 +1,380 @@
+"""masked_mean: Average each sequence's vectors over its real positions."""
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import gradients, telling
+
+
+def solution(values, mask):
+    total = values.masked_fill(~mask[..., None], 0.0).sum(dim=1)     # (batch, d)
+    count = mask.sum(dim=1, keepdim=True)                            # (batch, 1)
+    return total / count.clamp(min=1)                                # (batch, d)
+
+
+exercise = Exercise(
+    "masked_mean",
+    reference=attention.masked_mean,
+    solution=solution,
+    returns=("mean",),
+    forbidden=("attncourse.attention", "torch.masked.mean", "torch.nanmean", "torch.Tensor.nanmean"),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Two things go into a mean: a sum over the real positions, and how many there are. Write both shapes down: "
+        "values are (batch, n, d), the mask (batch, n); which axis must the mask gain, and which must the count keep?",
+        "A product does not silence ∞, for 0 · ∞ is NaN. *Choose* between the value and 0 by the mask: "
+        "`masked_fill`, with `~mask[..., None]`, or `torch.where`.",
+        "Where nothing is real the sum is 0 already. What may you divide it by, so that 0/0 never happens and no "
+        "other row's mean changes? See `clamp(min=…)`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _padded(draw, filled_with=0.0):
+    """Values (batch, n, d) with something in the padding, and the mask (batch, n) that says where it is."""
+    batch, n, d = draw.sizes(3, 3, 8)
+    mask = draw.padding_mask(batch, n)
+    return torch.where(mask[..., None], draw.normal(batch, n, d), filled_with), mask
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("nothing to leave out", points=1)
+def nothing_to_leave_out(answer, draw):
+    """where every position is real, the plain mean over them"""
+    batch, n, d = draw.sizes(3, 3, 8)
+    return answer(draw.normal(batch, n, d), torch.ones(batch, n, dtype=torch.bool))
+
+
+@aspect("short sequences", points=2)
+def short_sequences(answer, draw):
+    """a short sequence has the mean that it has alone"""
+    return answer(*_padded(draw))
+
+
+@aspect(
+    "what stands in the padding",
+    points=1,
+    explain=told("mean {place} changes by {size} when only the padding changes"),
+)
+def what_stands_in_the_padding(answer, draw):
+    """changes nothing"""
+    values, mask = _padded(draw)
+    other = values + 5 * draw.normal(*values.shape) * ~mask[..., None]
+    return telling(answer(values, mask)) - answer(other, mask)
+
+
+@aspect("∞ in the padding", points=1)
+def in_the_padding(answer, draw):
+    """changes nothing either"""
+    return answer(*_padded(draw, torch.inf))
+
+
+@aspect("nothing but padding", points=1)
+def nothing_but_padding(answer, draw):
+    """zeros where nobody is there, and only there"""
+    batch, n, d = draw.sizes(3, 3, 8)
+    mask = torch.ones(batch, n, dtype=torch.bool)
+    mask[1 + draw.integers(batch - 1, 1)] = False
+    return answer(draw.normal(batch, n, d), mask)
+
+
+@aspect("gradient", points=1, explain=arrives("values"))
+def gradient(answer, draw):
+    """the values can be learned: the gradient reaches them"""
+    batch, n, d = draw.sizes(3, 3, 8)
+    values = draw.normal(batch, n, d).requires_grad_()
+    return gradients(answer(values, torch.ones(batch, n, dtype=torch.bool)), [values], draw)
+
+
+EVERY_MEAN = (
+    "nothing to leave out",
+    "short sequences",
+    "what stands in the padding",
+    "∞ in the padding",
+    "nothing but padding",
+    "gradient",
+)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("divided by the padded length", fails=("short sequences", "∞ in the padding"))
+def divided_by_the_padded_length(values, mask):
+    """The sum was divided by n, the width of the rectangle, which is the length of the longest sequence in the batch. A
+    short sequence's mean is dragged towards zero, and the longer its neighbours are, the further. Divide each sum by
+    how many positions of that row are real."""
+    return values.masked_fill(~mask[..., None], 0.0).mean(dim=1)
+
+
+@variant("divided by the padded length", fails=("short sequences", "∞ in the padding"))
+def divided_by_the_padded_length_2(values, mask):
+    """By hand."""
+    return torch.where(mask[..., None], values, 0.0).sum(dim=1) / values.shape[1]
+
+
+@misconception(
+    "pads kept",
+    fails=("short sequences", "what stands in the padding", "∞ in the padding", "nothing but padding"),
+)
+def pads_kept(values, mask):
+    """This is the mean of everything that stands in the rectangle, padding and all: the mask was never asked. How many
+    positions does a row really have, and which?"""
+    return values.mean(dim=1)
+
+
+@misconception(
+    "the padding is in the sum", fails=("what stands in the padding", "∞ in the padding", "nothing but padding")
+)
+def the_padding_is_in_the_sum(values, mask):
+    """The count is right and the sum is not: what stands in the padding was added. The padding holds zeros only if
+    somebody put them there, and after one layer of a network it no longer does."""
+    return values.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@variant(
+    "the padding is in the sum", fails=("what stands in the padding", "∞ in the padding", "nothing but padding")
+)
+def the_padding_is_in_the_sum_2(values, mask):
+    """With the count guarded."""
+    return values.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@misconception("multiplied by the mask", fails=("∞ in the padding",))
+def multiplied_by_the_mask(values, mask):
+    """Multiplying by the mask makes 0 of every number in the padding, except of ∞ and NaN: 0 · ∞ is NaN. (Such things
+    do stand there: scores set to −∞, memory that nobody wrote to.) Do not multiply what is not there; choose between it
+    and 0 by a condition."""
+    return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@variant("multiplied by the mask", fails=("∞ in the padding",))
+def multiplied_by_the_mask_2(values, mask):
+    """As a matrix product."""
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    return (mask[:, None].float() @ values)[:, 0] / count
+
+
+@variant(
+    "divided by the padded length", "multiplied by the mask", fails=("short sequences", "∞ in the padding")
+)
+def divided_by_the_padded_length_3(values, mask):
+    """By a product."""
+    return (values * mask[..., None]).mean(dim=1)
+
+
+@variant("multiplied by the mask", fails=("∞ in the padding",))
+def multiplied_by_the_mask_3(values, mask):
+    """With the NaN mended, which makes zeros of what was harmed."""
+    return ((values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)).nan_to_num()
+
+
+@misconception("0/0 where nobody is there", fails=("nothing but padding",))
+def n_0_0_where_nobody_is_there(values, mask):
+    """A row of padding alone has the sum 0 and the count 0, and 0/0 is NaN, which spreads to everything computed from
+    it. See to it that the divisor is never 0, without changing the others."""
+    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@variant("0/0 where nobody is there", fails=("nothing but padding",))
+def n_0_0_where_nobody_is_there_2(values, mask):
+    """A loop."""
+    return torch.stack([row[real].mean(dim=0) for row, real in zip(values, mask, strict=True)])
+
+
+@variant(
+    "0/0 where nobody is there", "multiplied by the mask", fails=("∞ in the padding", "nothing but padding")
+)
+def n_0_0_where_nobody_is_there_3(values, mask):
+    """Both, as most people write it first."""
+    return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@misconception("mask upside down", fails=EVERY_MEAN)
+def mask_upside_down(values, mask):
+    """The padding was averaged and the tokens were left out. In this course True means "this position counts"."""
+    return (values * ~mask[..., None]).sum(dim=1) / (~mask).sum(dim=1, keepdim=True)
+
+
+@variant("mask upside down", fails=EVERY_MEAN)
+def mask_upside_down_2(values, mask):
+    """By choosing."""
+    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / (~mask).sum(dim=1, keepdim=True)
+
+
+@misconception("zeros for those who are there", fails=EVERY_MEAN)
+def zeros_for_those_who_are_there(values, mask):
+    """Where every position is real your mean is 0. Either the result was made and never filled, or the positions that
+    are real were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask
+    is True."""
+    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@variant("zeros for those who are there", fails=EVERY_MEAN)
+def zeros_for_those_who_are_there_2(values, mask):
+    """And counted upside down."""
+    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / (~mask).sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@variant("zeros for those who are there", fails=EVERY_MEAN)
+def zeros_for_those_who_are_there_3(values, mask):
+    """Without the guard."""
+    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@variant("zeros for those who are there", fails=EVERY_MEAN)
+def zeros_for_those_who_are_there_4(values, mask):
+    """Never filled."""
+    return torch.zeros(values.shape[0], values.shape[2])
+
+
+@misconception("averaged over the batch", fails=EVERY_MEAN)
+def averaged_over_the_batch(values, mask):
+    """The axis that has gone is the batch: one mean for each position, over different sequences. Each sequence wants
+    its own mean, over its positions. Which axis of (batch, n, d) must go?"""
+    total = values.masked_fill(~mask[..., None], 0.0).sum(dim=0)
+    return total / mask.sum(dim=0)[:, None].clamp(min=1)
+
+
+@misconception("averaged over the features", fails=EVERY_MEAN)
+def averaged_over_the_features(values, mask):
+    """The axis that has gone is d: each position's features were averaged with each other. The mean keeps the features
+    and runs over the positions. Which axis of (batch, n, d) must go?"""
+    return values.masked_fill(~mask[..., None], 0.0).mean(dim=-1)
+
+
+@misconception("one mean for the whole batch", fails=EVERY_MEAN)
+def one_mean_for_the_whole_batch(values, mask):
+    """`values[mask]` picks the real positions of all sequences and puts them into one long list, so the batch is gone
+    and the mean is that of them all. Each sequence wants its own."""
+    return values[mask].mean(dim=0)
+
+
+@misconception(
+    "divided by the whole batch's count",
+    fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
+)
+def divided_by_the_whole_batchs_count(values, mask):
+    """`mask.sum()` without an axis counts the real positions of the whole batch. Each sequence is divided by its own
+    count: sum the mask along one axis."""
+    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum()
+
+
+@misconception(
+    "a sum, not a mean",
+    fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
+)
+def a_sum_not_a_mean(values, mask):
+    """The positions were added up and not divided by how many there are: a long sequence gets a large result, whatever
+    stands in it."""
+    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1)
+
+
+@misconception(
+    "one more in the count",
+    fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
+)
+def one_more_in_the_count(values, mask):
+    """Adding 1 to the count keeps 0 from being divided by 0, and makes everybody else's mean too small: four values are
+    divided by five. Guard the divisor so that only a count of 0 is changed."""
+    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / (mask.sum(dim=1, keepdim=True) + 1)
+
+
+@misconception(
+    "an axis of length one is left",
+    fails=(
+        "nothing to leave out",
+        "short sequences",
+        "what stands in the padding",
+        "∞ in the padding",
+        "nothing but padding",
+    ),
+)
+def an_axis_of_length_one_is_left(values, mask):
+    """The axis of the positions is still there, with length one. Keeping it helps in a division; the result is (batch,
+    d) and has it no longer."""
+    total = values.masked_fill(~mask[..., None], 0.0).sum(dim=1, keepdim=True)
+    return total / mask.sum(dim=1)[:, None, None].clamp(min=1)
+
+
+@misconception("the count lost its axis", fails=EVERY_MEAN)
+def the_count_lost_its_axis(values, mask):
+    """The counts are (batch,), and torch lines shapes up from the right: next to (batch, d) it takes them for one row
+    of d numbers. Here the sizes differ and you are told; were they equal, you would get wrong numbers and no message.
+    Keep the axis, with length one."""
+    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1)
+
+
+@variant("the count lost its axis", fails=EVERY_MEAN)
+def the_count_lost_its_axis_2(values, mask):
+    """Guarded, after a product."""
+    return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+
+
+@misconception("the mask lacks an axis", fails=EVERY_MEAN)
+def the_mask_lacks_an_axis(values, mask):
+    """The mask is (batch, n) and the values are (batch, n, d). torch lines shapes up from the right, so it would pair n
+    with d. Give the mask an axis of length one at its end, and it stretches over the features."""
+    return (values * mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@variant("the mask lacks an axis", fails=EVERY_MEAN)
+def the_mask_lacks_an_axis_2(values, mask):
+    """Without a product."""
+    return values.masked_fill(~mask, 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(values, mask):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations."""
+    total = values.detach().masked_fill(~mask[..., None], 0.0).sum(dim=1)
+    return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("where and keepdim")
+def where_and_keepdim(values, mask):
+    """Chooses with `torch.where`; the count from float sums."""
+    kept = torch.where(mask[..., None], values, torch.zeros_like(values))
+    count = mask.float().sum(dim=1, keepdim=True)
+    return kept.sum(dim=-2) / torch.maximum(count, torch.ones(()))
+
+
+@alternative("einsum with weights")
+def einsum_with_weights(values, mask):
+    """Equal weights that sum to one, then a weighted average: attention without scores."""
+    weights = mask.double() / mask.sum(dim=-1, keepdim=True).clamp(min=1)
+    return torch.einsum("bn,bnd->bd", weights, values.double().nan_to_num())
+
+
+@alternative("one sequence at a time")
+def one_sequence_at_a_time(values, mask):
+    """Picks the real positions of each row, if there are any."""
+    means = []
+    for row, real in zip(values, mask, strict=True):
+        means.append(row[real].mean(dim=0) if real.any() else torch.zeros(row.shape[-1]))
+    return torch.stack(means)
+
+
+@alternative("NaN mended at the end")
+def nan_mended_at_the_end(values, mask):
+    """Lets 0/0 happen and puts zeros there."""
+    total = values.masked_fill(~mask.unsqueeze(2), 0).sum(1)
+    return (total / mask.sum(1).unsqueeze(1)).nan_to_num(0.0)
+
+
+@alternative("float64, not contiguous")
+def float64_not_contiguous(values, mask):
+    """Features first, double precision, a transposed view returned."""
+    first = values.double().permute(2, 0, 1).masked_fill(~mask, 0.0)
+    return (first.sum(dim=-1) / (mask.sum(dim=-1) + 1e-12)).mT

@@ -1,0 +1,1 @@
+"""What must a reader carry along?"""

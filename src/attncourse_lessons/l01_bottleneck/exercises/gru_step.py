@@ -1,0 +1,156 @@
+"""gru_step: The state of a GRU after one more token."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import gradients
+
+
+def solution(x, state, W_x, W_h, b):
+    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
+    return z * state + (1 - z) * candidate
+
+
+exercise = Exercise(
+    "gru_step",
+    reference=lambda x, state, W_x, W_h, b: _gru(x, state, W_x, W_h, b),
+    solution=solution,
+    returns=("state",),
+    forbidden=("attncourse.recurrent", "torch.nn.GRU", "torch.nn.GRUCell", "torch.gru_cell", "torch.gru"),
+    difficulty=2,
+    minutes=15,
+    extra=True,
+    hints=(
+        "Compute r, z and then the candidate: three lines that look alike. `W_x[0]` is the reset gate's matrix.",
+        "Gates are sigmoids, the candidate is a tanh. The reset gate multiplies `state @ W_h[2]`, and nothing else.",
+        "Test yourself: what must come out if z is 1 everywhere, and what if z is 0?",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _gru(x, state, W_x, W_h, b):
+    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
+    return z * state + (1 - z) * candidate
+
+
+def _gates(draw):
+    batch, d_in, d_hidden = draw.sizes(3, 2, 7)
+    weights = draw.normal(3, d_in, d_hidden) / 2, draw.normal(3, d_hidden, d_hidden) / 2, draw.normal(3, d_hidden)
+    return draw.normal(batch, d_in), draw.normal(batch, d_hidden), *weights
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("a step", points=1)
+def a_step(answer, draw):
+    """the new state lies between the old one and the candidate"""
+    return answer(*_gates(draw))
+
+
+@aspect(
+    "a gate that keeps",
+    points=1,
+    explain=told("state {place} is {got}, and with z at 1 it should have stayed {expected}"),
+)
+def a_gate_that_keeps(answer, draw):
+    """with the update gate at 1 the state passes through untouched"""
+    x, state, W_x, W_h, b = _gates(draw)
+    b[1] += 100
+    return answer(x, state, W_x, W_h, b)
+
+
+@aspect("gradient", points=1, explain=arrives("x", "state", "W_x", "W_h", "b"))
+def gradient(answer, draw):
+    """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
+    inputs = [tensor.requires_grad_() for tensor in _gates(draw)]
+    return gradients(answer(*inputs), inputs, draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("the update gate reversed", fails=("a step", "a gate that keeps", "gradient"))
+def the_update_gate_reversed(x, state, W_x, W_h, b):
+    """Old and new are swapped: z is the share of the *old* state here, as in torch. (Some papers let z be the share of
+    the new one. Both can be learned; they must not be mixed.)"""
+    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
+    return (1 - z) * state + z * candidate
+
+
+@misconception("reset before the matrix", fails=("a step", "gradient"))
+def reset_before_the_matrix(x, state, W_x, W_h, b):
+    """The state was multiplied by r *before* its matrix: that is the GRU of the first paper (Cho et al. 2014). Here r
+    multiplies the product `state @ W_h[2]`, as in torch, which is faster on a GPU. The two do not give the same
+    result."""
+    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + (r * state) @ W_h[2] + b[2])
+    return z * state + (1 - z) * candidate
+
+
+@misconception("the bias reset too", fails=("a step", "gradient"))
+def the_bias_reset_too(x, state, W_x, W_h, b):
+    """The reset gate multiplies the bias as well. It decides how much of the *past* enters the candidate: what does not
+    come from the state stays outside its brackets."""
+    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2] + b[2]))
+    return z * state + (1 - z) * candidate
+
+
+@misconception("no reset gate", fails=("a step", "gradient"))
+def no_reset_gate(x, state, W_x, W_h, b):
+    """The reset gate has no effect, so the candidate always sees the whole of the old state. Without it the unit cannot
+    start afresh in one step."""
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + state @ W_h[2] + b[2])
+    return z * state + (1 - z) * candidate
+
+
+@misconception("gates swapped", fails=("a step", "a gate that keeps", "gradient"))
+def gates_swapped(x, state, W_x, W_h, b):
+    """Reset and update gate have changed places: of the stacked matrices the first belongs to the reset gate, the
+    second to the update gate."""
+    z = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    r = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
+    return z * state + (1 - z) * candidate
+
+
+@misconception("sigmoid for the candidate", fails=("a step", "gradient"))
+def sigmoid_for_the_candidate(x, state, W_x, W_h, b):
+    """The candidate is a proposal for the state, not a gate: it may say no as well as yes, so it goes through tanh."""
+    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
+    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
+    candidate = torch.sigmoid(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
+    return z * state + (1 - z) * candidate
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("all products at once")
+def all_products_at_once(x, state, W_x, W_h, b):
+    """einsum over the three, then apart."""
+    read = torch.einsum("bi,gih->gbh", x, W_x) + b[:, None]
+    past = torch.einsum("bh,ghk->gbk", state, W_h)
+    r, z = (read[:2] + past[:2]).sigmoid()
+    return torch.lerp((read[2] + r * past[2]).tanh(), state, z)
+
+
+@alternative("float64, a change added to the old state")
+def float64_a_change_added_to_the_old_state(x, state, W_x, W_h, b):
+    """h + (1 − z)(h̃ − h), in double precision."""
+    x, state, W_x, W_h, b = (t.double() for t in (x, state, W_x, W_h, b))
+    gates = [1 / (1 + torch.exp(-(x @ W_x[k] + state @ W_h[k] + b[k]))) for k in (0, 1)]
+    candidate = torch.tanh(x @ W_x[2] + gates[0] * (state @ W_h[2]) + b[2])
+    return state + (1 - gates[1]) * (candidate - state)

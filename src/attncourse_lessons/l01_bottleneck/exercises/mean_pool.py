@@ -1,0 +1,222 @@
+"""mean_pool: The mean of the states of each sentence's words."""
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import gradients, telling
+
+
+def solution(states, lengths):
+    mask = torch.arange(states.shape[1]) < lengths[:, None]        # (batch, n)
+    total = (states * mask[..., None]).sum(dim=1)                  # (batch, d)
+    return total / lengths[:, None]
+
+
+exercise = Exercise(
+    "mean_pool",
+    reference=lambda states, lengths: attention.masked_mean(
+        states, attention.lengths_to_mask(lengths, states.shape[1])
+    ),
+    solution=solution,
+    returns=("summary",),
+    forbidden=("attncourse.attention", "attncourse.recurrent"),
+    difficulty=2,
+    minutes=12,
+    hints=(
+        "Two things must know the length: what is added up, and what the sum is divided by.",
+        "`torch.arange(n) < lengths[:, None]` is True where there is a word: (batch, n). It needs one more axis to "
+        "meet the states.",
+        "Zero what is not there (`masked_fill` or a product), sum over the positions, divide by `lengths[:, None]`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _states(draw, ragged):
+    """(states, lengths), and what a network leaves behind a sentence's end is as large as anything else."""
+    batch, n, d = draw.sizes(3, 3, 8)
+    lengths = draw.padding_mask(batch, n).sum(dim=1) if ragged else torch.full((batch,), n)
+    return draw.normal(batch, n, d), lengths
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("full sentences", points=1)
+def full_sentences(answer, draw):
+    """the mean over the positions, one vector for each sentence"""
+    return answer(*_states(draw, ragged=False))
+
+
+@aspect("short sentences", points=2)
+def short_sentences(answer, draw):
+    """the mean over the words that are there, divided by how many there are"""
+    return answer(*_states(draw, ragged=True))
+
+
+@aspect(
+    "past the end", points=1, explain=told("summary {place} changes by {size} when only the padding changes")
+)
+def past_the_end(answer, draw):
+    """what a network leaves in the padding changes nothing"""
+    states, lengths = _states(draw, ragged=True)
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    other = states + 5 * draw.normal(*states.shape) * ~mask[..., None]
+    return telling(answer(states, lengths)) - answer(other, lengths)
+
+
+@aspect("a batch of one word", points=1)
+def a_batch_of_one_word(answer, draw):
+    """one sentence of one word is its own mean"""
+    n, d = draw.sizes(2, 2, 8)
+    return answer(draw.normal(1, n, d), torch.ones(1, dtype=torch.int64))
+
+
+@aspect("gradient", points=1, explain=arrives("states"))
+def gradient(answer, draw):
+    """each word of a sentence gets the same share of the gradient, padding gets none"""
+    states, lengths = _states(draw, ragged=True)
+    return gradients(answer(states.requires_grad_(), lengths), [states], draw)
+
+
+RAGGED = ("short sentences", "past the end", "a batch of one word", "gradient")
+EVERY_MEAN = ("full sentences", *RAGGED)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("mean over all positions", fails=RAGGED)
+def mean_over_all_positions(states, lengths):
+    """The padding was averaged in, so the summary of a short sentence depends on what the network left past its end,
+    and on how long its neighbours in the batch are. Only the first `lengths[b]` positions of row b are words."""
+    return states.mean(dim=1)
+
+
+@variant("mean over all positions", fails=("short sentences", "past the end", "gradient"))
+def mean_over_all_positions_2(states, lengths):
+    """Cut at the longest sentence, which helps the others little."""
+    return states[:, : int(lengths.max())].mean(dim=1)
+
+
+@misconception("divides by the padded length", fails=("short sentences", "a batch of one word", "gradient"))
+def divides_by_the_padded_length(states, lengths):
+    """The padding is gone from the sum and still counted in the divisor: a sentence of two words in a row of ten
+    becomes five times too small. Divide by how many words there are."""
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    return (states * mask[..., None]).mean(dim=1)
+
+
+@misconception("sums the padding too", fails=RAGGED)
+def sums_the_padding_too(states, lengths):
+    """The divisor is right, but the padding was added up with the words. A network's states past a sentence's end are
+    not zero: it reads padding as it reads anything else."""
+    return states.sum(dim=1) / lengths[:, None]
+
+
+@misconception("no division", fails=("full sentences", "short sentences", "gradient"))
+def no_division(states, lengths):
+    """This is the sum: it grows with the length of the sentence, and whatever reads it must cope with any size. A mean
+    also divides."""
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    return (states * mask[..., None]).sum(dim=1)
+
+
+@misconception("the last state", fails=("full sentences", "short sentences", "gradient"))
+def the_last_state(states, lengths):
+    """This is the state after the last word, the other simple summary. The mean counts every position the same, the
+    first word's as much as the last one's."""
+    return states[torch.arange(len(states)), lengths - 1]
+
+
+@misconception("the last position", fails=EVERY_MEAN)
+def the_last_position(states, lengths):
+    """This picks the last column of the rectangle, one state instead of a mean; and for a short sentence it is
+    padding."""
+    return states[:, -1]
+
+
+@misconception("the largest", fails=("full sentences", "short sentences", "gradient"))
+def the_largest(states, lengths):
+    """For each of the d numbers, this takes the largest over the positions. It is called max pooling and has its uses,
+    but a single position decides each number, whereas a mean lets all of them speak."""
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    return states.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
+
+
+@variant("the largest", "mean over all positions", fails=EVERY_MEAN)
+def the_largest_2(states, lengths):
+    """Padding among them."""
+    return states.amax(dim=1)
+
+
+@misconception("averages the features", fails=EVERY_MEAN)
+def averages_the_features(states, lengths):
+    """The last axis has gone, and that is where the d features of a state are. One number is left for each position.
+    Keep the features and average over the positions, axis 1."""
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    return (states * mask[..., None]).mean(dim=-1)
+
+
+@variant("averages the features", fails=EVERY_MEAN)
+def averages_the_features_2(states, lengths):
+    """Without a mask."""
+    return states.mean(dim=-1)
+
+
+@misconception(
+    "one word too few", fails=("full sentences", "short sentences", "a batch of one word", "gradient")
+)
+def one_word_too_few(states, lengths):
+    """The last word of each sentence is missing. A sentence of 3 words stands at the positions 0, 1 and 2: those below
+    its length."""
+    mask = torch.arange(states.shape[1]) < (lengths - 1)[:, None]
+    return (states * mask[..., None]).sum(dim=1) / (lengths - 1).clamp(min=1)[:, None]
+
+
+@misconception("one word too many", fails=RAGGED)
+def one_word_too_many(states, lengths):
+    """One position past the end was included. Positions are counted from 0, so a sentence of 3 words has none at
+    position 3."""
+    mask = torch.arange(states.shape[1]) <= lengths[:, None]
+    return (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(states, lengths):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `.item()` forget
+    where numbers came from, so the network that made the states cannot learn."""
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    return (states.detach() * mask[..., None]).sum(dim=1) / lengths[:, None]
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a mask and a quotient")
+def a_mask_and_a_quotient(states, lengths):
+    """The usual way."""
+    mask = torch.arange(states.shape[1]) < lengths[:, None]
+    return (states * mask[..., None]).sum(dim=1) / lengths[:, None]
+
+
+@alternative("a loop over the sentences")
+def a_loop_over_the_sentences(states, lengths):
+    """Cuts each sentence out and takes its mean."""
+    return torch.stack([row[:n].mean(dim=0) for row, n in zip(states, lengths.tolist(), strict=True)])
+
+
+@alternative("weights that sum to one, einsum")
+def weights_that_sum_to_one_einsum(states, lengths):
+    """A weighted average with equal weights: what attention will make of it."""
+    weights = (torch.arange(states.shape[1]) < lengths[:, None]) / lengths[:, None]
+    return torch.einsum("bn,bnd->bd", weights, states)
+
+
+@alternative("float64, not contiguous")
+def float64_not_contiguous(states, lengths):
+    """Sums up to each position in double precision, picks the last one, and returns a transposed view."""
+    totals = states.double().cumsum(dim=1)[torch.arange(len(states)), lengths - 1]
+    return (totals / lengths[:, None]).mT.contiguous().mT

@@ -1,0 +1,180 @@
+"""perplexity: How many equally likely tokens would be as hard to guess."""
+
+import math
+
+import torch
+
+from attncourse import metrics
+from lessonkit.exercises.exercise import Exercise
+
+
+def solution(log_probabilities, mask):
+    return torch.exp(-log_probabilities[mask].mean())
+
+
+exercise = Exercise(
+    "perplexity",
+    reference=metrics.perplexity,
+    solution=solution,
+    returns=("perplexity",),
+    forbidden=("attncourse.metrics",),
+    numbers=True,
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "A model that finds every token as likely as one side of a die with k sides has the perplexity k. Try k = 4.",
+        "The logarithms are natural ones, so what undoes them is e to the power.",
+        "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _log_p(draw):
+    """(log-probabilities, mask), and behind a text's end stands whatever the model made of the padding."""
+    batch, n = draw.sizes(2, 3, 8)
+    return draw.normal(batch, n) - 2.5 - draw.uniform(batch, 1), draw.padding_mask(batch, n)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("a fair die", points=1)
+def a_fair_die(answer, draw):
+    """a guess among k equal sides has the perplexity k"""
+    k, n = draw.sizes(2, 3, 12)
+    return torch.as_tensor(answer(torch.full((1, n), -math.log(k)), torch.ones(1, n, dtype=torch.bool)))
+
+
+@aspect("full texts", points=1)
+def full_texts(answer, draw):
+    """tokens that are not equally hard"""
+    log_p, mask = _log_p(draw)
+    return torch.as_tensor(answer(log_p, torch.ones_like(mask)))
+
+
+@aspect("short texts", points=2)
+def short_texts(answer, draw):
+    """each real token of all texts counts the same, padding counts for nothing"""
+    return torch.as_tensor(answer(*_log_p(draw)))
+
+
+ALL_PERPLEXITY = ("a fair die", "full texts", "short texts")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("base 2 to natural logarithms", fails=ALL_PERPLEXITY)
+def base_2_to_natural_logarithms(log_probabilities, mask):
+    """2 was raised to a mean of *natural* logarithms. Bits go with 2, nats go with e, and mixed they give a number that
+    looks better than it is. Test it with a die: four equal sides must give 4."""
+    return 2 ** -log_probabilities[mask].mean()
+
+
+@misconception("e to logarithms of base 2", fails=ALL_PERPLEXITY)
+def e_to_logarithms_of_base_2(log_probabilities, mask):
+    """The logarithms were turned into bits, and then e was raised to them. Bits go with 2, nats go with e. Test it with
+    a die: four equal sides must give 4."""
+    return torch.exp(-log_probabilities[mask].mean() / math.log(2))
+
+
+@misconception("a missing minus", fails=ALL_PERPLEXITY)
+def a_missing_minus(log_probabilities, mask):
+    """The result lies between 0 and 1: it is a kind of average of the tokens' probabilities. Perplexity is how many
+    equal choices that would be, never fewer than 1."""
+    return torch.exp(log_probabilities[mask].mean())
+
+
+@misconception("the loss itself", fails=ALL_PERPLEXITY)
+def the_loss_itself(log_probabilities, mask):
+    """This is the mean of −log p: the loss, in nats per token. Perplexity is the number of equal choices with that
+    loss: undo the logarithm."""
+    return -log_probabilities[mask].mean()
+
+
+@misconception("padding counted", fails=("short texts",))
+def padding_counted(log_probabilities, mask):
+    """What the model thinks of padding was averaged in. The mask is there to leave it out."""
+    return torch.exp(-log_probabilities.mean())
+
+
+@misconception("divides by the padding too", fails=("short texts",))
+def divides_by_the_padding_too(log_probabilities, mask):
+    """Padding adds nothing to the sum and still counts in the divisor, which makes the model look better than it is,
+    and the more padding there is, the better. Divide by the number of real tokens."""
+    return torch.exp(-(log_probabilities * mask).mean())
+
+
+@misconception("averages the perplexities of the texts", fails=("full texts", "short texts"))
+def averages_the_perplexities_of_the_texts(log_probabilities, mask):
+    """Each text got a perplexity of its own, and those were averaged. One hard text then outweighs many easy ones,
+    because the exponential was taken too early. Average over all tokens first."""
+    each = (log_probabilities * mask).sum(dim=1) / mask.sum(dim=1)
+    return torch.exp(-each).mean()
+
+
+@misconception("each text counts the same", fails=("short texts",))
+def each_text_counts_the_same(log_probabilities, mask):
+    """The means of the texts were averaged, so a token in a short text weighs more than one in a long text. All real
+    tokens count the same."""
+    return torch.exp(-((log_probabilities * mask).sum(dim=1) / mask.sum(dim=1)).mean())
+
+
+@misconception("averages before the logarithm", fails=("full texts", "short texts"))
+def averages_before_the_logarithm(log_probabilities, mask):
+    """The probabilities were averaged, or their inverses, in place of the logarithms. A text's probability is a
+    product, so what belongs in the mean is what turns products into sums."""
+    return 1 / log_probabilities[mask].exp().mean()
+
+
+@variant("averages before the logarithm", fails=("full texts", "short texts"))
+def averages_before_the_logarithm_2(log_probabilities, mask):
+    """The inverses."""
+    return (-log_probabilities[mask]).exp().mean()
+
+
+@variant("averages before the logarithm", "padding counted", fails=("full texts", "short texts"))
+def averages_before_the_logarithm_3(log_probabilities, mask):
+    """The inverses, those of the padding among them."""
+    return (-log_probabilities).exp().mean()
+
+
+@misconception("summed, not averaged", fails=ALL_PERPLEXITY)
+def summed_not_averaged(log_probabilities, mask):
+    """This is one over the probability of the whole batch: astronomically large, and larger for more text. To find how
+    many choices there were for *one* token, take the mean of the logarithms."""
+    return torch.exp(-log_probabilities[mask].sum())
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a number, by Python's own means")
+def a_number_by_pythons_own_means(log_probabilities, mask):
+    """Loops, and returns a float."""
+    real = []
+    for row, there in zip(log_probabilities.tolist(), mask.tolist(), strict=True):
+        real += [p for p, ok in zip(row, there, strict=True) if ok]
+    return math.exp(-math.fsum(real) / len(real))
+
+
+@alternative("in bits from end to end")
+def in_bits_from_end_to_end(log_probabilities, mask):
+    """Logarithms to base 2, and 2 to their mean."""
+    bits = -(log_probabilities / math.log(2)).masked_fill(~mask, 0.0).sum() / mask.sum()
+    return 2**bits
+
+
+@alternative("the geometric mean in float64")
+def the_geometric_mean_in_float64(log_probabilities, mask):
+    """One over the n-th root of the text's probability."""
+    p = log_probabilities.double().exp()[mask]
+    return p.prod() ** (-1 / p.numel())
+
+
+@alternative("masked by a product, not contiguous")
+def masked_by_a_product_not_contiguous(log_probabilities, mask):
+    """Sums and divides over the transposed table, and returns one element of a longer tensor."""
+    mean = (log_probabilities.mT * mask.mT.float()).sum() / mask.sum()
+    return (-mean).exp().expand(3)[1]

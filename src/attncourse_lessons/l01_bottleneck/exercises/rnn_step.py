@@ -1,0 +1,205 @@
+"""rnn_step: The state after one more token."""
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import gradients
+
+
+def solution(x, state, W_x, W_h, b):
+    return torch.tanh(x @ W_x + state @ W_h + b)
+
+
+exercise = Exercise(
+    "rnn_step",
+    reference=lambda x, state, W_x, W_h, b: torch.tanh(x @ W_x + state @ W_h + b),
+    solution=solution,
+    returns=("state",),
+    forbidden=(
+        "attncourse.recurrent",
+        "torch.nn.RNN",
+        "torch.nn.RNNCell",
+        "torch.rnn_tanh_cell",
+        "torch.rnn_tanh",
+    ),
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "Write the shapes beside the equation. Which two products give (batch, d_hidden), and what may be added to it?",
+        "Everything is added up first, and tanh comes once, around the whole sum.",
+        "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _weights(draw, d_in, d_hidden):
+    """W_x, W_h and b, of a size that leaves tanh between its ends."""
+    return draw.normal(d_in, d_hidden) / 2, draw.normal(d_hidden, d_hidden) / 2, draw.normal(d_hidden)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("the first step", points=1)
+def the_first_step(answer, draw):
+    """from an empty state, the input and the bias decide"""
+    batch, d_in, d_hidden = draw.sizes(3, 2, 7)
+    return answer(draw.normal(batch, d_in), torch.zeros(batch, d_hidden), *_weights(draw, d_in, d_hidden))
+
+
+@aspect("remembering", points=1)
+def remembering(answer, draw):
+    """with nothing to read, the new state comes from the old one"""
+    batch, d_in, d_hidden = draw.sizes(3, 2, 7)
+    W_x, W_h, b = _weights(draw, d_in, d_hidden)
+    return answer(torch.zeros(batch, d_in), draw.normal(batch, d_hidden), W_x, W_h, torch.zeros_like(b))
+
+
+@aspect("three steps", points=2)
+def three_steps(answer, draw):
+    """what was read two steps ago is still in the state"""
+    batch, d_in, d_hidden = draw.sizes(3, 2, 7)
+    weights = _weights(draw, d_in, d_hidden)
+    state = draw.normal(batch, d_hidden)
+    for _ in range(3):
+        state = answer(draw.normal(batch, d_in), state, *weights)
+    return state
+
+
+@aspect("gradient", points=1, explain=arrives("x", "state", "W_x", "W_h", "b"))
+def gradient(answer, draw):
+    """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
+    batch, d_in, d_hidden = draw.sizes(3, 2, 7)
+    inputs = [draw.normal(batch, d_in), draw.normal(batch, d_hidden), *_weights(draw, d_in, d_hidden)]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    return gradients(answer(*inputs), inputs, draw)
+
+
+WHOLE_STEP = ("the first step", "remembering", "three steps", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("tanh left out", fails=WHOLE_STEP)
+def tanh_left_out(x, state, W_x, W_h, b):
+    """Without tanh each step is a linear map. A hundred linear maps in a row are one linear map, and the state grows or
+    shrinks by the same factor at every step. Bend the sum before you hand it on."""
+    return x @ W_x + state @ W_h + b
+
+
+@misconception("sigmoid for tanh", fails=WHOLE_STEP)
+def sigmoid_for_tanh(x, state, W_x, W_h, b):
+    """This is the other S-shaped curve. It maps to 0…1, as suits a gate, which says how much to let through; a state
+    should be able to say no as well as yes. The equation has tanh, which maps to −1…1."""
+    return torch.sigmoid(x @ W_x + state @ W_h + b)
+
+
+@misconception("relu for tanh", fails=WHOLE_STEP)
+def relu_for_tanh(x, state, W_x, W_h, b):
+    """Negative numbers were cut off and positive ones left as they are. In a deep network that works well; here the
+    same matrix is met at every step, and a state without a ceiling can grow at every step. The equation has tanh, which
+    keeps it within −1…1."""
+    return torch.relu(x @ W_x + state @ W_h + b)
+
+
+@misconception("forgets the state", fails=("remembering", "three steps", "gradient"))
+def forgets_the_state(x, state, W_x, W_h, b):
+    """The new state depends on the input alone, so nothing is carried along and the network knows one word of every
+    sentence: the last. Which term of the equation is missing?"""
+    return torch.tanh(x @ W_x + b)
+
+
+@misconception("the state's matrix transposed", fails=("remembering", "three steps", "gradient"))
+def the_states_matrix_transposed(x, state, W_x, W_h, b):
+    """W_h is square, so its transpose fits as well, and only the numbers are wrong. Vectors are rows in this course:
+    the state stands on the left. (`torch.nn.Linear` keeps its weight the other way round; if you wrote a formula for
+    columns, W h, turn all of it around.)"""
+    return torch.tanh(x @ W_x + state @ W_h.mT + b)
+
+
+@misconception("each other's matrix", fails=WHOLE_STEP)
+def each_others_matrix(x, state, W_x, W_h, b):
+    """Input and state were put side by side in one order and their matrices on top of each other in the other, so
+    numbers of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the
+    same one both times."""
+    return torch.tanh(torch.cat([state, x], dim=-1) @ torch.cat([W_x, W_h]) + b)
+
+
+@misconception("two tanhs", fails=("the first step", "three steps", "gradient"))
+def two_tanhs(x, state, W_x, W_h, b):
+    """Input and state were bent separately and then added, so a state can be as large as 2, and the two cannot cancel
+    before tanh sees them. Add up first, bend once."""
+    return torch.tanh(x @ W_x) + torch.tanh(state @ W_h + b)
+
+
+@variant("two tanhs", fails=("three steps", "gradient"))
+def two_tanhs_2(x, state, W_x, W_h, b):
+    """The bias with the input."""
+    return torch.tanh(x @ W_x + b) + torch.tanh(state @ W_h)
+
+
+@misconception("bias left out", fails=("the first step", "three steps", "gradient"))
+def bias_left_out(x, state, W_x, W_h, b):
+    """`b` was never used. Without it, a network that reads nothing from an empty state can only stay empty."""
+    return torch.tanh(x @ W_x + state @ W_h)
+
+
+@misconception("bias after the tanh", fails=("the first step", "three steps", "gradient"))
+def bias_after_the_tanh(x, state, W_x, W_h, b):
+    """The bias was added outside of the tanh, so states leave the range −1…1 and the bias cannot move the point at
+    which a unit switches. It belongs in the sum."""
+    return torch.tanh(x @ W_x + state @ W_h) + b
+
+
+@misconception("added to the old state", fails=("remembering", "three steps", "gradient"))
+def added_to_the_old_state(x, state, W_x, W_h, b):
+    """The new state is the old one plus a change. That is a good idea, which comes back as the residual connection in
+    lecture @deep_stacks, but it is a different network: here the new state *replaces* the old one."""
+    return state + torch.tanh(x @ W_x + state @ W_h + b)
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(x, state, W_x, W_h, b):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where they came from. What was read early in a sentence could then never learn from what comes late."""
+    return torch.tanh(x @ W_x + state.detach() @ W_h + b)
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(x, state, W_x, W_h, b):
+    """Everything."""
+    return torch.tanh(x @ W_x + state @ W_h + b).detach()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("one product")
+def one_product(x, state, W_x, W_h, b):
+    """Input and state side by side, the matrices on top of each other."""
+    return torch.addmm(b, torch.cat([x, state], dim=-1), torch.cat([W_x, W_h])).tanh()
+
+
+@alternative("linear layers")
+def linear_layers(x, state, W_x, W_h, b):
+    """torch's own, which takes weights for columns."""
+    return nn.functional.tanh(nn.functional.linear(x, W_x.mT, b) + nn.functional.linear(state, W_h.mT))
+
+
+@alternative("einsum and exponentials, float64")
+def einsum_and_exponentials_float64(x, state, W_x, W_h, b):
+    """tanh a = 2 σ(2a) − 1, in double precision."""
+    read = torch.einsum("bi,ih->bh", x.double(), W_x.double())
+    past = torch.einsum("bh,hk->bk", state.double(), W_h.double())
+    return 2 * torch.sigmoid(2 * (read + past + b)) - 1
+
+
+@alternative("a loop over the batch, not contiguous")
+def a_loop_over_the_batch_not_contiguous(x, state, W_x, W_h, b):
+    """One sentence at a time, as columns."""
+    columns = [W_x.mT @ one + W_h.mT @ before + b for one, before in zip(x, state, strict=True)]
+    return torch.stack(columns, dim=1).tanh().mT

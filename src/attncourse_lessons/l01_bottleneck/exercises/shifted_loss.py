@@ -1,0 +1,286 @@
+"""shifted_loss: The mean of −log p(next token), in nats, over all tokens that are predicted and are not padding."""
+
+import math
+
+import torch
+from torch import nn
+
+from attncourse import metrics
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import gradients
+
+
+def solution(logits, tokens, pad):
+    predictions, target = logits[:, :-1], tokens[:, 1:]            # (batch, n - 1, vocabulary), (batch, n - 1)
+    return nn.functional.cross_entropy(predictions.flatten(0, 1), target.flatten(), ignore_index=pad)
+
+
+exercise = Exercise(
+    "shifted_loss",
+    reference=lambda logits, tokens, pad: metrics.token_loss(logits[:, :-1], tokens[:, 1:], pad),
+    solution=solution,
+    returns=("loss",),
+    forbidden=("attncourse.metrics", "attncourse.training", "attncourse.transformer"),
+    numbers=True,
+    difficulty=2,
+    minutes=18,
+    hints=(
+        "`logits[:, t]` was made when tokens 0 … t had been read. Which token is it about? Which row of logits has no "
+        "token to be compared with, and which token is predicted by no row?",
+        "Cut the last position off the logits and the first one off the tokens. Both then begin with (batch, n − 1), "
+        "and each prediction stands beside its target.",
+        "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
+        "whole batch at once.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _text(draw, ragged, vocabulary=None):
+    """(logits, tokens, pad): the padding has an id of its own, which is not 0, and may be any."""
+    batch, n, v = draw.sizes(3, 4, 9)
+    v = vocabulary or v
+    pad = 1 + int(draw.integers(v - 1, 1))
+    tokens = draw.integers(v - 1, batch, n)
+    tokens = tokens + (tokens >= pad)                                                   # every id but the padding's
+    tokens[0, 1] = 0                                                                    # a word like any other
+    if ragged:
+        tokens = tokens.masked_fill(~_two_or_more(draw, batch, n), pad)
+    return 2 * draw.normal(batch, n, v), tokens, pad
+
+
+def _two_or_more(draw, batch, n):
+    """A padding mask with at least two words in each row, a full one and a short one among them."""
+    lengths = 2 + draw.integers(n - 1, batch)
+    lengths[0], lengths[1] = n, 2
+    return torch.arange(n) < lengths[:, None]
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("what comes next", points=2)
+def what_comes_next(answer, draw):
+    """the loss at each position is about the token after it"""
+    return answer(*_text(draw, ragged=False))
+
+
+@aspect("padding", points=2)
+def padding(answer, draw):
+    """texts of several lengths: each real token counts once, and padding not at all"""
+    return answer(*_text(draw, ragged=True))
+
+
+@aspect("a model that knows", points=1)
+def a_model_that_knows(answer, draw):
+    """if sure of the right next token, its loss is nearly 0; if sure of a wrong one, large but not infinite"""
+    logits, tokens, pad = _text(draw, ragged=False)
+    following = nn.functional.one_hot(tokens.roll(-1, dims=1), logits.shape[-1])
+    return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
+
+
+@aspect("gradient", points=1, explain=arrives("logits"))
+def gradient(answer, draw):
+    """a number that can be minimised: its gradient reaches the logits"""
+    logits, tokens, pad = _text(draw, ragged=True)
+    return gradients(answer(logits.requires_grad_(), tokens, pad).reshape(1), [logits], draw)
+
+
+EVERY_LOSS = ("what comes next", "padding", "a model that knows", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no shift", fails=EVERY_LOSS)
+def no_shift(logits, tokens, pad):
+    """Each position was asked about the token that it has just read. A model learns to repeat its input within a few
+    steps, the loss falls to nothing, and nothing has been learned: this is the target leak. The logits at position t
+    are about the token at t + 1."""
+    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=pad)
+
+
+@variant("no shift", fails=EVERY_LOSS)
+def no_shift_2(logits, tokens, pad):
+    """Both cut at the same end."""
+    return nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
+
+
+@variant("no shift", fails=EVERY_LOSS)
+def no_shift_3(logits, tokens, pad):
+    """Both cut at the other end."""
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad)
+
+
+@misconception("shifted the wrong way", fails=EVERY_LOSS)
+def shifted_the_wrong_way(logits, tokens, pad):
+    """The logits at position t were compared with the token at t − 1, which the model read before. What it has not read
+    yet lies on the other side."""
+    return nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad)
+
+
+@misconception("rolled around", fails=("what comes next", "padding", "gradient"))
+def rolled_around(logits, tokens, pad):
+    """The tokens were rolled, so the last position of a full row is compared with the row's own *first* token. Nothing
+    comes after the last token, so its logits have no target: leave them out."""
+    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, dims=1).flatten(), ignore_index=pad)
+
+
+@misconception("padding in the loss", fails=("padding", "gradient"))
+def padding_in_the_loss(logits, tokens, pad):
+    """Padding was predicted as if it were text. Nothing is easier to predict, so the loss looks better the more padding
+    a batch has, and the model spends itself on it. Positions whose target is `pad` must not count, neither in the sum
+    nor in the divisor."""
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+
+
+@variant("no shift", "padding in the loss", fails=EVERY_LOSS)
+def no_shift_4(logits, tokens, pad):
+    """And nothing about padding."""
+    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+
+
+@misconception("padding taken to be 0", fails=("what comes next", "padding", "gradient"))
+def padding_taken_to_be_0(logits, tokens, pad):
+    """The token 0 was left out as if it were the padding, and the padding stayed in. Which id stands for padding is the
+    tokenizer's choice, and here it is an argument."""
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0)
+
+
+@misconception("masked by what was read", fails=("padding", "gradient"))
+def masked_by_what_was_read(logits, tokens, pad):
+    """Positions were left out where padding was *read*, so each text's last token is still asked what comes after it,
+    and is told: padding. What decides is the token that is to be predicted."""
+    losses = nn.functional.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], reduction="none")
+    return losses[tokens[:, :-1] != pad].mean()
+
+
+@misconception("divides by the padding too", fails=("padding", "gradient"))
+def divides_by_the_padding_too(logits, tokens, pad):
+    """Padding adds nothing to the sum and is still counted in the divisor: the same texts get a different loss in a
+    batch with more padding. Divide by the number of real targets."""
+    target = tokens[:, 1:]
+    losses = -logits[:, :-1].log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
+    return (losses * (target != pad)).mean()
+
+
+@misconception("each text counts the same", fails=("padding", "gradient"))
+def each_text_counts_the_same(logits, tokens, pad):
+    """Each text was averaged by itself, and then those averages were averaged. A token in a short text then weighs more
+    than one in a long text. What is asked for is the mean over all real tokens of the batch."""
+    target = tokens[:, 1:]
+    real = target != pad
+    losses = -logits[:, :-1].log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
+    return ((losses * real).sum(dim=1) / real.sum(dim=1)).mean()
+
+
+@misconception("summed, not averaged", fails=EVERY_LOSS)
+def summed_not_averaged(logits, tokens, pad):
+    """This is the sum over the tokens: twice the batch, twice the loss, and twice the step that is taken. Divide by the
+    number of real targets."""
+    return nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad, reduction="sum"
+    )
+
+
+@misconception("base 2", fails=EVERY_LOSS)
+def base_2(logits, tokens, pad):
+    """The logarithm is to base 2: these are bits, and nats were asked for. A bit is ln 2 ≈ 0.69 nats."""
+    loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
+    return loss / math.log(2)
+
+
+@misconception("softmax before the softmax", fails=EVERY_LOSS)
+def softmax_before_the_softmax(logits, tokens, pad):
+    """`cross_entropy` takes logits and does the softmax itself. It got probabilities and took the softmax of those:
+    they lie between 0 and 1, so that even a model that is sure and right gets a large loss."""
+    probabilities = logits[:, :-1].softmax(dim=-1)
+    return nn.functional.cross_entropy(probabilities.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
+
+
+@misconception("logits taken for logarithms", fails=EVERY_LOSS)
+def logits_taken_for_logarithms(logits, tokens, pad):
+    """The right tokens' logits were averaged as they are. They are not yet logarithms of probabilities: nothing makes
+    them compete, so the loss falls without end if all of them grow. Softmax comes first, then the logarithm, or both in
+    one."""
+    return nn.functional.nll_loss(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad)
+
+
+@misconception("logarithm of zero", fails=("a model that knows",))
+def logarithm_of_zero(logits, tokens, pad):
+    """A probability of e⁻²⁰⁰ is 0 in float32, and its logarithm −∞. Take the logarithm and the softmax in one step, so
+    that the exponential is never rounded to nothing: which function does that?"""
+    target = tokens[:, 1:]
+    p = logits[:, :-1].softmax(dim=-1).gather(-1, target[..., None])[..., 0]
+    return -p[target != pad].log().mean()
+
+
+@variant("logarithm of zero", fails=("a model that knows",))
+def logarithm_of_zero_2(logits, tokens, pad):
+    """With a small number against it, which makes the loss wrong in place of infinite."""
+    target = tokens[:, 1:]
+    p = logits[:, :-1].softmax(dim=-1).gather(-1, target[..., None])[..., 0]
+    return -(p[target != pad] + 1e-9).log().mean()
+
+
+@misconception("reshaped for transposed", fails=EVERY_LOSS)
+def reshaped_for_transposed(logits, tokens, pad):
+    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a position
+    then holds pieces of several. The shape fits and the numbers do not. Swap the axes, or join batch and positions into
+    one."""
+    batch, n, vocabulary = logits.shape
+    return nn.functional.cross_entropy(
+        logits[:, :-1].reshape(batch, vocabulary, n - 1), tokens[:, 1:], ignore_index=pad
+    )
+
+
+@misconception("a missing minus", fails=EVERY_LOSS)
+def a_missing_minus(logits, tokens, pad):
+    """This is the mean logarithm of the probabilities: never above 0, and better the larger it is. A loss is what
+    should become small."""
+    return -nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(logits, tokens, pad):
+    """The number is right, but it is only a number: after `.item()`, `float(…)`, `.detach()` or `torch.no_grad()`
+    nobody knows where it came from, and there is nothing to train with. Return the tensor."""
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad).item()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("the axes swapped")
+def the_axes_swapped(logits, tokens, pad):
+    """cross_entropy takes the classes as the second axis, too."""
+    return nn.functional.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad)
+
+
+@alternative("log_softmax and gather")
+def log_softmax_and_gather(logits, tokens, pad):
+    """Picks the real tokens by a boolean mask."""
+    target = tokens[:, 1:]
+    log_p = logits.log_softmax(dim=-1)[:, :-1].gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    return -log_p[target != pad].mean()
+
+
+@alternative("one-hot targets in float64")
+def one_hot_targets_in_float64(logits, tokens, pad):
+    """Logsumexp minus the right logit, weighted by what is real."""
+    target, scores = tokens[:, 1:], logits[:, :-1].double()
+    right = torch.einsum("bnv,bnv->bn", scores, nn.functional.one_hot(target, scores.shape[-1]).double())
+    real = (target != pad).double()
+    return ((scores.logsumexp(dim=-1) - right) * real).sum() / real.sum()
+
+
+@alternative("a loop over texts and positions")
+def a_loop_over_texts_and_positions(logits, tokens, pad):
+    """Adds up one token after the other."""
+    total, count = torch.zeros(()), 0
+    for scores, text in zip(logits, tokens.tolist(), strict=True):
+        for t, following in enumerate(text[1:]):
+            if following != pad:
+                total, count = total - scores[t].log_softmax(dim=0)[following], count + 1
+    return total / count

@@ -1,0 +1,1 @@
+"""What if a dictionary never said no?"""

@@ -1,0 +1,225 @@
+"""bilinear_score: How well each query matches each key, through a matrix that is learned (Luong et al."""
+
+import math
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import gradients
+
+from .common import READY_MADE
+
+
+def reference(query, key, W):
+    """qᵀ W k for each pair. Luong et al. 2015, section 3.1 ("general")."""
+    return query @ W @ key.mT
+
+
+def solution(query, key, W):
+    return query @ W @ key.mT
+
+
+exercise = Exercise(
+    "bilinear_score",
+    reference=reference,
+    solution=solution,
+    returns=("scores",),
+    forbidden=(*READY_MADE, "torch.nn.functional.bilinear", "torch.nn.Bilinear"),
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "Which axis of W belongs to the query, which to the key? Its shape, (d_query, d_key), tells.",
+        "`query @ W` is (batch, n_query, d_key): the queries, translated into the language of the keys. What is left "
+        "is a dot product.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("scores", points=2)
+def scores(answer, draw):
+    """queries and keys of different widths meet through W"""
+    batch, n_query, n_key, d_query, d_key = draw.sizes(5, 2, 9)
+    return answer(draw.normal(batch, n_query, d_query), draw.normal(batch, n_key, d_key), draw.normal(d_query, d_key))
+
+
+@aspect("equal widths", points=1)
+def equal_widths(answer, draw):
+    """a square W, too, leads from the query to the key and not back"""
+    batch, n_query, n_key, d = draw.sizes(4, 2, 9)
+    return answer(draw.normal(batch, n_query, d), draw.normal(batch, n_key, d), draw.normal(d, d))
+
+
+@aspect("gradient", points=1, explain=arrives("query", "key", "W"))
+def gradient(answer, draw):
+    """query, key and W can all be learned"""
+    batch, n_query, n_key, d = draw.sizes(4, 2, 9)
+    shapes = (batch, n_query, d), (batch, n_key, d), (d, d)
+    inputs = [draw.normal(*shape).requires_grad_() for shape in shapes]
+    return gradients(answer(*inputs), inputs, draw)
+
+
+ALL_BILINEAR = ("scores", "equal widths", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("W transposed", fails=ALL_BILINEAR)
+def w_transposed(query, key, W):
+    """W was used lying on its side. Its rows belong to the query and its columns to the key. Where the two widths
+    differ torch refuses; where they happen to agree nothing crashes, and the scores are those of a different matrix."""
+    return query @ W.mT @ key.mT
+
+
+@variant("W transposed", fails=ALL_BILINEAR)
+def w_transposed_2(query, key, W):
+    """From the key's side."""
+    return (key @ W @ query.mT).mT
+
+
+@variant("W transposed", fails=ALL_BILINEAR)
+def w_transposed_3(query, key, W):
+    """From the key's side, in one product."""
+    return query @ (key @ W).mT
+
+
+@variant("W transposed", fails=ALL_BILINEAR)
+def w_transposed_4(query, key, W):
+    """By a layer, which keeps its weight the other way round."""
+    return nn.functional.linear(query, W) @ key.mT
+
+
+@misconception("W left out", fails=ALL_BILINEAR)
+def w_left_out(query, key, W):
+    """This is the plain dot product. It needs query and key to speak the same language, and even to be equally wide; W
+    is there to translate from one to the other."""
+    return query @ key.mT
+
+
+@misconception("a row for each key", fails=ALL_BILINEAR)
+def a_row_for_each_key(query, key, W):
+    """Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    keys: queries down the rows, keys along them."""
+    return key @ W.mT @ query.mT
+
+
+@variant("a row for each key", "W transposed", fails=ALL_BILINEAR)
+def a_row_for_each_key_2(query, key, W):
+    """And W on its side."""
+    return key @ W @ query.mT
+
+
+@misconception("scaled by √d", fails=ALL_BILINEAR)
+def scaled_by_d(query, key, W):
+    """The scores were divided by √d. The bilinear score has no such factor: a learned W finds its own scale."""
+    return query @ W @ key.mT / math.sqrt(key.shape[-1])
+
+
+@variant("scaled by √d", fails=ALL_BILINEAR)
+def scaled_by_d_2(query, key, W):
+    """The query's width."""
+    return query @ W @ key.mT / math.sqrt(query.shape[-1])
+
+
+@misconception("softmax already applied", fails=ALL_BILINEAR)
+def softmax_already_applied(query, key, W):
+    """These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any
+    size and sign."""
+    return (query @ W @ key.mT).softmax(dim=-1)
+
+
+@misconception("a tanh in between", fails=ALL_BILINEAR)
+def a_tanh_in_between(query, key, W):
+    """Something was bent: the bilinear score has no nonlinearity. tanh belongs to the additive score, the next
+    exercise."""
+    return torch.tanh(query @ W) @ key.mT
+
+
+@variant("a tanh in between", fails=ALL_BILINEAR)
+def a_tanh_in_between_2(query, key, W):
+    """At the end."""
+    return torch.tanh(query @ W @ key.mT)
+
+
+@misconception("reshaped for transposed", fails=ALL_BILINEAR)
+def reshaped_for_transposed(query, key, W):
+    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead."""
+    batch, n_key, d_key = key.shape
+    return query @ W @ key.reshape(batch, d_key, n_key)
+
+
+@misconception("W on both sides", fails=ALL_BILINEAR)
+def w_on_both_sides(query, key, W):
+    """Query *and* key were multiplied by W. It stands once between the two: it turns a query into something that a key
+    can be compared with, and the key stays as it is."""
+    return (query @ W) @ (key @ W).mT
+
+
+@misconception("`.T` on three axes", fails=ALL_BILINEAR)
+def t_on_three_axes(query, key, W):
+    """`.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a
+    batch only the last two axes change places: `.mT`, or `transpose(-2, -1)`."""
+    return query @ W @ key.T
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(query, key, W):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, `torch.tensor(...)` and a new
+    `nn.Parameter(...)` forget where numbers came from. Use the tensors that came in."""
+    return query @ W.detach() @ key.mT
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(query, key, W):
+    """The query alone."""
+    return query.detach() @ W @ key.mT
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(query, key, W):
+    """The key alone."""
+    return query @ W @ key.detach().mT
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_4(query, key, W):
+    """Everything."""
+    return (query @ W @ key.mT).detach()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum over three")
+def einsum_over_three(query, key, W):
+    """The double sum of the definition."""
+    return torch.einsum("bqi,ij,bkj->bqk", query, W, key)
+
+
+@alternative("from the key's side")
+def from_the_keys_side(query, key, W):
+    """Translates the keys in place of the queries."""
+    return query @ (key @ W.T).transpose(1, 2)
+
+
+@alternative("a layer, float64, not contiguous")
+def a_layer_float64_not_contiguous(query, key, W):
+    """Hands the transposed weight to a linear layer, in double precision, and returns a transposed view."""
+    translated = nn.functional.linear(query.double(), W.double().mT)
+    return (key.double() @ translated.mT).mT
+
+
+@alternative("a loop over the sentences and queries")
+def a_loop_over_the_sentences_and_queries(query, key, W):
+    """One query at a time."""
+    tables = []
+    for queries, keys in zip(query, key, strict=True):
+        tables.append(torch.stack([keys @ (q @ W) for q in queries]))
+    return torch.stack(tables)

@@ -1,0 +1,203 @@
+"""hard_lookup: For each query the value whose key has the largest dot product with it."""
+
+import math
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+
+def reference(query, keys, values):
+    """The value whose key has the largest dot product with the query, for each query."""
+    return values[(query @ keys.mT).argmax(dim=-1)]
+
+
+def solution(query, keys, values):
+    best = (query @ keys.mT).argmax(dim=-1)  # (n_query,)  a place in the table for each query
+    return values[best]
+
+
+exercise = Exercise(
+    "hard_lookup",
+    reference=reference,
+    solution=solution,
+    returns=("found",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "First the table of scores, (n_query, n_keys): one dot product for each query and key. Then one place in each "
+        "of its rows.",
+        "`argmax` along an axis gives the place of the largest number along it. Along which axis do the keys lie?",
+        "A tensor can be indexed by a tensor of places: `values[best]` takes one row of `values` for each of them.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("values", points=2)
+def values(answer, draw):
+    """each query gets the value of the key that matches it best"""
+    n_query, n_keys, d_k, d_v = draw.sizes(4, 3, 9)
+    keys = nn.functional.normalize(draw.normal(n_keys, d_k), dim=-1)  # of one length: any sensible match agrees
+    return answer(draw.normal(n_query, d_k), keys, draw.normal(n_keys, d_v))
+
+
+@aspect("keys of unequal length", points=1)
+def keys_of_unequal_length(answer, draw):
+    """the match is the dot product, so a long key counts for more"""
+    n_keys, d_k, d_v = draw.sizes(3, 5, 9)
+    lengths = torch.linspace(0.2, 5, n_keys)[:, None]
+    keys = lengths * nn.functional.normalize(draw.normal(n_keys, d_k), dim=-1)
+    return answer(draw.normal(16, d_k), keys, draw.normal(n_keys, d_v))
+
+
+@aspect("one query", points=1)
+def one_query(answer, draw):
+    """works when there is one query, too"""
+    n_keys, d_k, d_v = draw.sizes(3, 3, 9)
+    keys = nn.functional.normalize(draw.normal(n_keys, d_k), dim=-1)
+    return answer(draw.normal(1, d_k), keys, draw.normal(n_keys, d_v))
+
+
+ALL_HARD = ("values", "keys of unequal length", "one query")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("the nearest key", fails=("keys of unequal length",))
+def the_nearest_key(query, keys, values):
+    """This finds the key at the smallest distance. The dot product is another measure: of two keys in the same
+    direction it prefers the longer one, even if the query lies nearer to the shorter. Where all keys are equally long
+    the two agree, so only some of your answers are off."""
+    return values[torch.cdist(query, keys).argmin(dim=-1)]
+
+
+@misconception("by the angle alone", fails=("keys of unequal length",))
+def by_the_angle_alone(query, keys, values):
+    """The keys were brought to length one first, so only their direction counted (cosine similarity). That is a
+    reasonable score, but the dot product that is asked for lets a longer key count for more: leave the keys as they
+    come."""
+    directions = keys / keys.norm(dim=-1, keepdim=True)
+    return values[(query @ directions.mT).argmax(dim=-1)]
+
+
+@misconception("best query for each key", fails=ALL_HARD)
+def best_query_for_each_key(query, keys, values):
+    """The maximum was taken over the queries: it says, for each key, which query likes it best. It is the query that
+    asks. Each row of the table of scores belongs to one query; look for the best place along the row."""
+    return values[(query @ keys.mT).argmax(dim=0)]
+
+
+@variant("best query for each key", fails=ALL_HARD)
+def best_query_for_each_key_2(query, keys, values):
+    """From a table that lies on its side."""
+    return values[(keys @ query.mT).argmax(dim=-1)]
+
+
+@misconception("one answer for all", fails=ALL_HARD)
+def one_answer_for_all(query, keys, values):
+    """`argmax()` without an axis looks for the largest number of the whole table and says where it would stand if the
+    table were one long row. Every query needs an answer of its own: name the axis along which the keys lie."""
+    return values[(query @ keys.mT).argmax()]
+
+
+@misconception("the key itself", fails=ALL_HARD)
+def the_key_itself(query, keys, values):
+    """This gives back the key that matched. The key is only what is compared; what a lookup returns is the value that
+    is stored beside it, and that may have another width."""
+    return keys[(query @ keys.mT).argmax(dim=-1)]
+
+
+@misconception("the place, not the value", fails=ALL_HARD)
+def the_place_not_the_value(query, keys, values):
+    """These are the numbers of the rows where the matches stand. One more step: take from `values` what stands
+    there."""
+    return (query @ keys.mT).argmax(dim=-1)
+
+
+@misconception("the score, not the value", fails=ALL_HARD)
+def the_score_not_the_value(query, keys, values):
+    """These are the largest scores: how well the best key matches, not what is stored beside it. Ask for the place of
+    the largest score, and take from `values` what stands there."""
+    return (query @ keys.mT).amax(dim=-1)
+
+
+@misconception("the worst match", fails=ALL_HARD)
+def the_worst_match(query, keys, values):
+    """The smallest dot product was chosen. A dot product is a likeness, not a distance: the larger, the better the
+    match."""
+    return values[(query @ keys.mT).argmin(dim=-1)]
+
+
+@misconception("multiplied by the score", fails=ALL_HARD)
+def multiplied_by_the_score(query, keys, values):
+    """The value was found and then multiplied by its score. The score has done its work once the best key is known:
+    return the value as it was stored."""
+    best = (query @ keys.mT).max(dim=-1)
+    return best.values[:, None] * values[best.indices]
+
+
+@misconception("a soft lookup", fails=ALL_HARD)
+def a_soft_lookup(query, keys, values):
+    """This is an average of all values: the next exercise. A hard lookup takes one value and leaves the others
+    alone."""
+    return (query @ keys.mT).softmax(dim=-1) @ values
+
+
+@misconception("squeezed axes", fails=("one query",))
+def squeezed_axes(query, keys, values):
+    """`squeeze()` removes every axis of length one, even that of the queries when there happens to be only one query.
+    Keep the axis: one query gets a table of one row."""
+    return values[(query @ keys.mT).argmax(dim=-1)].squeeze()
+
+
+@variant("squeezed axes", fails=("one query",))
+def squeezed_axes_2(query, keys, values):
+    """Before the index is used."""
+    return values[(query @ keys.mT).squeeze().argmax(dim=-1)]
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a weight of one")
+def a_weight_of_one(query, keys, values):
+    """Says with a table of zeros and ones which value is meant."""
+    best = (query @ keys.mT).argmax(dim=-1)
+    return nn.functional.one_hot(best, len(keys)).float() @ values
+
+
+@alternative("two loops")
+def two_loops(query, keys, values):
+    """Walks along the keys, as one would with a list."""
+    found = []
+    for q in query:
+        best, best_score = 0, -math.inf
+        for i, k in enumerate(keys):
+            score = float((q * k).sum())
+            if score > best_score:
+                best, best_score = i, score
+        found.append(values[best])
+    return torch.stack(found)
+
+
+@alternative("einsum and gather, float64")
+def einsum_and_gather_float64(query, keys, values):
+    """Names the axes, in double precision, and gathers rows."""
+    best = torch.einsum("qd,kd->qk", query.double(), keys.double()).topk(1, dim=-1).indices
+    return values.double().gather(0, best.expand(-1, values.shape[-1]))
+
+
+@alternative("sorted, not contiguous")
+def sorted_not_contiguous(query, keys, values):
+    """Sorts the keys by score and takes the first, from values that lie on their side."""
+    best = (keys @ query.mT).argsort(dim=0, descending=True)[0]
+    return values.mT.contiguous()[:, best].mT

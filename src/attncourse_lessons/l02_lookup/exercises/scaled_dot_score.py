@@ -1,0 +1,210 @@
+"""scaled_dot_score: How well each query matches each key:"""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import gradients
+
+from .common import READY_MADE
+
+
+def solution(query, key):
+    return query @ key.mT / math.sqrt(key.shape[-1])
+
+
+exercise = Exercise(
+    "scaled_dot_score",
+    reference=attention.scaled_dot_score,
+    solution=solution,
+    returns=("scores",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "First the plain dot products: a table (batch, n_query, n_key) by one matrix product. `.mT` swaps the last two "
+        "axes.",
+        "d_k is how many numbers there are in one key: which axis of `key` is that? Divide by its square root.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect(
+    "dot products",
+    points=2,
+    explain=told("relative to the size of the whole table, the score at {place} is {got}, expected {expected}"),
+)
+def dot_products(answer, draw):
+    """one for each pair of a query and a key, correct up to a common factor"""
+    batch, n_query, n_key, d_k = draw.sizes(4, 2, 9)
+    scores = answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
+    return scores / scores.double().norm().clamp(min=1e-9)  # a wrong scale shows in the next aspect alone
+
+
+@aspect("scale", points=2)
+def scale(answer, draw):
+    """divided by √d_k"""
+    batch, n_query, n_key, d_k = draw.sizes(4, 4, 9)  # from 4 on, none is another's square
+    return answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
+
+
+@aspect("gradient", points=1, explain=arrives("query", "key"))
+def gradient(answer, draw):
+    """the score can be learned from: its gradient reaches query and key"""
+    batch, n_query, n_key, d_k = draw.sizes(4, 2, 9)
+    vectors = [draw.normal(batch, n, d_k).requires_grad_() for n in (n_query, n_key)]
+    found = gradients(answer(*vectors), vectors, draw)
+    return found / found.norm().clamp(min=1e-9)
+
+
+ALL_SCALED = ("dot products", "scale", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("not scaled", fails=("scale",))
+def not_scaled(query, key):
+    """These are the plain dot products. They grow with the width of the vectors: the sum of more products is larger.
+    The scale takes that out again."""
+    return query @ key.mT
+
+
+@misconception("by d for √d", fails=("scale",))
+def by_d_for_d(query, key):
+    """You divided by the width itself. A sum of d independent terms of size 1 does not have size d, because they partly
+    cancel: its size is about √d, and that is what to divide by."""
+    return query @ key.mT / key.shape[-1]
+
+
+@variant("by d for √d", fails=("scale",))
+def by_d_for_d_2(query, key):
+    """√d taken from both sides."""
+    d_k = key.shape[-1]
+    return (query / math.sqrt(d_k)) @ (key / math.sqrt(d_k)).mT
+
+
+@misconception("times √d", fails=("scale",))
+def times_d(query, key):
+    """The scores were multiplied by √d, though wide vectors had already made them large. The scale is there to bring
+    them back to the size that they would have at width 1."""
+    return query @ key.mT * math.sqrt(key.shape[-1])
+
+
+@misconception("scaled by the wrong axis", fails=("scale",))
+def scaled_by_the_wrong_axis(query, key):
+    """You divided by the root of how *many* vectors there are, not of how wide one is. The last axis of the table of
+    scores runs over the keys, and its length says nothing about the size of a dot product. Ask the vectors for their
+    width."""
+    scores = query @ key.mT
+    return scores / math.sqrt(scores.shape[-1])
+
+
+@variant("scaled by the wrong axis", fails=("scale",))
+def scaled_by_the_wrong_axis_2(query, key):
+    """The number of queries."""
+    return query @ key.mT / math.sqrt(query.shape[1])
+
+
+@variant("scaled by the wrong axis", fails=("scale",))
+def scaled_by_the_wrong_axis_3(query, key):
+    """The batch."""
+    return query @ key.mT / math.sqrt(query.shape[0])
+
+
+@misconception("the length of the key vector", fails=ALL_SCALED)
+def the_length_of_the_key_vector(query, key):
+    """The scores were divided by the *norm* of each key (some slides write √|k|, which invites it). That favours short
+    keys over long ones and changes who wins. √d_k is one number for the whole table: the root of how many components
+    a key has."""
+    return query @ key.mT / key.norm(dim=-1)[:, None].sqrt()
+
+
+@variant("the length of the key vector", fails=ALL_SCALED)
+def the_length_of_the_key_vector_2(query, key):
+    """Without the root."""
+    return query @ key.mT / key.norm(dim=-1)[:, None]
+
+
+@variant("the length of the key vector", fails=ALL_SCALED)
+def the_length_of_the_key_vector_3(query, key):
+    """And the query's: the cosine."""
+    return query @ key.mT / (query.norm(dim=-1, keepdim=True) * key.norm(dim=-1)[:, None])
+
+
+@misconception("a row for each key", fails=ALL_SCALED)
+def a_row_for_each_key(query, key):
+    """Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    keys: queries down the rows, keys along them."""
+    return key @ query.mT / math.sqrt(key.shape[-1])
+
+
+@misconception("softmax already applied", fails=ALL_SCALED)
+def softmax_already_applied(query, key):
+    """These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any
+    size and sign."""
+    return (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
+
+
+@misconception("reshaped for transposed", fails=ALL_SCALED)
+def reshaped_for_transposed(query, key):
+    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead."""
+    batch, n_key, d_k = key.shape
+    return query @ key.reshape(batch, d_k, n_key) / math.sqrt(d_k)
+
+
+@misconception("`.T` on three axes", fails=ALL_SCALED)
+def t_on_three_axes(query, key):
+    """`.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a
+    batch only the last two axes change places: `.mT`, or `transpose(-2, -1)`."""
+    return query @ key.T / math.sqrt(key.shape[-1])
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(query, key):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data` and numpy forget
+    where numbers came from. Stay with tensor operations."""
+    return (query @ key.mT / math.sqrt(key.shape[-1])).detach()
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(query, key):
+    """The query alone."""
+    return query.detach() @ key.mT / math.sqrt(key.shape[-1])
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(query, key):
+    """The key alone."""
+    return query @ key.detach().mT / math.sqrt(key.shape[-1])
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum, scaled beforehand")
+def einsum_scaled_beforehand(query, key):
+    """Names the axes, and takes the scale from the query."""
+    return torch.einsum("bqd,bkd->bqk", query * query.shape[-1] ** -0.5, key)
+
+
+@alternative("a loop over the queries")
+def a_loop_over_the_queries(query, key):
+    """One row of the table at a time."""
+    rows = [(key * query[:, i, None]).sum(dim=-1) for i in range(query.shape[1])]
+    return torch.stack(rows, dim=1) / key.size(-1) ** 0.5
+
+
+@alternative("float64, not contiguous")
+def float64_not_contiguous(query, key):
+    """Half of the scale on either side, in double precision, and a transposed view."""
+    root = key.shape[-1] ** 0.25
+    return ((key.double() / root) @ (query.double() / root).mT).mT

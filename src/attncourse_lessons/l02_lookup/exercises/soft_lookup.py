@@ -1,0 +1,328 @@
+"""soft_lookup: The average of the values, weighted by how well each key matches the query; and the weights."""
+
+import math
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, row_sums, told
+from lessonkit.exercises.observe import gradients, telling
+
+from .common import READY_MADE
+
+
+def reference(query, keys, values, temperature):
+    """The average of the values, weighted by softmax of the dot products over the temperature; and the weights."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return weights @ values, weights
+
+
+def solution(query, keys, values, temperature):
+    scores = query @ keys.mT / temperature  # (n_query, n_keys)
+    weights = scores.softmax(dim=-1)        # (n_query, n_keys)  each row sums to one
+    return weights @ values, weights
+
+
+exercise = Exercise(
+    "soft_lookup",
+    reference=reference,
+    solution=solution,
+    returns=("output", "weights"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Three lines: scores, weights, average. Write the shape of each beside it.",
+        "Each query shares out one unit over the keys. Which axis of the scores runs over the keys? The temperature is "
+        "applied to the scores, before they are turned into shares.",
+        "The average is a matrix product: (n_query, n_keys) times (n_keys, d_v).",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _a_table(draw):
+    n_query, n_keys, d_k, d_v = draw.sizes(4, 3, 9)
+    return draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("weights", points=2, explain=row_sums)
+def weights(answer, draw):
+    """each query shares out exactly one over the keys"""
+    _, weights = answer(*_a_table(draw), 1.0)
+    return weights
+
+
+@aspect(
+    "output",
+    points=2,
+    explain=told("at {place} it is {size} away from the values averaged by the weights that you returned"),
+)
+def output(answer, draw):
+    """the average of the values by these weights"""
+    query, keys, values = _a_table(draw)
+    output, weights = answer(query, keys, values, 1.0)
+    return telling(output).double() - telling(weights).double() @ values.double()
+
+
+@aspect("temperature", points=1)
+def temperature(answer, draw):
+    """the higher the temperature, the more equal the shares"""
+    query, keys, values = _a_table(draw)
+    _, cool = answer(query, keys, values, 0.4 + 0.2 * draw.uniform(1).item())
+    _, warm = answer(query, keys, values, 2 + draw.uniform(1).item())
+    return torch.stack([cool, warm])
+
+
+@aspect("very cold", points=1)
+def very_cold(answer, draw):
+    """no overflow near temperature 0: all goes to the best match, and two equally good ones share it"""
+    n, d_v = draw.sizes(2, 4, 8)
+    ramps = torch.stack([torch.randperm(n, generator=draw.generator) for _ in range(3)])
+    query = 8.0 * ramps + 32.0 * torch.arange(3)[:, None]  # (3, n)  its scores, in steps of 8 that no rounding blurs
+    keys = torch.eye(n).repeat(2, 1)  # (2n, n)  every key stands there twice
+    _, weights = answer(query, keys, draw.normal(2 * n, d_v), 1 / 16)
+    return weights
+
+
+@aspect("gradient", points=1, explain=arrives("query", "keys", "values"))
+def gradient(answer, draw):
+    """query, keys and values can all be learned"""
+    table = [x.requires_grad_() for x in _a_table(draw)]
+    output, _ = answer(*table, 1.0)
+    return gradients(output, table, draw)
+
+
+ALL_SOFT = ("weights", "output", "temperature", "very cold", "gradient")
+OTHER_WEIGHTS = ("weights", "temperature", "very cold", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("softmax over the queries", fails=OTHER_WEIGHTS)
+def softmax_over_the_queries(query, keys, values, temperature):
+    """Your weights sum to one down each *key*, as if every key had one unit to give and the queries competed for it. It
+    is the query that shares out its attention over the keys: sum along a row and you must find 1."""
+    weights = (query @ keys.mT / temperature).softmax(dim=0)
+    return weights @ values, weights
+
+
+@misconception("softmax over everything", fails=OTHER_WEIGHTS)
+def softmax_over_everything(query, keys, values, temperature):
+    """The whole table sums to one, so the queries had to share one unit among them, and an answer depends on who else
+    asks. Every query has a unit of its own."""
+    weights = (query @ keys.mT / temperature).flatten().softmax(dim=0).view(len(query), len(keys))
+    return weights @ values, weights
+
+
+@misconception("times the temperature", fails=("temperature", "very cold"))
+def times_the_temperature(query, keys, values, temperature):
+    """The knob turns the wrong way: you multiply by the temperature, so a high one makes the lookup harder. Think of
+    the two ends: near 0 the best match should take everything, and far above 0 all shares should be nearly equal."""
+    weights = (query @ keys.mT * temperature).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("the temperature left out", fails=("temperature", "very cold"))
+def the_temperature_left_out(query, keys, values, temperature):
+    """The temperature came in and was not used: the weights are the same at every temperature."""
+    weights = (query @ keys.mT).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("temperature after the softmax", fails=("temperature", "very cold"))
+def temperature_after_the_softmax(query, keys, values, temperature):
+    """The weights were divided by the temperature, so a row no longer sums to one, and its shares stand in the same
+    proportion as before. The temperature changes proportions only if it acts on the scores."""
+    weights = (query @ keys.mT).softmax(dim=-1) / temperature
+    return weights @ values, weights
+
+
+@variant("temperature after the softmax", fails=("temperature", "very cold"))
+def temperature_after_the_softmax_2(query, keys, values, temperature):
+    """Times it."""
+    weights = (query @ keys.mT).softmax(dim=-1) * temperature
+    return weights @ values, weights
+
+
+@variant("temperature after the softmax", fails=("temperature", "very cold"))
+def temperature_after_the_softmax_3(query, keys, values, temperature):
+    """As an exponent, and what it leaves is not shared out again."""
+    weights = (query @ keys.mT).softmax(dim=-1) ** (1 / temperature)
+    return weights @ values, weights
+
+
+@misconception("exponentials out of range", fails=("very cold",))
+def exponentials_out_of_range(query, keys, values, temperature):
+    """Near temperature 0 the scores grow large, exp(89) is more than float32 can hold, and ∞/∞ is NaN. Softmax does not
+    change when the same number is taken from every score of a row: take each row's own maximum away first, or let
+    `softmax` do it."""
+    exponentials = (query @ keys.mT / temperature).exp()
+    weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
+    return weights @ values, weights
+
+
+@variant("exponentials out of range", fails=("very cold",))
+def exponentials_out_of_range_2(query, keys, values, temperature):
+    """One maximum for all rows: the other rows underflow."""
+    scores = query @ keys.mT / temperature
+    exponentials = (scores - scores.max()).exp()
+    weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
+    return weights @ values, weights
+
+
+@misconception("no exponentials", fails=OTHER_WEIGHTS)
+def no_exponentials(query, keys, values, temperature):
+    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
+    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
+    scores = query @ keys.mT / temperature
+    weights = scores / scores.sum(dim=-1, keepdim=True)
+    return weights @ values, weights
+
+
+@misconception("no softmax", fails=OTHER_WEIGHTS)
+def no_softmax(query, keys, values, temperature):
+    """The bare scores were used as weights. They may have any size and sign, and a row of them sums to anything: that
+    is no average. Softmax comes in between."""
+    scores = query @ keys.mT / temperature
+    return scores @ values, scores
+
+
+@misconception("softmax twice", fails=OTHER_WEIGHTS)
+def softmax_twice(query, keys, values, temperature):
+    """The weights went through softmax a second time. They lie between 0 and 1, and softmax takes them for scores so
+    close together that it makes them nearly equal. Once is enough."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("by the angle alone", fails=OTHER_WEIGHTS)
+def by_the_angle_alone(query, keys, values, temperature):
+    """Query and keys were brought to length one first, so only their directions counted (cosine similarity). That is a
+    reasonable score, but the dot product is asked for: leave the vectors as they come."""
+    cosines = nn.functional.normalize(query, dim=-1) @ nn.functional.normalize(keys, dim=-1).mT
+    weights = (cosines / temperature).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("averages the keys", fails=("output", "gradient"))
+def averages_the_keys(query, keys, values, temperature):
+    """The keys were averaged. They are only what the query is compared with; the answer is made of the values, and is
+    as wide as they are."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return weights @ keys, weights
+
+
+@misconception("plain mean", fails=("output", "gradient"))
+def plain_mean(query, keys, values, temperature):
+    """Every value counted the same, so every query received the same answer. That is mean pooling. The weights are what
+    makes it a lookup: use them."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return values.mean(dim=0).expand(len(query), -1), weights
+
+
+@misconception("divided once more", fails=("output", "gradient"))
+def divided_once_more(query, keys, values, temperature):
+    """The weights already sum to one, so their weighted sum is an average. Dividing by the number of keys (or taking
+    `mean` where a sum is meant) shrinks it, and the longer the table, the more."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return weights @ values / len(keys), weights
+
+
+@misconception("best match only", fails=OTHER_WEIGHTS)
+def best_match_only(query, keys, values, temperature):
+    """All the weight is on one key: a hard lookup. It says nothing about the second best, and it has no gradient, so
+    nobody could learn what to ask for. Share out by softmax."""
+    weights = nn.functional.one_hot((query @ keys.mT / temperature).argmax(dim=-1), len(keys)).float()
+    return weights @ values, weights
+
+
+@misconception("scaled by √d", fails=("weights", "temperature", "gradient"))
+def scaled_by_d(query, keys, values, temperature):
+    """Dividing by √d is the scaled dot product, one of the next exercises. Here the temperature alone decides how sharp
+    the lookup is."""
+    weights = (query @ keys.mT / math.sqrt(keys.shape[-1]) / temperature).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("scores for weights", fails=("weights", "output", "temperature", "very cold"))
+def scores_for_weights(query, keys, values, temperature):
+    """What came back as weights are scores, from before the softmax: they do not sum to one. Hand back what you
+    averaged with."""
+    scores = query @ keys.mT / temperature
+    return scores.softmax(dim=-1) @ values, scores
+
+
+@misconception("the two in the wrong order", fails=ALL_SOFT)
+def the_two_in_the_wrong_order(query, keys, values, temperature):
+    """Both are there, the other way round: the output is returned first, then the weights."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return weights, weights @ values
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(query, keys, values, temperature):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`, numpy and
+    `torch.tensor(...)` forget where numbers came from. That a lookup can be learned is the point of making it soft:
+    stay with tensor operations."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return (weights @ values).detach(), weights.detach()
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(query, keys, values, temperature):
+    """The weights alone."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1).detach()
+    return weights @ values, weights
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(query, keys, values, temperature):
+    """The values alone."""
+    weights = (query @ keys.mT / temperature).softmax(dim=-1)
+    return weights @ values.detach(), weights
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_4(query, keys, values, temperature):
+    """The keys alone."""
+    weights = (query @ keys.detach().mT / temperature).softmax(dim=-1)
+    return weights @ values, weights
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("exponentials by hand")
+def exponentials_by_hand(query, keys, values, temperature):
+    """Takes each row's maximum away before the exponentials."""
+    scores = torch.einsum("qd,kd->qk", query, keys) / temperature
+    exponentials = torch.exp(scores - scores.amax(dim=1, keepdim=True))
+    weights = exponentials / exponentials.sum(dim=1, keepdim=True)
+    return torch.einsum("qk,kv->qv", weights, values), weights
+
+
+@alternative("one query at a time")
+def one_query_at_a_time(query, keys, values, temperature):
+    """A loop over the queries, and a running sum over the keys."""
+    outputs, weights = [], []
+    for q in query:
+        shares = torch.softmax((keys @ q) / temperature, dim=0)
+        total = torch.zeros(())
+        for share, value in zip(shares, values, strict=True):
+            total = total + share * value
+        outputs.append(total)
+        weights.append(shares)
+    return torch.stack(outputs), torch.stack(weights)
+
+
+@alternative("a cooler query, float64, not contiguous")
+def a_cooler_query_float64_not_contiguous(query, keys, values, temperature):
+    """Divides the query by the temperature, works on the transposed table, in double precision."""
+    weights = torch.softmax(keys.double() @ (query.double() / temperature).mT, dim=0)
+    return (values.double().mT @ weights).mT, weights.mT

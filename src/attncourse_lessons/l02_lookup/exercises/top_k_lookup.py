@@ -1,0 +1,172 @@
+"""top_k_lookup: A soft lookup, by scaled dot products, among the k keys that match a query best."""
+
+import math
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+
+def reference(query, keys, values, k):
+    """A soft lookup by scaled dot products among the k best keys of each query."""
+    best = (query @ keys.mT / math.sqrt(keys.shape[-1])).topk(k, dim=-1)
+    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
+
+
+def solution(query, keys, values, k):
+    scores = query @ keys.mT / math.sqrt(keys.shape[-1])   # (n_query, n_keys)
+    best = scores.topk(k, dim=-1)                          # values and indices, each (n_query, k)
+    weights = best.values.softmax(dim=-1)                  # (n_query, k)
+    return (weights[..., None] * values[best.indices]).sum(dim=-2)
+
+
+exercise = Exercise(
+    "top_k_lookup",
+    reference=reference,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    extra=True,
+    hints=(
+        "`scores.topk(k, dim=-1)` gives the k largest numbers of each row, and the places where they stand.",
+        "Either share out among those k alone, and gather their values by `values[places]`, (n_query, k, d_v); or give "
+        "all other keys a score that softmax turns into exactly 0.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("the k best", points=1)
+def the_k_best(answer, draw):
+    """the k best keys of each query share everything"""
+    n_query, d_k, d_v = draw.sizes(3, 4, 9)
+    n_keys = 12
+    return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), 3)
+
+
+@aspect("all of them", points=1)
+def all_of_them(answer, draw):
+    """with k = n_keys it is the soft lookup, by scaled dot products"""
+    n_query, n_keys, d_k, d_v = draw.sizes(4, 3, 9)
+    return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), n_keys)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("scaled by the values' width", fails=("the k best", "all of them"))
+def scaled_by_the_values_width(query, keys, values, k):
+    """The scores were scaled by the width of the values. The dot product was taken between query and key, so it is
+    their width that made it large; the values have not come in yet."""
+    best = (query @ keys.mT / math.sqrt(values.shape[-1])).topk(k, dim=-1)
+    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
+
+
+@misconception("scaled by the number of keys", fails=("the k best", "all of them"))
+def scaled_by_the_number_of_keys(query, keys, values, k):
+    """The scores were scaled by how *many* keys there are. What makes a dot product large is how wide one key is."""
+    best = (query @ keys.mT / math.sqrt(len(keys))).topk(k, dim=-1)
+    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
+
+
+@misconception("not scaled", fails=("the k best", "all of them"))
+def not_scaled(query, keys, values, k):
+    """The right keys were found, and they share by plain dot products. Scaled ones are asked for: √d_k does not change
+    who is among the best, but it changes the shares."""
+    best = (query @ keys.mT).topk(k, dim=-1)
+    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
+
+
+@misconception("cut after the softmax", fails=("the k best",))
+def cut_after_the_softmax(query, keys, values, k):
+    """Everybody got a share, and then all but the best k lost theirs: what they had was not given back, so the shares
+    of the best do not sum to one. Choose first, then share out."""
+    best = (query @ keys.mT / math.sqrt(keys.shape[-1])).softmax(dim=-1).topk(k, dim=-1)
+    return (best.values[..., None] * values[best.indices]).sum(dim=-2)
+
+
+@misconception("a score of 0 for the others", fails=("the k best",))
+def a_score_of_0_for_the_others(query, keys, values, k):
+    """The other keys were given the score 0, and softmax turns that into e⁰ = 1, more than any negative score gets.
+    Which score becomes a share of exactly 0?"""
+    scores = query @ keys.mT / math.sqrt(keys.shape[-1])
+    best = scores.topk(k, dim=-1)
+    return torch.zeros_like(scores).scatter(-1, best.indices, best.values).softmax(dim=-1) @ values
+
+
+@misconception("the k worst", fails=("the k best",))
+def the_k_worst(query, keys, values, k):
+    """The k smallest scores were kept. A dot product is a likeness: the larger, the better the match."""
+    best = (query @ keys.mT / math.sqrt(keys.shape[-1])).topk(k, dim=-1, largest=False)
+    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
+
+
+@variant("the k worst", fails=("the k best",))
+def the_k_worst_2(query, keys, values, k):
+    """By sorting upwards."""
+    places = (query @ keys.mT).argsort(dim=-1)[:, :k]
+    scores = (query @ keys.mT / math.sqrt(keys.shape[-1])).gather(-1, places)
+    return (scores.softmax(dim=-1)[..., None] * values[places]).sum(dim=-2)
+
+
+@misconception("one key too few", fails=("the k best", "all of them"))
+def one_key_too_few(query, keys, values, k):
+    """Each query has k − 1 keys: the last of the best is missing. If you compare the scores with the k-th best, that
+    one itself may stay."""
+    scores = query @ keys.mT / math.sqrt(keys.shape[-1])
+    least = scores.topk(k, dim=-1).values[:, -1:]
+    return scores.masked_fill(scores <= least, -torch.inf).softmax(dim=-1) @ values
+
+
+@misconception("equal shares", fails=("the k best", "all of them"))
+def equal_shares(query, keys, values, k):
+    """The best keys were found, and then all of them counted the same. Among the k, the better match still gets
+    more."""
+    return values[(query @ keys.mT).topk(k, dim=-1).indices].mean(dim=-2)
+
+
+@misconception("keys chosen for all queries at once", fails=("the k best",))
+def keys_chosen_for_all_queries_at_once(query, keys, values, k):
+    """One set of k keys was chosen for all queries together. What matters is different for each query: choose along
+    each row."""
+    scores = query @ keys.mT / math.sqrt(keys.shape[-1])
+    places = scores.mean(dim=0).topk(k).indices
+    return scores[:, places].softmax(dim=-1) @ values[places]
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("−∞ for the others")
+def for_the_others(query, keys, values, k):
+    """Fills in what softmax turns into nothing."""
+    scores = query @ keys.T * keys.shape[-1] ** -0.5
+    least = scores.topk(k, dim=-1).values[:, -1:]
+    return scores.masked_fill(scores < least, float("-inf")).softmax(dim=-1) @ values
+
+
+@alternative("one query at a time, float64")
+def one_query_at_a_time_float64(query, keys, values, k):
+    """Sorts the keys for each query, in double precision."""
+    rows = []
+    for q in query.double():
+        scores = keys.double() @ q / math.sqrt(len(q))
+        order = sorted(range(len(keys)), key=lambda i: -scores[i].item())[:k]
+        rows.append(torch.softmax(scores[order], dim=0) @ values.double()[order])
+    return torch.stack(rows)
+
+
+@alternative("after the softmax, shared out again")
+def after_the_softmax_shared_out_again(query, keys, values, k):
+    """Dividing by what is left comes to the same."""
+    weights = (query @ keys.mT / math.sqrt(keys.shape[-1])).softmax(dim=-1)
+    kept = weights.topk(k, dim=-1)
+    sparse = torch.zeros_like(weights).scatter(-1, kept.indices, kept.values)
+    return sparse @ values / sparse.sum(dim=-1, keepdim=True)

@@ -1,0 +1,1 @@
+"""May the decoder look back?"""

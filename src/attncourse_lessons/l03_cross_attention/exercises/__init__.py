@@ -1,0 +1,9 @@
+"""A decoder looks at an encoder."""
+
+from . import attention_decoder_step, attention_distribution, attention_output, attention_scores, local_attention
+
+# In the order in which they are set.
+EXERCISES = tuple(
+    module.exercise
+    for module in (attention_scores, attention_distribution, attention_output, attention_decoder_step, local_attention)
+)

@@ -1,0 +1,508 @@
+"""AttentionDecoderStep: One step of a decoder that looks at the encoder, with input feeding (Luong et al. 2015)."""
+
+import math
+
+import torch
+
+from attncourse import recurrent
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import told
+from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.observe import gradients, telling
+
+from .common import READY_MADE
+
+
+def solution(self, token, state, attentional, encoder_states, mask):
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]                          # (batch, n_source)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)               # (batch, n_source)
+    attended = (weights[:, None] @ encoder_states)[:, 0]                          # (batch, d_hidden)
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))  # (batch, d_hidden)
+    return self.output(attentional), state, attentional, weights
+
+
+exercise = Exercise(
+    "AttentionDecoderStep",
+    reference=recurrent.AttentionDecoderStep,
+    solution=solution,
+    returns=("logits", "state", "attentional", "weights"),
+    forbidden=READY_MADE,
+    difficulty=3,
+    minutes=30,
+    hints=(
+        "Follow the six equations above the cell, one line of code each. Which state asks: the one that came in, or "
+        "the new one?",
+        "The cell eats `torch.cat([embedding, attentional], dim=-1)`. One state has no target axis, so its scores are "
+        "(batch, n_source): `(encoder_states @ state[..., None])[..., 0]`.",
+        "After the softmax: `attended = (weights[:, None] @ encoder_states)[:, 0]`, then `combine` of "
+        "[attended; state], tanh, and `output` of that.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _step(answer, draw, fed=True, padded=False):
+    """A built step, and drawn inputs for it: (step, [token, state, attentional, encoder_states, mask])."""
+    batch, n_source, d_embedding, d_hidden, vocabulary = draw.sizes(5, 3, 9)
+    mask = draw.padding_mask(batch, n_source) if padded else torch.ones(batch, n_source, dtype=torch.bool)
+    inputs = [
+        draw.integers(vocabulary, batch),
+        draw.normal(batch, d_hidden),
+        draw.normal(batch, d_hidden) if fed else torch.zeros(batch, d_hidden),
+        draw.normal(batch, n_source, d_hidden),
+        mask,
+    ]
+    return answer.build(draw, vocabulary, d_embedding, d_hidden), inputs
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("new state", points=1)
+def new_state(answer, draw):
+    """the cell reads the token and moves the state on"""
+    step, inputs = _step(answer, draw, fed=False)
+    return step(*inputs)[1]
+
+
+@aspect(
+    "input feeding",
+    points=1,
+    explain=told("the state moves by {got} at {place} when the fed vector changes, expected {expected}"),
+)
+def input_feeding(answer, draw):
+    """what was attended to a step ago changes the state now"""
+    step, inputs = _step(answer, draw)
+    unfed = [*inputs[:2], torch.zeros_like(inputs[2]), *inputs[3:]]
+    return step(*inputs)[1] - step(*unfed)[1]
+
+
+def _go_on(step, inputs, state=None, weights=None):
+    """(state, attentional, weights) by the equations, without a mask, going on from the answer's own where given."""
+    module, (token, old_state, fed, encoder_states, _) = step.twin, inputs
+    if state is None:
+        state = module.cell(torch.cat([module.embedding(token), fed], dim=-1), old_state)
+    if weights is None:
+        weights = (encoder_states @ state[..., None])[..., 0].softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(module.combine(torch.cat([attended, state], dim=-1)))
+    return state, attentional, weights
+
+
+def _beside(got, *right):
+    """How far `got` is from the nearest of what is right: a slip further up is not to be paid for twice."""
+    return min((got - one for one in right), key=lambda difference: difference.abs().max())
+
+
+@aspect(
+    "weights",
+    points=2,
+    explain=told("the weights differ from the softmax of `state` · `encoder_states` by up to {size}, at {place}"),
+)
+def weights(answer, draw):
+    """the new state asks, the encoder answers"""
+    step, inputs = _step(answer, draw, fed=False)
+    _, state, _, weights = step(*inputs)
+    telling(state)
+    return _beside(weights, _go_on(step, inputs)[2], _go_on(step, inputs, state)[2])
+
+
+@aspect(
+    "padding", points=1, explain=told("logit {place} changes by {size} when only the padding changes")
+)
+def padding(answer, draw):
+    """what stands in the padding changes nothing"""
+    step, inputs = _step(answer, draw, fed=False, padded=True)
+    other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
+    logits = step(*inputs)[0]
+    if torch.equal(logits, step(inputs[0], -inputs[1], 1 - inputs[2], -inputs[3], inputs[4])[0]):
+        raise Stop(Problem("unusable", "the logits are the same whatever comes in"))
+    return logits - step(*inputs[:3], other, inputs[4])[0]
+
+
+@aspect(
+    "attentional vector",
+    points=2,
+    explain=told("the vector differs from the tanh of `combine([attended; state])` by up to {size}, at {place}"),
+)
+def attentional_vector(answer, draw):
+    """tanh of the combined [attended; state]"""
+    step, inputs = _step(answer, draw, fed=False)
+    _, state, attentional, weights = step(*inputs)
+    own = [{}, {"state": state}, {"weights": weights}, {"state": state, "weights": weights}]
+    return _beside(attentional, *(_go_on(step, inputs, **values)[1] for values in own))
+
+
+@aspect(
+    "logits", points=1, explain=told("the logits differ from `output(attentional)` by up to {size}, at {place}")
+)
+def logits(answer, draw):
+    """one for each word, from the attentional vector"""
+    step, inputs = _step(answer, draw, fed=False)
+    logits, _, attentional, _ = step(*inputs)
+    return _beside(logits, *(step.twin.output(right) for right in (attentional, _go_on(step, inputs)[1])))
+
+
+WAYS = (
+    "from the logits to the cell",
+    "from the state to the cell and the previous state",
+    "to `encoder_states`",
+    "from the logits through the weights to the scores",
+)
+
+
+def _cut(got, expected):
+    """Says which way back is cut."""
+    return f"no gradient finds its way {' or '.join(way for way, open_ in zip(WAYS, got, strict=True) if not open_)}"
+
+
+@aspect("gradient", points=1, explain=_cut)
+def gradient(answer, draw):
+    """the loss finds its way back to the cell, the previous state and the encoder"""
+    step, inputs = _step(answer, draw)
+    old_state, encoder_states = inputs[1].requires_grad_(), inputs[3].requires_grad_()
+    logits, state, attentional, _ = step(*inputs)
+    cell = step.parameter("cell.weight_ih")
+    predicted = torch.cat([logits, attentional], dim=-1)                            # (batch, vocabulary + d_hidden)
+    ways = [(logits, [cell]), (state, [cell, old_state]), (predicted, [encoder_states])]
+    found = [gradients(output, ends, draw).any() for output, ends in ways]
+    # Through the average alone, the gradients at a sentence's states are multiples of one vector; the scores add more.
+    sizes = torch.linalg.svdvals(gradients(predicted, [encoder_states], draw).reshape(encoder_states.shape))
+    return torch.stack([*found, (sizes[:, 1] > 1e-4 * sizes[:, 0]).all()])
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("[s; a] for [a; s]", fails=("attentional vector",))
+def s_a_for_a_s(self, token, state, attentional, encoder_states, mask):
+    """The two halves are swapped. A network trained from scratch would not mind, but weights from a classmate's model
+    or a checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the paper."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([state, attended], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("ignores the mask", fails=("padding",))
+def ignores_the_mask(self, token, state, attentional, encoder_states, mask):
+    """The padding took part: change what stands there and the answer changes, so a sentence is translated differently
+    in another batch. Give padded positions a score of −∞."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    weights = (encoder_states @ state[..., None])[..., 0].softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("no input feeding", fails=("input feeding",))
+def no_input_feeding(self, token, state, attentional, encoder_states, mask):
+    """The cell never saw the attentional vector of the step before. The decoder is then not told what that step found,
+    and must infer it from the words that it wrote. Feed it in beside the embedding."""
+    fed = torch.cat([self.embedding(token), torch.zeros_like(attentional)], dim=-1)
+    state = self.cell(fed, state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@variant("no input feeding", fails=("new state", "input feeding"))
+def no_input_feeding_2(self, token, state, attentional, encoder_states, mask):
+    """The state in its place."""
+    state = self.cell(torch.cat([self.embedding(token), state], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("the old state asks", fails=("weights",))
+def the_old_state_asks(self, token, state, attentional, encoder_states, mask):
+    """The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et
+    al. (2015), the cell moves on first and the new state asks."""
+    old_state = state
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), old_state)
+    scores = (encoder_states @ old_state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@variant("the old state asks", fails=("weights", "attentional vector", "gradient"))
+def the_old_state_asks_2(self, token, state, attentional, encoder_states, mask):
+    """And is combined."""
+    new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), new_state, attentional, weights
+
+
+@misconception("tanh left out", fails=("attentional vector",))
+def tanh_left_out(self, token, state, attentional, encoder_states, mask):
+    """The combination went on without its tanh. `output` comes next, which is linear as well, and two linear maps in a
+    row are only one: it is the tanh between them that makes two layers of them."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = self.combine(torch.cat([attended, state], dim=-1))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("words from the state alone", fails=("logits",))
+def words_from_the_state_alone(self, token, state, attentional, encoder_states, mask):
+    """The next word was predicted from the state alone, bypassing everything that attention found. The logits come from
+    the attentional vector, which holds both."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(state), state, attentional, weights
+
+
+@misconception("the state stands still", fails=("new state", "input feeding"))
+def the_state_stands_still(self, token, state, attentional, encoder_states, mask):
+    """The state that came in was handed back, so the next step starts again from where this one did. Return the new
+    one."""
+    new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ new_state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, new_state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@variant("tanh left out", "[s; a] for [a; s]", fails=("attentional vector",))
+def tanh_left_out_2(self, token, state, attentional, encoder_states, mask):
+    """Both."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = self.combine(torch.cat([state, attended], dim=-1))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("[ã; embedding]", fails=("new state", "input feeding"))
+def a_embedding(self, token, state, attentional, encoder_states, mask):
+    """The cell was fed the right two vectors in the wrong order. A network trained from scratch would not mind, but a
+    checkpoint would: the contract is [embedding; attentional vector]."""
+    state = self.cell(torch.cat([attentional, self.embedding(token)], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("the cell without its state", fails=("new state", "input feeding"))
+def the_cell_without_its_state(self, token, state, attentional, encoder_states, mask):
+    """The cell was not given the state that came in. It then starts from zeros at every step and forgets all that was
+    written before. Which second argument does a `GRUCell` take?"""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1))
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("masks after the softmax", fails=("padding",))
+def masks_after_the_softmax(self, token, state, attentional, encoder_states, mask):
+    """The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
+    and what stands in the padding changes the answer. Mask the scores first."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.softmax(dim=-1) * mask
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("normalises over the batch", fails=("weights",))
+def normalises_over_the_batch(self, token, state, attentional, encoder_states, mask):
+    """`dim=0` is the batch: the weights sum to one over the sentences, so what one sentence gets depends on which
+    others came along. One state has no target axis, and its scores are (batch, n_source): the source is the last."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=0)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("scaled by √d", fails=("weights",))
+def scaled_by_d(self, token, state, attentional, encoder_states, mask):
+    """The scores were divided by √d. That is the scaled dot product of lecture @many_heads; here, as in Luong et al.
+    (2015), it is the plain one."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0] / math.sqrt(state.shape[-1])
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("mean pooling", fails=("padding", "attentional vector", "gradient"))
+def mean_pooling(self, token, state, attentional, encoder_states, mask):
+    """The weights were computed and then not used: every state counted the same, the padding too. The attended vector
+    is the average *by these weights*."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = encoder_states.mean(dim=1)
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("scores for weights", fails=("weights",))
+def scores_for_weights(self, token, state, attentional, encoder_states, mask):
+    """What came back as weights are scores, from before the softmax: they do not sum to one. Whoever draws the
+    alignment needs the weights."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, scores
+
+
+@misconception("something else in ã's place", fails=("attentional vector",))
+def something_else_in_as_place(self, token, state, attentional, encoder_states, mask):
+    """The third tensor is not the new attentional vector, tanh of what `combine` gives. It may be the old
+    one, handed back as it came, or the attended vector, or the state: look at the order (logits, state, attentional,
+    weights), and at which name holds what."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    combined = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(combined), state, attentional, weights
+
+
+@variant("something else in ã's place", fails=("attentional vector",))
+def something_else_in_as_place_2(self, token, state, attentional, encoder_states, mask):
+    """The state."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, state, weights
+
+
+@variant("something else in ã's place", fails=("attentional vector",))
+def something_else_in_as_place_3(self, token, state, attentional, encoder_states, mask):
+    """The attended vector."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attended, weights
+
+
+@variant("something else in ã's place", fails=("attentional vector", "gradient"))
+def something_else_in_as_place_4(self, token, state, attentional, encoder_states, mask):
+    """The old one, for the logits too."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return self.output(attentional), state, attentional, weights
+
+
+@misconception("softmax on the logits", fails=("logits",))
+def softmax_on_the_logits(self, token, state, attentional, encoder_states, mask):
+    """Logits are what comes *before* softmax: the loss and the decoding apply it themselves, and twice is once too
+    often. Return what `output` gives."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional).softmax(dim=-1), state, attentional, weights
+
+
+@variant("softmax on the logits", fails=("logits",))
+def softmax_on_the_logits_2(self, token, state, attentional, encoder_states, mask):
+    """Its logarithm."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional).log_softmax(dim=-1), state, attentional, weights
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(self, token, state, attentional, encoder_states, mask):
+    """The numbers are right, but the loss finds no way back: `.detach()`, `.data` and `torch.no_grad()` forget where
+    numbers came from. What is carried from step to step must stay connected while the decoder learns."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    state = state.detach()
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(self, token, state, attentional, encoder_states, mask):
+    """At the end."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    logits = self.output(attentional)
+    return logits.detach(), state.detach(), attentional.detach(), weights.detach()
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(self, token, state, attentional, encoder_states, mask):
+    """Between the weights and the average: where to look is then never learned."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    attended = (weights.detach()[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum")
+def einsum(self, token, state, attentional, encoder_states, mask):
+    """Names the axes."""
+    state = self.cell(torch.cat((self.embedding(token), attentional), -1), state)
+    scores = torch.einsum("bd,bid->bi", state, encoder_states)
+    weights = torch.where(mask, scores, -torch.inf).softmax(-1)
+    attended = torch.einsum("bi,bid->bd", weights, encoder_states)
+    attentional = self.combine(torch.cat((attended, state), -1)).tanh()
+    return self.output(attentional), state, attentional, weights
+
+
+@alternative("one sentence at a time")
+def one_sentence_at_a_time(self, token, state, attentional, encoder_states, mask):
+    """Loops over the batch and leaves the padding out altogether."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=1), state)
+    weights, attended = torch.zeros(mask.shape), []
+    for b in range(len(token)):
+        words = encoder_states[b][mask[b]]
+        shares = torch.softmax(words @ state[b], dim=0)
+        weights[b, mask[b]] = shares
+        attended.append((shares[:, None] * words).sum(dim=0))
+    attentional = torch.tanh(self.combine(torch.cat([torch.stack(attended), state], dim=1)))
+    return self.output(attentional), state, attentional, weights

@@ -1,0 +1,164 @@
+"""attention_output: The average of the encoder states, weighted anew for each target position."""
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import gradients
+
+from .common import READY_MADE
+
+
+def solution(weights, encoder_states):
+    return weights @ encoder_states
+
+
+exercise = Exercise(
+    "attention_output",
+    reference=lambda weights, encoder_states: weights @ encoder_states,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=6,
+    hints=(
+        "One output for each target position, as wide as an encoder state. Which axis has been summed over?",
+        "Each output is the sum over i of weight[t, i] · encoder_state[i]: a row of the first input times the second, "
+        "as matrices.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("output", points=2)
+def output(answer, draw):
+    """a weighted average of the encoder states, one for each target position"""
+    batch, n_target, n_source, d = draw.sizes(4, 2, 9)
+    return answer(draw.normal(batch, n_target, n_source).softmax(dim=-1), draw.normal(batch, n_source, d))
+
+
+@aspect("one weight of one", points=1)
+def one_weight_of_one(answer, draw):
+    """all the weight on one state gives back that very state"""
+    batch, n_target, n_source, d = draw.sizes(4, 2, 9)
+    weights = nn.functional.one_hot(draw.integers(n_source, batch, n_target), n_source).float()
+    return answer(weights, draw.normal(batch, n_source, d))
+
+
+@aspect("one decoder state", points=1)
+def one_decoder_state(answer, draw):
+    """works while translating, when there is one decoder state at a time"""
+    n_source, d = draw.sizes(2, 2, 9)
+    return answer(draw.normal(1, 1, n_source).softmax(dim=-1), draw.normal(1, n_source, d))
+
+
+@aspect("gradient", points=1, explain=arrives("weights", "encoder_states"))
+def gradient(answer, draw):
+    """the weights can be learned: the gradient reaches them and the states"""
+    batch, n_target, n_source, d = draw.sizes(4, 2, 9)
+    weights = draw.normal(batch, n_target, n_source).softmax(dim=-1).requires_grad_()
+    states = draw.normal(batch, n_source, d).requires_grad_()
+    return gradients(answer(weights, states), [weights, states], draw)
+
+
+ALL_OUTPUT = ("output", "one weight of one", "one decoder state", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("sums over the targets", fails=ALL_OUTPUT)
+def sums_over_the_targets(weights, encoder_states):
+    """There is one result for each source position, so the target positions were added up. The answer belongs to
+    whoever asked: keep the target axis and sum over the source."""
+    return torch.einsum("bti,bid->bid", weights, encoder_states)
+
+
+@misconception("plain mean", fails=ALL_OUTPUT)
+def plain_mean(weights, encoder_states):
+    """Every state counted the same, so every target position received the same summary. That is mean pooling. The
+    weights are what makes it attention: use them."""
+    return encoder_states.mean(dim=1, keepdim=True).expand(-1, weights.shape[1], -1)
+
+
+@misconception("best match only", fails=("output", "one decoder state", "gradient"))
+def best_match_only(weights, encoder_states):
+    """This fetches the one state with the largest weight. It is a hard lookup: argmax has no gradient, so nothing could
+    learn where to look. Average all states, each by its weight."""
+    best = weights.argmax(dim=-1, keepdim=True).expand(-1, -1, encoder_states.shape[-1])
+    return encoder_states.gather(1, best)
+
+
+@misconception("divided once more", fails=ALL_OUTPUT)
+def divided_once_more(weights, encoder_states):
+    """The weights already sum to one, so their weighted sum is an average. Dividing by the number of source words (or
+    taking `mean` where a sum is meant) shrinks it, and the longer the sentence, the more."""
+    return (weights[..., None] * encoder_states[:, None]).mean(dim=2)
+
+
+@misconception("not added up", fails=ALL_OUTPUT)
+def not_added_up(weights, encoder_states):
+    """Each state was scaled by its weight, and then all of them were handed on. The point is a summary of fixed size:
+    add them up over the source positions."""
+    return weights[..., None] * encoder_states[:, None]
+
+
+@misconception("softmax once more", fails=ALL_OUTPUT)
+def softmax_once_more(weights, encoder_states):
+    """The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
+    scores so close together that it makes them nearly equal. Use them as they are."""
+    return weights.softmax(dim=-1) @ encoder_states
+
+
+@misconception("squeezed axes", fails=("one decoder state",))
+def squeezed_axes(weights, encoder_states):
+    """`squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length
+    one. Keep the axes, or name the one that you mean."""
+    return (weights @ encoder_states).squeeze()
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(weights, encoder_states):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. The weights must learn where to look, and the states what to offer."""
+    return (weights @ encoder_states).detach()
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(weights, encoder_states):
+    """The weights alone."""
+    return weights.detach() @ encoder_states
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(weights, encoder_states):
+    """The states alone."""
+    return weights @ encoder_states.detach()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum")
+def einsum(weights, encoder_states):
+    """Names the axes."""
+    return torch.einsum("bti,bid->btd", weights, encoder_states)
+
+
+@alternative("a running sum over the source")
+def a_running_sum_over_the_source(weights, encoder_states):
+    """Adds one source position at a time, without changing anything in place."""
+    total = torch.zeros(())
+    for i in range(encoder_states.shape[1]):
+        total = total + weights[:, :, i, None] * encoder_states[:, i, None]
+    return total
+
+
+@alternative("float64, not contiguous")
+def float64_not_contiguous(weights, encoder_states):
+    """Computes the transposed product in double precision and returns a view."""
+    return (encoder_states.double().mT @ weights.double().mT).mT

@@ -1,0 +1,173 @@
+"""attention_scores: How well each target position matches each source position: plain dot products."""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import gradients
+
+from .common import READY_MADE
+
+
+def solution(decoder_states, encoder_states):
+    return decoder_states @ encoder_states.mT
+
+
+exercise = Exercise(
+    "attention_scores",
+    reference=attention.dot_score,
+    solution=solution,
+    returns=("scores",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "Write the shapes of the two inputs under each other, then the shape of the result. Which axis has gone?",
+        "The axis that has gone was summed over: each score is a dot product. Batched, that is one matrix product.",
+        "Matrix products pair the last axis of the left factor with the last but one of the right: transpose one "
+        "input. `.mT` swaps the last two axes and leaves the batch alone.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("scores", points=2)
+def scores(answer, draw):
+    """one dot product for every pair of a target and a source position"""
+    batch, n_target, n_source, d = draw.sizes(4, 2, 9)
+    return answer(draw.normal(batch, n_target, d), draw.normal(batch, n_source, d))
+
+
+@aspect("one decoder state", points=1)
+def one_decoder_state(answer, draw):
+    """works while translating, when there is one decoder state at a time"""
+    n_source, d = draw.sizes(2, 2, 9)
+    return answer(draw.normal(1, 1, d), draw.normal(1, n_source, d))
+
+
+@aspect("gradient", points=1, explain=arrives("decoder_states", "encoder_states"))
+def gradient(answer, draw):
+    """the score can be learned from: its gradient reaches both networks"""
+    batch, n_target, n_source, d = draw.sizes(4, 2, 9)
+    states = [draw.normal(batch, n, d).requires_grad_() for n in (n_target, n_source)]
+    return gradients(answer(*states), states, draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("keys from the decoder", fails=("scores", "one decoder state", "gradient"))
+def keys_from_the_decoder(decoder_states, encoder_states):
+    """Each decoder state was scored against the decoder's own states. In cross-attention the decoder only asks; the
+    states that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention,
+    lecture @self_attention.)"""
+    return decoder_states @ decoder_states.mT
+
+
+@misconception("a row for each source word", fails=("scores", "one decoder state", "gradient"))
+def a_row_for_each_source_word(decoder_states, encoder_states):
+    """Rows and columns are swapped. Row t belongs to target position t, because each target position will share out its
+    attention over the source: targets down the rows, source positions along them."""
+    return encoder_states @ decoder_states.mT
+
+
+@misconception("as many source as target words", fails=("scores", "one decoder state", "gradient"))
+def as_many_source_as_target_words(decoder_states, encoder_states):
+    """One length was used for both sentences. A translation is rarely as long as its source: the table of scores has
+    n_target rows and n_source columns, and slides that print T × T for it are mistaken."""
+    batch, n, _ = decoder_states.shape
+    scores = decoder_states.new_zeros(batch, n, n)
+    for t in range(n):
+        for i in range(n):
+            scores[:, t, i] = (decoder_states[:, t] * encoder_states[:, i]).sum(dim=-1)
+    return scores
+
+
+@misconception("scaled by √d", fails=("scores", "one decoder state", "gradient"))
+def scaled_by_d(decoder_states, encoder_states):
+    """Dividing by √d is a good idea, and lecture @many_heads shows why, but it makes a different score: the scaled dot
+    product. Here the plain dot product is asked for, as in Luong et al. (2015)."""
+    return decoder_states @ encoder_states.mT / math.sqrt(encoder_states.shape[-1])
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(decoder_states, encoder_states):
+    """The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations."""
+    batch, n_target, _ = decoder_states.shape
+    scores = torch.zeros(batch, n_target, encoder_states.shape[1])
+    for b in range(batch):
+        for t in range(n_target):
+            for i in range(encoder_states.shape[1]):
+                scores[b, t, i] = (decoder_states[b, t] @ encoder_states[b, i]).item()
+    return scores
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(decoder_states, encoder_states):
+    """The keys alone."""
+    return decoder_states @ encoder_states.detach().mT
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(decoder_states, encoder_states):
+    """The queries alone."""
+    return decoder_states.detach() @ encoder_states.mT
+
+
+@misconception("reshaped for transposed", fails=("scores", "one decoder state", "gradient"))
+def reshaped_for_transposed(decoder_states, encoder_states):
+    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several states. The shape fits and the numbers do not. Swap the two axes instead: which tensor
+    method does that?"""
+    batch, n_source, d = encoder_states.shape
+    return decoder_states @ encoder_states.reshape(batch, d, n_source)
+
+
+@misconception("softmax already applied", fails=("scores", "one decoder state", "gradient"))
+def softmax_already_applied(decoder_states, encoder_states):
+    """These are weights: each row sums to one. Scores are the bare dot products, of any size and sign. Softmax is the
+    next exercise, where it must respect the mask."""
+    return (decoder_states @ encoder_states.mT).softmax(dim=-1)
+
+
+@misconception("squeezed axes", fails=("one decoder state",))
+def squeezed_axes(decoder_states, encoder_states):
+    """`squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length
+    one. Keep the axes, or name the one that you mean."""
+    return (decoder_states @ encoder_states.mT).squeeze()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum")
+def einsum(decoder_states, encoder_states):
+    """Names the axes."""
+    return torch.einsum("btd,bid->bti", decoder_states, encoder_states)
+
+
+@alternative("products, then a sum")
+def products_then_a_sum(decoder_states, encoder_states):
+    """Broadcasts to four axes and sums the last."""
+    return (decoder_states[:, :, None] * encoder_states[:, None]).sum(dim=-1)
+
+
+@alternative("a loop over target positions")
+def a_loop_over_target_positions(decoder_states, encoder_states):
+    """One row of the table at a time."""
+    rows = [torch.bmm(encoder_states, decoder_states[:, t, :, None])[..., 0] for t in range(decoder_states.shape[1])]
+    return torch.stack(rows, dim=1)
+
+
+@alternative("float64, not contiguous")
+def float64_not_contiguous(decoder_states, encoder_states):
+    """Computes in double precision and returns a transposed view."""
+    return (encoder_states.double() @ decoder_states.double().mT).mT

@@ -1,0 +1,152 @@
+"""local_attention: Weights times a Gaussian window around each target position's centre (Luong et al."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+
+def reference(weights, centers, sigma):
+    """Weights times a Gaussian window around each target's centre. Luong et al. 2015, equation 10."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / (2 * sigma**2))
+
+
+def solution(weights, centers, sigma):
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]  # (batch, n_target, n_source)
+    return weights * torch.exp(-(distance**2) / (2 * sigma**2))
+
+
+exercise = Exercise(
+    "local_attention",
+    reference=reference,
+    solution=solution,
+    returns=("weights",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    extra=True,
+    hints=(
+        "How far is source position i from the centre of target position t? That is a table, "
+        "(batch, n_target, n_source).",
+        "`torch.arange(n_source) - centers[..., None]` is that table. The window is exp of minus its square over 2σ².",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _sigma(draw):
+    return 1.3 + draw.uniform(1).item()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("window", points=1)
+def window(answer, draw):
+    """a bell around each centre, of width σ"""
+    batch, n_target, n_source = draw.sizes(3, 3, 9)
+    weights = draw.normal(batch, n_target, n_source).softmax(dim=-1)
+    return answer(weights, draw.uniform(batch, n_target) * (n_source - 1), _sigma(draw))
+
+
+@aspect("at the centre", points=1)
+def at_the_centre(answer, draw):
+    """a weight right at the centre stays what it was"""
+    batch, n_target, n_source = draw.sizes(3, 3, 9)
+    weights = draw.normal(batch, n_target, n_source).softmax(dim=-1)
+    centers = draw.integers(n_source, batch, n_target)
+    return answer(weights, centers.float(), _sigma(draw)).gather(-1, centers[..., None])
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("normalised again", fails=("window", "at the centre"))
+def normalised_again(weights, centers, sigma):
+    """The rows were made to sum to one again. Equation 10 of the paper does not do that: a centre far from everything
+    that matches is allowed to find little."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    windowed = weights * torch.exp(-(distance**2) / (2 * sigma**2))
+    return windowed / windowed.sum(dim=-1, keepdim=True)
+
+
+@misconception("a width other than 2σ²", fails=("window",))
+def a_width_other_than_22(weights, centers, sigma):
+    """The window has the wrong width: a Gaussian divides the squared distance by 2σ², twice the *variance*. Look
+    whether σ itself is squared, whether the 2 is there, and whether it was squared along with σ."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / (2 * sigma))
+
+
+@variant("a width other than 2σ²", fails=("window",))
+def a_width_other_than_22_2(weights, centers, sigma):
+    """No 2."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / sigma**2)
+
+
+@variant("a width other than 2σ²", fails=("window",))
+def a_width_other_than_22_3(weights, centers, sigma):
+    """The 2 squared."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / (2 * sigma) ** 2)
+
+
+@misconception("no brackets around 2σ²", fails=("window",))
+def no_brackets_around_22(weights, centers, sigma):
+    """`x / 2 * sigma**2` is (x/2) · σ²: Python divides and multiplies from left to right, so a larger σ made the window
+    narrower. Put brackets around everything below the fraction line."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / 2 * sigma**2)
+
+
+@misconception("no minus", fails=("window",))
+def no_minus(weights, centers, sigma):
+    """The weights grow with the distance from the centre: the exponent lacks its minus."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(distance**2 / (2 * sigma**2))
+
+
+@misconception("distance not squared", fails=("window",))
+def distance_not_squared(weights, centers, sigma):
+    """The distance went into the exponent unsquared. That is a tent with a sharp peak; a Gaussian is a bell, flat at
+    the centre, because it falls with the *square* of the distance."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return weights * torch.exp(-distance.abs() / (2 * sigma**2))
+
+
+@misconception("the window alone", fails=("window", "at the centre"))
+def the_window_alone(weights, centers, sigma):
+    """This is the window by itself: what the decoder had found by matching is gone. The window multiplies the weights
+    that came in."""
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]
+    return torch.exp(-(distance**2) / (2 * sigma**2))
+
+
+@misconception("counted from one", fails=("window", "at the centre"))
+def counted_from_one(weights, centers, sigma):
+    """The window sits one position off: positions are counted from 0, as everywhere in Python."""
+    distance = torch.arange(1, weights.shape[-1] + 1) - centers[..., None]
+    return weights * torch.exp(-(distance**2) / (2 * sigma**2))
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("logarithms")
+def logarithms(weights, centers, sigma):
+    """Adds the window to the logarithm of the weights."""
+    positions = torch.arange(weights.shape[-1], dtype=weights.dtype).view(1, 1, -1)
+    return (weights.log() - 0.5 * ((positions - centers.unsqueeze(-1)) / sigma).square()).exp()
+
+
+@alternative("a loop over source positions")
+def a_loop_over_source_positions(weights, centers, sigma):
+    """One column at a time, in double precision."""
+    columns = [
+        weights[..., i].double() * torch.exp(-((i - centers.double()) ** 2) / (2 * sigma**2))
+        for i in range(weights.shape[-1])
+    ]
+    return torch.stack(columns, dim=-1)

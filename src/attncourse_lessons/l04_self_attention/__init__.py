@@ -1,0 +1,1 @@
+"""Can a sequence ask itself?"""

@@ -1,0 +1,197 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment @self_attention · A sentence looks at itself
+#
+# In this assignment you build the self-attention of [lecture @self_attention](@self_attention) twice, once
+# word by word as the sums read and once with matrices, and then you count what it costs beside its rivals. The code is
+# short. What takes time is to know who asks, who answers, and along which axis the shares go.
+#
+# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
+# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
+# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+#
+# {exercises}
+#
+# If you are stuck, `hint("self_attention_loop", 1)` prints a hint; the later ones of an exercise tell more. Your answers
+# are refused if they call the course's own attention and counts, or torch's attention: this is the place to build them.
+# Stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a
+# gradient flows from what you return back to what you were given.
+
+# %% locked=true
+try:
+    from attncourse import check, hint
+except ModuleNotFoundError:
+    raise ImportError(
+        "This notebook needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
+    ) from None
+
+import math
+
+import torch
+from torch import Tensor
+
+# %% [markdown]
+# ## 1 · One word at a time
+#
+# A sentence is a matrix, one word in each row: $x_1, \dots, x_n$. Every word gets three vectors, a query to ask with, a
+# key to be found by, and a value to hand over:
+#
+# $$q_i = x_i W_Q \qquad k_i = x_i W_K \qquad v_i = x_i W_V$$
+#
+# Then each word $i$ asks, and all words $j$ answer, word $i$ among them:
+#
+# $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})} \qquad
+# o_i = \sum_{j} \alpha_{ij} \, v_j$$
+#
+# Write it the way it reads: a loop over the words that ask, and, inside it, over the words that answer (or one product in
+# that inner loop's place). The softmax of a vector is `vector.softmax(dim=0)`. Matrices will do away with the loops in
+# the next exercise.
+
+# %% exercise="self_attention_loop"
+def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
+    """Self-attention over one sentence, word by word, with scores divided by √d_k.
+
+    x: (n, d_model), a word in each row   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
+    returns (n, d_v): in row i what word i received
+    """
+    ...  # solution
+
+# %% check="self_attention_loop"
+check("self_attention_loop", self_attention_loop)
+
+# %% [markdown]
+# ## 2 · All words at once
+#
+# Nothing that one word computes waits for another. So the loops can go, and a whole batch of sentences is done in a few
+# matrix products:
+#
+# $$Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad A = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
+# \qquad O = A V$$
+#
+# where the softmax makes every *row* of the table sum to one. Return the output first and the weights second.
+
+# %% exercise="self_attention"
+def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor]:
+    """Self-attention over each sentence of a batch, without a loop, with scores divided by √d_k.
+
+    x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
+    returns output (batch, n, d_v) and weights (batch, n, n), in this order;
+    row i of a table of weights says how much word i takes of each word
+    """
+    ...  # solution
+
+# %% check="self_attention"
+check("self_attention", self_attention)
+
+# %% [markdown]
+# ## 3 · What a layer costs
+#
+# Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k = d_v
+# = d_\text{model} = d$):
+#
+# | kind | what it does |
+# |---|---|
+# | `"self-attention"` | the layer above: three projections $XW_Q$, $XW_K$, $XW_V$, the scores, the average |
+# | `"restricted"` | the same, but a position meets only itself and `width` positions on each side |
+# | `"recurrent"` | $h_t = \tanh(x_t W + h_{t-1} U)$ at each position, with $W$ and $U$ both $d \times d$ |
+# | `"convolution"` | a $d \times d$ matrix for each place of a window, itself and `width` on each side; the products are added up |
+#
+# Return three numbers for each.
+#
+# * **Multiply-adds** of all matrix products: an (a, b) matrix times a (b, c) matrix takes $a \cdot b \cdot c$. Softmax,
+#   tanh, the scale and other things that are done to single numbers do not count. A window holds $2 \cdot
+#   \texttt{width} + 1$ positions, or $n$ if that is fewer; count it as full at the ends of the sequence, too.
+# * **Sequential steps**: how many positions of *one* layer must be computed one after the other because each needs the
+#   one before. If none has to wait, the answer is 1.
+# * **Path length**: a signal goes from the first position to the last. How many recurrent cells does it pass through, the
+#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? At least 1.
+#
+# Four examples, which you can do by hand:
+#
+# | call | multiply-adds | steps | path |
+# |---|---|---|---|
+# | `layer_cost("self-attention", 2, 3)` | 78 | 1 | 1 |
+# | `layer_cost("recurrent", 2, 3)` | 36 | 2 | 2 |
+# | `layer_cost("restricted", 10, 3, 2)` | 570 | 1 | 5 |
+# | `layer_cost("convolution", 10, 3, 2)` | 450 | 1 | 5 |
+
+# %% exercise="layer_cost"
+def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int, int, int]:
+    """What one layer over n positions of width d costs.
+
+    kind: "self-attention", "restricted", "recurrent" or "convolution"
+    width: for "restricted" and "convolution" how many positions on each side are in the window, at least 1; otherwise None
+    returns multiply-adds, sequential steps, path length, in this order
+    """
+    ...  # solution
+
+# %% check="layer_cost"
+check("layer_cost", layer_cost)
+
+# %% [markdown]
+# ## 4 · In your own words
+#
+# A course-mate wants to save parameters and sets $W_K = W_Q$.
+#
+# **(a)** Show that the table of scores is then symmetric. Is the table of *weights* symmetric too? Say why, or why not.
+#
+# **(b)** Seven days sit in a circle, and each is to look most at the next one: word $i$'s largest weight is to be at word
+# $i + 1$, and the seventh's at the first. Show from the symmetry of the scores alone that this cannot be. (The lecture
+# argues with lengths of vectors. Your proof should hold for every symmetric score, also for one that is no dot product.)
+#
+# **(c)** In a row, with no way back from the last to the first, it can be. Give three vectors $u_1, u_2, u_3$ in the plane,
+# each serving as query and as key, so that word 1 looks most at word 2, and word 2 at word 3. Write down the nine scores.
+#
+# Answer in five to ten sentences or lines of mathematics. (4 points)
+
+# %% [markdown] written="one-matrix-for-two-roles" points=4 minutes=12 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. (a) $e_{ij} = (x_i W)(x_j W)^\top / \sqrt{d_k}$, and a dot product does not care which factor stands first, so $e_{ij} =
+#    e_{ji}$. In matrices: $X W W^\top X^\top$ is its own transpose.
+# 2. (a) The weights are not symmetric in general: $\alpha_{ij} = e^{e_{ij}} / Z_i$ and $\alpha_{ji} = e^{e_{ij}} / Z_j$, and
+#    each row has a sum $Z$ of its own. (A numerical example earns the point as well.)
+# 3. (b) The largest weight of a row stands where its largest score is. So $e_{i,i+1} > e_{i,i-1} = e_{i-1,i}$ for every
+#    $i$: from one step of the circle to the next the scores grow, all the way round, until one is larger than itself. Half a
+#    point for an argument that needs dot products (lengths, Cauchy–Schwarz), if it is sound.
+# 4. (c) Any three vectors that do it, with their scores. For instance $u_1 = (1, 0)$, $u_2 = (1.5, 1)$, $u_3 = (1, 3)$: word 1
+#    has the scores (1, 1.5, 1), word 2 (1.5, 3.25, 4.5), word 3 (1, 4.5, 10). Half a point for right vectors with an
+#    arithmetical slip in the scores, or for the idea alone (each longer than the one before, and turned against it).
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Extension: see no further than this
+#
+# This one is worth extra credit, and nothing is lost by leaving it out.
+#
+# If a sequence is long, let each word see only its neighbourhood: itself and `width` words on each side (Vaswani et al.
+# 2017, section 4, call it restricted self-attention). Compute all the scores as before, and forbid those that are too far
+# away. (The work is not saved in this way, only its result is the same; how to save it is a subject of lecture @cheap_attention.)
+
+# %% exercise="restricted_self_attention"
+def restricted_self_attention(
+    x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, width: int
+) -> tuple[Tensor, Tensor]:
+    """Self-attention in which word i sees only the words j with |i − j| ≤ width.
+
+    x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)   width: at least 0
+    returns output (batch, n, d_v) and weights (batch, n, n), which are 0 where a word does not see
+    """
+    ...  # solution
+
+# %% check="restricted_self_attention"
+check("restricted_self_attention", restricted_self_attention)
+
+# %% [markdown]
+# ---
+# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
+# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -1,0 +1,558 @@
+"""layer_cost: What one layer over n positions of width d costs."""
+
+import math
+
+import numpy as np
+import torch
+
+from attncourse import sizes
+from lessonkit.exercises.exercise import Exercise
+
+
+def solution(kind, n, d, width=None):
+    met, path = n, 1
+    if width is not None:
+        met, path = min(2 * width + 1, n), max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+exercise = Exercise(
+    "layer_cost",
+    reference=sizes.layer_cost,
+    solution=solution,
+    returns=("multiply_adds", "sequential_steps", "path_length"),
+    forbidden=("attncourse.sizes",),
+    difficulty=2,
+    minutes=20,
+    numbers=True,
+    hints=(
+        "A product of an (a, b) matrix with a (b, c) matrix takes a · b · c multiply-adds. Write down every product of "
+        "the layer with its three sizes, and add up.",
+        "Self-attention has five products: three projections, the scores, the average. In the restricted kind a word "
+        "meets min(2 · width + 1, n) words in place of n. The recurrent cell has two products a step.",
+        "Path: in one layer a window carries a signal `width` positions on. How many layers until it has come from "
+        "the first position to the last, n − 1 away? Round up: even a single position takes one layer.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+WINDOWED = ("restricted", "convolution")
+COLUMNS = ("multiply_adds", "sequential_steps", "path_length")
+
+
+def _costs(answer, column, calls):
+    """A row for each call: its sizes, which are there for the message, and one of the three numbers that came back."""
+    rows = []
+    for kind, n, d, *width in calls:
+        value = answer(kind, n, d, *width)[column]
+        known = torch.tensor([sizes.LAYER_KINDS.index(kind), n, d, *(width or [0])], dtype=torch.float64)
+        rows.append(torch.cat([known, value.to(torch.float64).reshape(1)]))
+    return torch.stack(rows)
+
+
+def _call(column):
+    """Puts the first wrong row into words, as a call that the learner can repeat."""
+
+    def explain(got, expected):
+        row = next(i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if abs(a[-1] - b[-1]) > 1e-4 * b[-1])
+        kind, n, d, width = (int(value) for value in expected[row][:-1])
+        arguments = f'"{sizes.LAYER_KINDS[kind]}", {n}, {d}' + (f", {width}" if width else "")
+        return f"layer_cost({arguments}): {COLUMNS[column]} is {got[row][-1]:g}, expected {expected[row][-1]:g}"
+
+    return explain
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("self-attention", points=2, explain=_call(0))
+def self_attention(answer, draw):
+    """projections, scores and average, each counted once"""
+    n, d = draw.sizes(2, 3, 20)
+    return _costs(answer, 0, [("self-attention", n, d), ("self-attention", d, n)])
+
+
+@aspect("recurrent", points=1, explain=_call(0))
+def recurrent(answer, draw):
+    """two matrices at every step"""
+    n, d = draw.sizes(2, 3, 20)
+    return _costs(answer, 0, [("recurrent", n, d), ("recurrent", d, n)])
+
+
+@aspect("windows", points=2, explain=_call(0))
+def windows(answer, draw):
+    """2 · width + 1 positions are met, in place of n"""
+    n, d, width = 10 + draw.sizes(1, 0, 6)[0], draw.sizes(1, 5, 8)[0], draw.sizes(1, 2, 4)[0]
+    return _costs(answer, 0, [(kind, n, d, width) for kind in WINDOWED])
+
+
+@aspect("a window wider than the sequence", points=1, explain=_call(0))
+def a_window_wider_than_the_sequence(answer, draw):
+    """nobody meets more positions than there are"""
+    d, width = draw.sizes(1, 9, 12)[0], draw.sizes(1, 3, 6)[0]
+    return _costs(answer, 0, [(kind, width + 2, d, width) for kind in WINDOWED])
+
+
+@aspect("sequential steps", points=1, explain=_call(1))
+def sequential_steps(answer, draw):
+    """what must wait for what"""
+    n, d, width = 10 + draw.sizes(1, 0, 6)[0], draw.sizes(1, 5, 8)[0], draw.sizes(1, 2, 4)[0]
+    return _costs(answer, 1, [(kind, n, d, *([width] if kind in WINDOWED else [])) for kind in sizes.LAYER_KINDS])
+
+
+@aspect("path length", points=2, explain=_call(2))
+def path_length(answer, draw):
+    """cells or layers between the two positions that are furthest apart"""
+    width = draw.sizes(1, 3, 5)[0]
+    calls: list[tuple] = [("self-attention", 9, 4), ("recurrent", 7 + width, 4)]
+    for kind in WINDOWED:
+        calls += [(kind, n, 4, width) for n in (5 * width, 5 * width + 1, 5 * width + 2, width + 1, 1)]
+    return _costs(answer, 2, calls)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no projections", fails=("self-attention", "windows", "a window wider than the sequence"))
+def no_projections(kind, n, d, width=None):
+    """Only the pairs were counted, n² of them. That is how the well-known table has it; but before two words can meet,
+    each is multiplied by three d × d matrices, and in short sentences that is the larger part."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 2 * n * met * d, 1, path
+
+
+@variant("no projections", fails=("self-attention", "windows", "a window wider than the sequence"))
+def no_projections_2(kind, n, d, width=None):
+    """As in the table, n² d."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return n * met * d, 1, path
+
+
+@misconception(
+    "scores without the average", fails=("self-attention", "windows", "a window wider than the sequence")
+)
+def scores_without_the_average(kind, n, d, width=None):
+    """Every pair is met twice: once for its score, q · k, and once when the value is added to the average. Each of the
+    two takes d multiply-adds."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + n * met * d, 1, path
+
+
+@misconception(
+    "an output projection too", fails=("self-attention", "windows", "a window wider than the sequence")
+)
+def an_output_projection_too(kind, n, d, width=None):
+    """Four projections were counted. The fourth, from the average back to d, comes with several heads (lecture
+    @many_heads); the layer of this lecture has three."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 4 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception(
+    "one projection in place of three", fails=("self-attention", "windows", "a window wider than the sequence")
+)
+def one_projection_in_place_of_three(kind, n, d, width=None):
+    """Only one projection was counted. A word has three roles, query, key and value, and is multiplied by a d × d
+    matrix for each."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception(
+    "FLOPs for multiply-adds", fails=("self-attention", "recurrent", "windows", "a window wider than the sequence")
+)
+def flops_for_multiply_adds(kind, n, d, width=None):
+    """These are twice the multiply-adds: a multiplication and an addition counted as one operation each, as FLOPs are.
+    The contract counts the two together as one."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 4 * n * d**2, n, n
+    if kind == "convolution":
+        return 2 * n * met * d**2, 1, path
+    return 6 * n * d**2 + 4 * n * met * d, 1, path
+
+
+@misconception(
+    "n and d swapped", fails=("self-attention", "recurrent", "windows", "a window wider than the sequence")
+)
+def n_and_d_swapped(kind, n, d, width=None):
+    """The sequence's length and the vectors' width have changed places. n counts positions: there are n² pairs of them.
+    d is how many numbers a position has: a projection is a d × d matrix."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * d * n**2, n, n
+    if kind == "convolution":
+        return d * met * n**2, 1, path
+    return 3 * d * n**2 + 2 * d * (d if width is None else met) * n, 1, path
+
+
+@misconception("one matrix in the cell", fails=("recurrent",))
+def one_matrix_in_the_cell(kind, n, d, width=None):
+    """A recurrent cell multiplies twice at every step: the input by W and the state by U. Only one of them was
+    counted."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant(
+    "no projections",
+    "one matrix in the cell",
+    fails=("self-attention", "recurrent", "windows", "a window wider than the sequence"),
+)
+def no_projections_3(kind, n, d, width=None):
+    """The table's orders of growth throughout."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return n * met * d, 1, path
+
+
+@misconception("one step of the cell", fails=("recurrent",))
+def one_step_of_the_cell(kind, n, d, width=None):
+    """That is one step. The layer reads all n positions, and pays for its matrices at each of them."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("one side of the window", fails=("windows", "a window wider than the sequence"))
+def one_side_of_the_window(kind, n, d, width=None):
+    """The window was counted as `width` or `width` + 1 positions wide. It reaches `width` to the left, `width` to the
+    right, and has the position itself in the middle."""
+    met = n if width is None else min(width, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant("one side of the window", fails=("windows", "a window wider than the sequence"))
+def one_side_of_the_window_2(kind, n, d, width=None):
+    """And the position itself."""
+    met = n if width is None else min(width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("the middle of the window left out", fails=("windows",))
+def the_middle_of_the_window_left_out(kind, n, d, width=None):
+    """2 · `width` counts the neighbours on both sides. The position in the middle belongs to its own window."""
+    met = n if width is None else min(2 * width, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("more positions than there are", fails=("a window wider than the sequence",))
+def more_positions_than_there_are(kind, n, d, width=None):
+    """In a short sequence the window is cut at the ends: no position can meet more than n."""
+    met = n if width is None else 2 * width + 1
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("a step for each word", fails=("sequential steps",))
+def a_step_for_each_word(kind, n, d, width=None):
+    """Every layer was given n sequential steps. A step is sequential if it has to wait for the one before. In attention
+    and convolution no position waits for another's output: only in a loop like the one you wrote do they come one by
+    one, and matrix products do them all at once."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, n, path
+    return 3 * n * d**2 + 2 * n * met * d, n, path
+
+
+@misconception("the path for the steps", fails=("sequential steps",))
+def the_path_for_the_steps(kind, n, d, width=None):
+    """A window needs several *layers* to carry a signal far, and that is its path length. Sequential steps are counted
+    within one layer, where windows do not wait for each other."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, path, path
+    return 3 * n * d**2 + 2 * n * met * d, path, path
+
+
+@misconception("one layer goes everywhere", fails=("path length",))
+def one_layer_goes_everywhere(kind, n, d, width=None):
+    """With a window a signal gets only `width` positions further in each layer. From the first position to the last it
+    takes several, stacked."""
+    met = n if width is None else min(2 * width + 1, n)
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, 1
+    return 3 * n * d**2 + 2 * n * met * d, 1, 1
+
+
+@misconception("steps and path swapped", fails=("sequential steps", "path length"))
+def steps_and_path_swapped(kind, n, d, width=None):
+    """The last two numbers have changed places. The contract has the sequential steps second and the path length
+    third."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, path, 1
+    return 3 * n * d**2 + 2 * n * met * d, path, 1
+
+
+@misconception("the logarithm of the table", fails=("path length",))
+def the_logarithm_of_the_table(kind, n, d, width=None):
+    """The table's logarithm is for convolutions whose windows have gaps, wider from layer to layer. Here the places of
+    a window are adjacent, and a signal gets only `width` positions further in each layer, as in restricted
+    attention."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, math.ceil(math.log(n, 2 * width + 1))
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant("the logarithm of the table", fails=("path length",))
+def the_logarithm_of_the_table_2(kind, n, d, width=None):
+    """To the base of `width`."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, math.ceil(math.log(n, width))
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("the whole window as a stride", fails=("path length",))
+def the_whole_window_as_a_stride(kind, n, d, width=None):
+    """The distance was divided by the size of the whole window. But a signal that starts in the middle of a window
+    leaves it after `width` positions, not after 2 · `width` + 1: half of the window lies behind it."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / (2 * width + 1)))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant("the whole window as a stride", fails=("path length",))
+def the_whole_window_as_a_stride_2(kind, n, d, width=None):
+    """From n."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else math.ceil(n / (2 * width + 1))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("rounded the wrong way, or one position too far", fails=("path length",))
+def rounded_the_wrong_way_or_one_position_too_far(kind, n, d, width=None):
+    """The path through windows is off by one for some lengths. From the first position to the last it is n − 1
+    positions, not n; and a last layer is needed even if only part of its reach is: try n = 4 and 5 with a width of 3 on
+    paper."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, (n - 1) // width)
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant("rounded the wrong way, or one position too far", fails=("path length",))
+def rounded_the_wrong_way_or_one_position_too_far_2(kind, n, d, width=None):
+    """Counted from n, rounded up."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else math.ceil(n / width)
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant("rounded the wrong way, or one position too far", fails=("path length",))
+def rounded_the_wrong_way_or_one_position_too_far_3(kind, n, d, width=None):
+    """Counted from n, rounded down."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else n // width
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@variant("rounded the wrong way, or one position too far", fails=("path length",))
+def rounded_the_wrong_way_or_one_position_too_far_4(kind, n, d, width=None):
+    """Not rounded."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else (n - 1) / width
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("arrows counted, not cells", fails=("path length",))
+def arrows_counted_not_cells(kind, n, d, width=None):
+    """Between the n cells of a recurrence there are n − 1 arrows. The contract counts the cells that the signal passes
+    through, the first and the last among them."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n - 1
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception(
+    "projections of one word", fails=("self-attention", "windows", "a window wider than the sequence")
+)
+def projections_of_one_word(kind, n, d, width=None):
+    """3 d² projects one word. All n words are projected, each by the three matrices."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * d**2 + 2 * n * met * d, 1, path
+
+
+@misconception("the ends counted exactly", fails=("windows", "a window wider than the sequence"))
+def the_ends_counted_exactly(kind, n, d, width=None):
+    """At both ends of the sequence a part of the window hangs over, and you left that part out. This is the exact
+    number of pairs, but the contract asks for full windows, as an implementation computes them, with padding at the
+    ends."""
+    pairs = n * n if width is None else sum(min(n, i + width + 1) - max(0, i - width) for i in range(n))
+    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return pairs * d**2, 1, path
+    return 3 * n * d**2 + 2 * pairs * d, 1, path
+
+
+@variant("the whole window as a stride", fails=("path length",))
+def the_whole_window_as_a_stride_3(kind, n, d, width=None):
+    """Rounded down."""
+    met = n if width is None else min(2 * width + 1, n)
+    path = 1 if width is None else max(1, n // (2 * width + 1))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, 1, path
+    return 3 * n * d**2 + 2 * n * met * d, 1, path
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("one product after the other")
+def one_product_after_the_other(kind, n, d, width=None):
+    """Adds up a · b · c for every matrix product, and walks the path."""
+    window = list(range(-width, width + 1))[:n] if width else range(n)
+    products = {
+        "self-attention": [(n, d, d)] * 3 + [(n, d, n), (n, n, d)],
+        "restricted": [(n, d, d)] * 3 + [(n, d, len(window)), (n, len(window), d)],
+        "recurrent": [(1, d, d), (1, d, d)] * n,
+        "convolution": [(n, d, d) for _ in window],
+    }[kind]
+    position, layers = 0, 0
+    while position < n - 1 or layers == 0:
+        position += {"self-attention": n, "recurrent": 1}.get(kind, width)
+        layers += 1
+    steps = n if kind == "recurrent" else 1
+    return sum(a * b * c for a, b, c in products), steps, n if kind == "recurrent" else layers
+
+
+@alternative("numpy's numbers")
+def numpys_numbers(kind, n, d, width=None):
+    """Rounded and compared by numpy."""
+    met = np.int64(n) if width is None else np.minimum(2 * width + 1, n)
+    path = np.float32(1) if width is None else np.maximum(1, np.ceil((n - 1) / width))
+    if kind == "recurrent":
+        return 2 * n * d**2, n, n
+    if kind == "convolution":
+        return n * met * d**2, np.int64(1), path
+    return 3 * n * d**2 + 2 * n * met * d, np.int64(1), path
+
+
+@alternative("tensors and floats")
+def tensors_and_floats(kind, n, d, width=None):
+    """Numbers as tensors, and a division that leaves a float."""
+    met = torch.tensor(float(n if width is None else min(2 * width + 1, n)))
+    path = torch.tensor(1.0 if width is None else max(1.0, -(-(n - 1) // width)))
+    if kind == "recurrent":
+        return torch.tensor(2.0 * n * d * d), torch.tensor(n), torch.tensor(n)
+    adds = {"convolution": n * met * d * d}.get(kind, n * d * (3 * d + 2 * met))
+    return [adds, 1.0, path]

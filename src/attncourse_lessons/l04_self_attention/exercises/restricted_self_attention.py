@@ -1,0 +1,231 @@
+"""restricted_self_attention: Self-attention in which word i sees only the words j with |i − j| ≤ width."""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import row_sums, told
+from lessonkit.exercises.observe import telling
+
+from .common import READY_MADE, sentences
+
+
+def reference(x, W_Q, W_K, W_V, width):
+    """Self-attention in which a word sees `width` others on each side. Vaswani et al. 2017, section 4."""
+    position = torch.arange(x.shape[-2])
+    near = (position[:, None] - position).abs() <= width
+    return attention.attend(x @ W_Q, x @ W_K, x @ W_V, near)
+
+
+def solution(x, W_Q, W_K, W_V, width):
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() <= width                  # (n, n)
+    scores = (x @ W_Q) @ (x @ W_K).mT / math.sqrt(W_K.shape[1])           # (batch, n, n)
+    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
+    return weights @ (x @ W_V), weights
+
+
+exercise = Exercise(
+    "restricted_self_attention",
+    reference=reference,
+    solution=solution,
+    returns=("output", "weights"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    extra=True,
+    hints=(
+        "How far is word j from word i? That is a table (n, n), made from `torch.arange(n)` and broadcasting.",
+        "The scores of words that are too far away become −∞, before the softmax, as padding did in assignment "
+        "@cross_attention.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _near(answer, draw):
+    """(output, weights, width) of sentences that are longer than the window."""
+    batch, width = 2, 3 + draw.integers(2, 1).item()
+    n = 2 * width + 1 + draw.sizes(1, 0, 2)[0]
+    return *answer(*sentences(draw, batch, n), width), width
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("weights", points=1, explain=row_sums)
+def weights(answer, draw):
+    """each word shares out one among itself and `width` words on each side"""
+    return _near(answer, draw)[1]
+
+
+@aspect("output", points=1)
+def output(answer, draw):
+    """the average of the values in the window"""
+    return _near(answer, draw)[0]
+
+
+@aspect(
+    "out of reach", points=1, explain=told("output {place} changes by {size} when only words outside its window change")
+)
+def out_of_reach(answer, draw):
+    """the first word's output does not know the words beyond its window"""
+    width = 1 + draw.integers(3, 1).item()
+    x, *projections = sentences(draw, 2, width + 4)
+    other = x.clone()
+    other[:, width + 1 :] = 3 * draw.normal(*x[:, width + 1 :].shape)
+    before, after = (answer(words, *projections, width)[0] for words in (x, other))
+    return telling(before)[:, 0] - after[:, 0]
+
+
+FAR = ("weights", "output", "out of reach")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("everybody sees everybody", fails=FAR)
+def everybody_sees_everybody(x, W_Q, W_K, W_V, width):
+    """No word was out of reach: this is plain self-attention, and `width` was not used."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("the near ones silenced", fails=FAR)
+def the_near_ones_silenced(x, W_Q, W_K, W_V, width):
+    """The window was masked out and the rest was left. Fill with −∞ where a word is *too far away*."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() <= width
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(near, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("one word short", fails=("weights", "output"))
+def one_word_short(x, W_Q, W_K, W_V, width):
+    """The window ends one word too early: a word exactly `width` away still belongs to it."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() < width
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("one word too many", fails=FAR)
+def one_word_too_many(x, W_Q, W_K, W_V, width):
+    """The window ends one word too late: `width` words on each side, and no more."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() <= width + 1
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("one side only", fails=("weights", "output"))
+def one_side_only(x, W_Q, W_K, W_V, width):
+    """The distance was taken with its sign, so one side of the window is cut off (or not cut at all). Near is near in
+    both directions: look at the distance without its sign."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    behind = position[:, None] - position
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill((behind < 0) | (behind > width), -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("one side only", fails=FAR)
+def one_side_only_2(x, W_Q, W_K, W_V, width):
+    """No limit on the other side."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(position[:, None] - position > width, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("one side only", fails=("weights", "output"))
+def one_side_only_3(x, W_Q, W_K, W_V, width):
+    """No limit on this side."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(position - position[:, None] > width, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("zeros after the softmax", fails=("weights", "output", "out of reach"))
+def zeros_after_the_softmax(x, W_Q, W_K, W_V, width):
+    """The weights outside the window were set to 0, so what is left no longer sums to one, and the far words still
+    decide how much is left. Mask the scores, then normalise."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() <= width
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1) * near
+    return weights @ values, weights
+
+
+@misconception("a score of 0 for the far ones", fails=FAR)
+def a_score_of_0_for_the_far_ones(x, W_Q, W_K, W_V, width):
+    """A score of 0 is not "no attention": softmax turns it into e⁰ = 1. The score that becomes a weight of exactly 0 is
+    −∞."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() <= width
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1]) * near).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("`width` shared by both sides", fails=("weights", "output"))
+def width_shared_by_both_sides(x, W_Q, W_K, W_V, width):
+    """The window is half as large as it should be: `width` words on *each* side, so 2 · `width` + 1 with the word
+    itself."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    near = (position[:, None] - position).abs() <= width // 2
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("all but itself", fails=("weights", "output"))
+def all_but_itself(x, W_Q, W_K, W_V, width):
+    """A word was kept from looking at itself. It stands in the middle of its own window."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    position = torch.arange(x.shape[1])
+    distance = (position[:, None] - position).abs()
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill((distance > width) | (distance == 0), -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a band of two triangles")
+def a_band_of_two_triangles(x, W_Q, W_K, W_V, width):
+    """`tril` and `triu` cut the band out of a table of ones."""
+    n = x.shape[-2]
+    band = torch.ones(n, n, dtype=torch.bool).tril(width).triu(-width)
+    scores = torch.einsum("bik,bjk->bij", x @ W_Q, x @ W_K) * W_K.shape[-1] ** -0.5
+    weights = torch.where(band, scores, float("-inf")).softmax(-1)
+    return weights @ (x @ W_V), weights
+
+
+@alternative("word by word, float64")
+def word_by_word_float64(x, W_Q, W_K, W_V, width):
+    """Cuts the window out of the sentence, and so does only the work that is needed."""
+    queries, keys, values = (x.double() @ W.double() for W in (W_Q, W_K, W_V))
+    batch, n, d_k = keys.shape
+    weights, output = torch.zeros(batch, n, n, dtype=torch.float64), []
+    for i in range(n):
+        window = slice(max(0, i - width), i + width + 1)
+        shares = torch.softmax((keys[:, window] @ queries[:, i, :, None])[..., 0] / math.sqrt(d_k), dim=-1)
+        weights[:, i, window] = shares
+        output.append((shares[:, None] @ values[:, window])[:, 0])
+    return torch.stack(output, dim=1), weights

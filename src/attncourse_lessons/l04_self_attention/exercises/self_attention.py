@@ -1,0 +1,365 @@
+"""self_attention: Self-attention over each sentence of a batch, without a loop, with scores divided by √d_k."""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, row_sums, told
+from lessonkit.exercises.observe import reached, telling
+
+from .common import MATRICES, READY_MADE, sentences
+
+
+def reference(x, W_Q, W_K, W_V):
+    """softmax(Q Kᵀ / √d_k) V and the weights, for a batch of sentences. Vaswani et al. 2017, equation 1."""
+    return attention.attend(x @ W_Q, x @ W_K, x @ W_V)
+
+
+def solution(x, W_Q, W_K, W_V):
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V          # (batch, n, d_k) twice, (batch, n, d_v)
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])       # (batch, n, n)
+    weights = scores.softmax(dim=-1)
+    return weights @ values, weights
+
+
+exercise = Exercise(
+    "self_attention",
+    reference=reference,
+    solution=solution,
+    returns=("output", "weights"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Four lines: three projections, one table of scores, one softmax, one product. Write the shape beside each.",
+        "`x @ W_Q` projects every word of every sentence at once. The table (batch, n, n) has a row for each word that "
+        "asks: queries times transposed keys.",
+        "`.mT` swaps the last two axes and leaves the batch alone; `.T` does not. The softmax runs along the last "
+        "axis, and the scale √d_k comes from `W_K.shape[-1]`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("weights", points=3, explain=row_sums)
+def weights(answer, draw):
+    """each word shares out exactly one over its sentence, by scaled q · k"""
+    batch, n = draw.sizes(2, 4, 9)
+    return answer(*sentences(draw, batch, n))[1]
+
+
+@aspect(
+    "output",
+    points=1,
+    explain=told("the output differs from your own weights times the values by up to {size}, at {place}"),
+)
+def output(answer, draw):
+    """the values, averaged by these weights"""
+    batch, n = draw.sizes(2, 4, 9)
+    x, W_Q, W_K, W_V = sentences(draw, batch, n)
+    output, weights = answer(x, W_Q, W_K, W_V)
+    values = x @ W_V
+    right = [reference(x, W_Q, W_K, W_V)[0]]
+    if weights.shape == (batch, n, n):
+        right.append(weights.to(values.dtype) @ values)  # a slip in the weights is not to be paid for twice
+    return min((telling(output) - one for one in right), key=lambda difference: difference.abs().max())
+
+
+@aspect(
+    "each sentence by itself",
+    points=1,
+    explain=told("the output at {place} changes by {size} when other sentences join the batch"),
+)
+def each_sentence_by_itself(answer, draw):
+    """a sentence gets the same alone as in a batch"""
+    batch, n = draw.sizes(2, 3, 6)
+    x, *projections = sentences(draw, batch, n)
+    alone = torch.cat([telling(answer(sentence[None], *projections)[0]) for sentence in x])
+    return answer(x, *projections)[0] - alone
+
+
+@aspect("gradient", points=1, explain=arrives(*MATRICES))
+def gradient(answer, draw):
+    """all three projections can be learned, and the words too"""
+    inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 5)]
+    return reached(answer(*inputs)[0], inputs, draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("keys ask, queries answer", fails=("weights",))
+def keys_ask_queries_answer(x, W_Q, W_K, W_V):
+    """The table is transposed: row i was made from the key of word i and everybody's queries. The rows belong to the
+    words that ask, so the queries are the left factor."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (keys @ queries.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("one projection for queries and keys", fails=("weights", "gradient"))
+def one_projection_for_queries_and_keys(x, W_Q, W_K, W_V):
+    """Queries and keys were made by the same matrix, so the table of scores is symmetric: i matches j exactly as well
+    as j matches i. Asking and offering are two roles, with a matrix each."""
+    queries, keys, values = x @ W_Q, x @ W_Q, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("one projection for queries and keys", fails=("weights", "gradient"))
+def one_projection_for_queries_and_keys_2(x, W_Q, W_K, W_V):
+    """That of the keys."""
+    keys = x @ W_K
+    weights = (keys @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ (x @ W_V), weights
+
+
+@misconception("softmax over the words that ask", fails=("weights",))
+def softmax_over_the_words_that_ask(x, W_Q, W_K, W_V):
+    """Your weights sum to one down each column, as if the words that answer had a unit each to give away. It is the
+    word that asks, one row, that shares out one unit: look at which axis runs over the answers."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-2)
+    return weights @ values, weights
+
+
+@misconception("one softmax for the whole table", fails=("weights",))
+def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
+    """All n² weights of a sentence together sum to one, so the words that ask had to share one unit among them. Each
+    word that asks, each row, has a unit of its own."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[-1])
+    weights = scores.flatten(1).softmax(dim=-1).reshape(scores.shape)
+    return weights @ values, weights
+
+
+@misconception("softmax over the batch", fails=("weights", "each sentence by itself"))
+def softmax_over_the_batch(x, W_Q, W_K, W_V):
+    """`dim=0` is the batch: the sentences competed with each other, and what one gets depends on which others came
+    along. The words that answer are the last axis."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=0)
+    return weights @ values, weights
+
+
+@misconception("not scaled", fails=("weights",))
+def not_scaled(x, W_Q, W_K, W_V):
+    """The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("scaled by a number other than √d_k", fails=("weights",))
+def scaled_by_a_number_other_than_d_k(x, W_Q, W_K, W_V):
+    """The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
+    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
+    square root."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(x.shape[-1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("scaled by a number other than √d_k", fails=("weights",))
+def scaled_by_a_number_other_than_d_k_2(x, W_Q, W_K, W_V):
+    """No root."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / W_K.shape[1]).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("scaled by a number other than √d_k", fails=("weights",))
+def scaled_by_a_number_other_than_d_k_3(x, W_Q, W_K, W_V):
+    """The values' width."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(values.shape[-1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("scaled by a number other than √d_k", fails=("weights",))
+def scaled_by_a_number_other_than_d_k_4(x, W_Q, W_K, W_V):
+    """The number of words."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(keys.shape[1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("reshaped for transposed", fails=("weights",))
+def reshaped_for_transposed(x, W_Q, W_K, W_V):
+    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    batch, n, d_k = keys.shape
+    weights = (queries @ keys.reshape(batch, d_k, n) / math.sqrt(d_k)).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception("sums over the words that ask", fails=("output",))
+def sums_over_the_words_that_ask(x, W_Q, W_K, W_V):
+    """The table of weights was used transposed: each output added up what its word *gave* to the others. Those numbers
+    need not sum to one. Row i of the weights is what word i asked for."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights.mT @ values, weights
+
+
+@misconception("words for values", fails=("output", "each sentence by itself", "gradient"))
+def words_for_values(x, W_Q, W_K, W_V):
+    """Something other than the values was averaged: the words themselves, or the keys, or the queries. What a word
+    hands over is a third role, with a matrix of its own, and d_v wide."""
+    queries, keys = x @ W_Q, x @ W_K
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ x, weights
+
+
+@variant("words for values", fails=("output", "each sentence by itself", "gradient"))
+def words_for_values_2(x, W_Q, W_K, W_V):
+    """The keys."""
+    queries, keys = x @ W_Q, x @ W_K
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ keys, weights
+
+
+@misconception("scores for weights", fails=("weights",))
+def scores_for_weights(x, W_Q, W_K, W_V):
+    """What came back as weights are scores, from before the softmax: their rows do not sum to one. Whoever draws the
+    picture of who looked at whom needs the weights."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    return scores.softmax(dim=-1) @ values, scores
+
+
+@misconception("only the words before", fails=("weights",))
+def only_the_words_before(x, W_Q, W_K, W_V):
+    """Every word looked at itself and at those before it only. That is what a decoder does while it writes (lecture
+    06). Here the whole sentence is there, and a word looks in both directions."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+    weights = scores.masked_fill(future, -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception(
+    "the two in the wrong order", fails=("weights", "output", "each sentence by itself", "gradient")
+)
+def the_two_in_the_wrong_order(x, W_Q, W_K, W_V):
+    """The weights came first and the output second. The contract has the output first: it is what the next layer
+    reads."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights, weights @ values
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(x, W_Q, W_K, W_V):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Where to look must be learned, and so must what to offer and what to hand over."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights.detach() @ values, weights
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(x, W_Q, W_K, W_V):
+    """At the end."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return (weights @ values).detach(), weights
+
+
+@misconception("all but itself", fails=("weights",))
+def all_but_itself(x, W_Q, W_K, W_V):
+    """A word was kept from looking at itself. It is a word of its sentence like any other, and its own value may be
+    what it needs."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    weights = scores.masked_fill(torch.eye(x.shape[1], dtype=torch.bool), -torch.inf).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@misconception(
+    "matrices for columns", fails=("weights", "output", "each sentence by itself", "gradient")
+)
+def matrices_for_columns(x, W_Q, W_K, W_V):
+    """The product does not fit, because the matrix is transposed, or stands on the wrong side of the words. Some slides
+    write q = Qx, with words as columns. Here a word is a row with d_model numbers, and W_Q has d_model rows. Which
+    order of the two has d_model in the middle?"""
+    queries, keys, values = x @ W_Q.T, x @ W_K.T, x @ W_V.T
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant(
+    "matrices for columns", fails=("weights", "output", "each sentence by itself", "gradient")
+)
+def matrices_for_columns_2(x, W_Q, W_K, W_V):
+    """On the left."""
+    queries, keys, values = W_Q @ x, W_K @ x, W_V @ x
+    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("not scaled", "keys ask, queries answer", fails=("weights",))
+def not_scaled_2(x, W_Q, W_K, W_V):
+    """Both."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (keys @ queries.mT).softmax(dim=-1)
+    return weights @ values, weights
+
+
+@variant("not scaled", "softmax over the words that ask", fails=("weights",))
+def not_scaled_3(x, W_Q, W_K, W_V):
+    """Both."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    weights = (queries @ keys.mT).softmax(dim=-2)
+    return weights @ values, weights
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum")
+def einsum(x, W_Q, W_K, W_V):
+    """Names the axes."""
+    queries, keys, values = (torch.einsum("bnd,de->bne", x, W) for W in (W_Q, W_K, W_V))
+    weights = torch.softmax(torch.einsum("bik,bjk->bij", queries, keys) / keys.shape[-1] ** 0.5, dim=-1)
+    return torch.einsum("bij,bjv->biv", weights, values), weights
+
+
+@alternative("one sentence and one word at a time")
+def one_sentence_and_one_word_at_a_time(x, W_Q, W_K, W_V):
+    """Loops over the batch and over the words that ask."""
+    tables = []
+    for sentence in x:
+        keys = sentence @ W_K
+        rows = [(keys @ (word @ W_Q) / math.sqrt(W_K.shape[1])).softmax(dim=0) for word in sentence]
+        tables.append(torch.stack(rows))
+    weights = torch.stack(tables)
+    return torch.bmm(weights, x @ W_V), weights
+
+
+@alternative("one product for all three projections, float64")
+def one_product_for_all_three_projections_float64(x, W_Q, W_K, W_V):
+    """Joins the matrices, projects once, and cuts the result apart."""
+    d_k = W_K.shape[1]
+    joined = x.double() @ torch.cat([W_Q, W_K, W_V], dim=1).double()
+    queries, keys, values = joined.split([d_k, d_k, W_V.shape[1]], dim=-1)
+    scores = queries @ keys.transpose(-2, -1) / math.sqrt(d_k)
+    weights = (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+    return weights @ values, weights
+
+
+@alternative("columns, not contiguous")
+def columns_not_contiguous(x, W_Q, W_K, W_V):
+    """Every sentence is transposed, words are columns, and the results are views."""
+    columns = x.mT
+    queries, keys, values = (W.T @ columns for W in (W_Q, W_K, W_V))
+    exponentials = (keys.mT @ queries / math.sqrt(keys.shape[1])).exp()
+    weights = exponentials / exponentials.sum(dim=1, keepdim=True)
+    return [(values @ weights).mT, weights.mT]

@@ -1,0 +1,1 @@
+"""How does it know what stands where?"""

@@ -1,0 +1,200 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment @order · Where is a token?
+#
+# In [lecture @order](@order) attention was told where each token stands. Here you build three ways of
+# telling it: a vector that is added, an index into a table of distances, and a turn.
+#
+# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
+# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
+# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+#
+# {exercises}
+#
+# If you are stuck, `hint("sinusoidal", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
+# refused if they call the course's own `attncourse.positions`: this is the place to build it.
+
+# %% locked=true
+try:
+    from attncourse import check, hint
+except ModuleNotFoundError:
+    raise ImportError(
+        "This notebook needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
+    ) from None
+
+import math
+
+import torch
+from torch import Tensor
+
+# %% [markdown]
+# ## 1 · Sines and cosines
+#
+# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle, which
+# turns more slowly the larger $i$ is:
+#
+# $$
+# \mathrm{PE}(p, 2i) = \sin\!\left(\frac{p}{10000^{\,2i/d}}\right), \qquad
+# \mathrm{PE}(p, 2i + 1) = \cos\!\left(\frac{p}{10000^{\,2i/d}}\right)
+# $$
+#
+# The sine stands in an even column and its cosine directly after it. `positions` are whole numbers of any shape: a row of
+# them, a batch of rows, or one alone. Whatever the shape, the vectors get a new last axis.
+
+# %% exercise="sinusoidal"
+def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
+    """Sines and cosines of the position, each pair of columns slower than the one before (Vaswani et al. 2017).
+
+    positions: (*shape), whole numbers   d_model: an even number
+    returns    (*shape, d_model)
+    """
+    ...  # solution
+
+# %% check="sinusoidal"
+check("sinusoidal", sinusoidal)
+
+# %% [markdown]
+# ## 2 · One matrix for every shift
+#
+# The authors chose sines and cosines because of this property: there is a matrix $M_k$ that takes the vector of *every*
+# position to the vector of the position $k$ later. It depends on $k$ and not on $p$:
+#
+# $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
+#
+# As everywhere in this course a vector is a row, and stands on the left of the matrix. You will want the formulas
+# $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$. A negative $k$ goes back.
+
+# %% exercise="shift_matrix"
+def shift_matrix(k: int, d_model: int) -> Tensor:
+    """The matrix M with PE(p + k) = PE(p) @ M for every p, where PE are the vectors of `sinusoidal`.
+
+    k: how many positions to move on, negative to go back   d_model: an even number
+    returns (d_model, d_model)
+    """
+    ...  # solution
+
+# %% check="shift_matrix"
+check("shift_matrix", shift_matrix)
+
+# %% [markdown]
+# ## 3 · Distances
+#
+# Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
+# up to $k$ to either side have a vector of their own; all beyond share the outermost. That makes a table of
+# $2k + 1$ rows, and the pair $(i, j)$ looks up row
+#
+# $$\operatorname{clip}(j - i,\, -k,\, k) + k$$
+#
+# so that row 0 is for "$k$ or more to the left", row $k$ for "here", row $2k$ for "$k$ or more to the right". Make the index for
+# all pairs. It will be used as `table[index]`.
+
+# %% exercise="relative_index"
+def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
+    """Which row of a table of 2 · max_distance + 1 distances each pair of a query and a key looks up.
+
+    n_query, n_key: how many of each; both count from position 0   max_distance: k above
+    returns (n_query, n_key), whole numbers from 0 to 2 · max_distance
+    """
+    ...  # solution
+
+# %% check="relative_index"
+check("relative_index", relative_index)
+
+# %% [markdown]
+# ## 4 · Turning
+#
+# RoPE adds nothing. It takes the columns of a vector in pairs, $(a, b) = (x_{2i}, x_{2i+1})$, and turns pair $i$ of the row at
+# position $p$ by the angle $\theta = p / 10000^{\,2i/d}$:
+#
+# $$(a,\ b)\ \longmapsto\ (a \cos\theta - b \sin\theta,\ \ a \sin\theta + b \cos\theta)$$
+#
+# Two neighbouring columns are a pair, as in the paper. (The package also knows another layout; it is not asked for here.)
+#
+# Your function receives the query, the key and the value of some tokens, on their way to attention, and returns the three as
+# attention should get them. Which of them must be turned, and which not? The first token stands at position `start`, the next
+# at `start + 1`, and so on: a model that writes token by token calls this with one row at a time.
+
+# %% exercise="rope"
+def rope(query: Tensor, key: Tensor, value: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value as attention needs them, for scores that depend on distances alone (Su et al. 2021).
+
+    query, key, value: (batch, n, d_head), d_head an even number   start: the position of the first of the n rows
+    returns query, key, value, each (batch, n, d_head), in this order
+    """
+    ...  # solution
+
+# %% check="rope"
+check("rope", rope)
+
+# %% [markdown]
+# ## 5 · In your own words
+#
+# A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
+# depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
+# and RoPE was not needed."
+#
+# Without the scale, the score of query $i$ and key $j$ is $(x_i + p_i)\, A\, (x_j + p_j)^\top$ with $A = W_Q W_K^\top$, where $x$
+# are embeddings and $p$ sinusoidal vectors, all of them rows.
+#
+# **(a)** Multiply it out. Which of the terms change when both tokens move ten positions to the right, their distance staying the
+# same? **(b)** There is one term that your course-mate has in mind. Is the claim right at least for that one, whatever
+# $A$ is? **(c)** Why does the objection not hit RoPE?
+#
+# Answer in five to ten sentences or lines of mathematics. (3 points)
+
+# %% [markdown] written="does-adding-do" points=3 minutes=15 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. (a) Four terms: $x_i A x_j^\top$, $x_i A p_j^\top$, $p_i A x_j^\top$, $p_i A p_j^\top$. The first has no position in it and stays.
+#    The two mixed ones have one position each and change, whatever the distance is. (The last one is the subject of (b);
+#    here it may be counted either way.) Half a point for the four terms, half for what changes.
+# 2. (b) No. It is right for $A = I$, which is what the check looks at, and for matrices that treat each pair as a turn with a
+#    stretch does: in each pair's block, $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and nothing between pairs; $M_k$ is one of them.
+#    For a general $A$ it changes. "It would have to commute with all shifts", or one counter-example, earns the point; "yes, because
+#    of exercise 2" does not.
+# 3. (c) Nothing is added, so there are no mixed terms. The score is $q_i R_i R_j^\top k_j^\top = q_i R_{i - j} k_j^\top$ for rows:
+#    a single term, and a turn forth by $i$ and back by $j$ leaves a turn by the difference. $W_Q$ and $W_K$ were
+#    applied *before* the turn, so they cannot come between the two turns. Half a point if only "rotations depend on the difference" is
+#    said and the place of the projections is not.
+#
+# The answer may say row or column convention, and $R_{j-i}$ for $R_{i-j}$, as long as it is consistent.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Extension: a cost for distance
+#
+# This one is worth extra credit, and nothing is lost by leaving it out.
+#
+# Press et al. (2022) ask for even less than a table: add to each score a *cost* that grows with the distance. There is nothing to
+# learn, every distance has its cost, however long the text becomes, and far keys fade away by themselves. They call it ALiBi,
+# attention with linear biases. Head $h$ of $H$, counted from 1, has the slope $m_h = 2^{-8h/H}$, and to its scores
+#
+# $$-\, m_h \,\lvert i - j \rvert$$
+#
+# is added. (The paper's model sees its past alone, so there the bars are not needed. Here attention looks both ways.)
+
+# %% exercise="alibi_bias"
+def alibi_bias(n_heads: int, n: int) -> Tensor:
+    """What ALiBi adds to the scores of n tokens among each other (Press et al. 2022), in both directions.
+
+    n_heads: a power of two   n: how many tokens
+    returns (n_heads, n, n), head 1 first
+    """
+    ...  # solution
+
+# %% check="alibi_bias"
+check("alibi_bias", alibi_bias)
+
+# %% [markdown]
+# ---
+# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
+# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -1,0 +1,168 @@
+"""alibi_bias: What ALiBi adds to the scores of n tokens among each other (Press et al. 2022), in both directions."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.local_runner import Problem, Stop
+
+from .common import READY_MADE
+
+
+def reference(n_heads, n):
+    """−m_h |i − j| with m_h = 2^(−8h / n_heads), h from 1. Press et al. 2022, for attention in both directions."""
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+def solution(n_heads, n):
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)                       # (n_heads,)
+    place = torch.arange(n)
+    distance = (place - place[:, None]).abs()                                         # (n, n)
+    return -slopes[:, None, None] * distance                                          # (n_heads, n, n)
+
+
+exercise = Exercise(
+    "alibi_bias",
+    reference=reference,
+    solution=solution,
+    returns=("bias",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    extra=True,
+    hints=(
+        "Two small tensors: the distances |i − j|, (n, n), and one slope for each head, (n_heads,). What must be done "
+        "to the second so that they broadcast to (n_heads, n, n)?",
+        "With 8 heads the slopes are 1/2, 1/4, …, 1/256; with 2 heads 1/16 and 1/256. The head's number counts from 1.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("slopes", points=1)
+def slopes(answer, draw):
+    """a neighbour costs each head its slope, the first head most"""
+    n = draw.sizes(1, 5, 7)[0]
+    return torch.cat([answer(n_heads, n)[:, 0, 1] for n_heads in (2, 8, 16)])  # 16: exponents that are not whole
+
+
+@aspect("distances", points=1)
+def distances(answer, draw):
+    """the cost grows in proportion to the distance, to either side"""
+    n_heads, n = (2, 4, 8)[draw.sizes(1, 0, 2)[0]], draw.sizes(1, 5, 7)[0]
+    bias = answer(n_heads, n)
+    if not bias[:, 0, 1].all():
+        raise Stop(Problem("unusable", "a neighbour costs nothing"))
+    return bias / bias[:, :1, 1:2]
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("rewards distance", fails=("slopes",))
+def rewards_distance(n_heads, n):
+    """The sign is reversed: the further away a key is, the more it would be attended to. A bias is added to the score,
+    so a cost must be negative."""
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    place = torch.arange(n)
+    return slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+@misconception("heads counted from 0", fails=("slopes",))
+def heads_counted_from_0(n_heads, n):
+    """The first head has the slope 1: the heads were counted from 0. They count from 1 here, so the last one has
+    the slope 1/256, whatever their number."""
+    slopes = 2 ** (-8 * torch.arange(n_heads) / n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+@misconception("slopes of eight heads", fails=("slopes",))
+def slopes_of_eight_heads(n_heads, n):
+    """The slopes are 1/2, 1/4, 1/8, … for any number of heads. They should always come down to 1/256 at the last
+    head: with fewer heads they fall faster."""
+    slopes = 0.5 ** torch.arange(1, n_heads + 1)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+@misconception("whole exponents", fails=("slopes",))
+def whole_exponents(n_heads, n):
+    """The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8h / H is
+    whole there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`."""
+    slopes = 2.0 ** (-8 * torch.arange(1, n_heads + 1) // n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+@variant("whole exponents", fails=("slopes",))
+def whole_exponents_2(n_heads, n):
+    """Towards zero."""
+    slopes = torch.tensor([2.0 ** -(8 * h // n_heads) for h in range(1, n_heads + 1)])
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+@misconception("signed distance", fails=("slopes", "distances"))
+def signed_distance(n_heads, n):
+    """Without the absolute value, keys on one side cost and keys on the other side are rewarded. In a decoder the
+    mask hides that, because it hides the whole future; here both sides can be seen, and both should cost."""
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place[:, None] - place)
+
+
+@variant("signed distance", fails=("distances",))
+def signed_distance_2(n_heads, n):
+    """The other side."""
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None])
+
+
+@misconception("distance squared", fails=("distances",))
+def distance_squared(n_heads, n):
+    """The cost grows with the square of the distance. ALiBi means "attention with *linear* biases"."""
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]) ** 2
+
+
+@misconception("heads in reverse", fails=("slopes",))
+def heads_in_reverse(n_heads, n):
+    """The slopes are right and stand in reverse: the first head has the steepest one and sees the least far."""
+    slopes = 2 ** (-8 * torch.arange(n_heads, 0, -1) / n_heads)
+    place = torch.arange(n)
+    return -slopes[:, None, None] * (place - place[:, None]).abs()
+
+
+@misconception("the future masked", fails=("slopes", "distances"))
+def the_future_masked(n_heads, n):
+    """Keys to the right of their query got −∞, as in a model that sees only its past. Who may look where is a
+    mask's business; here attention looks both ways, and the cost is the same to either side."""
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    distance = torch.arange(n)[:, None] - torch.arange(n)
+    return (-slopes[:, None, None] * distance).masked_fill(distance < 0, -torch.inf)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a loop over heads")
+def a_loop_over_heads(n_heads, n):
+    """One table at a time, in float64."""
+    distance = torch.tensor([[abs(i - j) for j in range(n)] for i in range(n)], dtype=torch.float64)
+    return torch.stack([-distance * 2.0 ** (-8 * (h + 1) / n_heads) for h in range(n_heads)])
+
+
+@alternative("einsum, a geometric sequence, not contiguous")
+def einsum_a_geometric_sequence_not_contiguous(n_heads, n):
+    """The ratio of neighbouring slopes is the first of them."""
+    ratio = 2 ** (-8 / n_heads)
+    slopes = torch.full((n_heads,), ratio).cumprod(dim=0)
+    place = torch.arange(float(n))
+    return torch.einsum("h,ij->jih", slopes, -torch.cdist(place[:, None], place[:, None], p=1)).permute(2, 0, 1)

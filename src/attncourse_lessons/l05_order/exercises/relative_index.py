@@ -1,0 +1,284 @@
+"""relative_index: Which row of a table of 2 · max_distance + 1 distances each pair of a query and a key looks up."""
+
+import torch
+
+from attncourse import positions as course
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.observe import telling
+
+from .common import READY_MADE
+
+
+def reference(n_query, n_key, max_distance):
+    """clip(j − i, −k, k) + k. Shaw et al. 2018, section 3.2."""
+    return course.relative_index(n_query, n_key, max_distance)
+
+
+def solution(n_query, n_key, max_distance):
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]                   # (n_query, n_key)
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
+exercise = Exercise(
+    "relative_index",
+    reference=reference,
+    solution=solution,
+    returns=("index",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "Begin with the distances j − i alone. Row i belongs to query i and column j to key j: what should row 0 be, "
+        "and what should row 1 be?",
+        "`torch.arange(n_key) - torch.arange(n_query)[:, None]` has all the distances. Which of them have no vector of "
+        "their own?",
+        "A table has no row −3. Clip to −max_distance … max_distance, then add what makes the smallest of them 0.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("near pairs", points=2)
+def near_pairs(answer, draw):
+    """keys within reach get the row of their distance"""
+    n, reach = draw.sizes(1, 7, 9)[0], draw.sizes(1, 2, 3)[0]
+    place = torch.arange(n)
+    near = (place - place[:, None]).abs() <= reach
+    return answer(n, n, reach) * near
+
+
+@aspect("far pairs", points=1)
+def far_pairs(answer, draw):
+    """keys further off share the row of the furthest"""
+    n, reach = draw.sizes(1, 7, 9)[0], draw.sizes(1, 2, 3)[0]
+    place = torch.arange(n)
+    far = (place - place[:, None]).abs() > reach
+    return answer(n, n, reach) * far
+
+
+@aspect("not square", points=1)
+def not_square(answer, draw):
+    """a row for each query and a column for each key, however many there are"""
+    n_query, n_key = draw.sizes(2, 2, 6)
+    return answer(n_query, n_key, 6 + draw.sizes(1, 1, 3)[0])
+
+
+@aspect("fits the table", points=1)
+def fits_the_table(answer, draw):
+    """whole numbers, each naming one of its 2 · max_distance + 1 rows"""
+    n, reach = draw.sizes(1, 8, 10)[0], draw.sizes(1, 2, 3)[0]
+    index = telling(answer(n, n, reach))
+    if index.shape != (n, n):
+        raise Stop(Problem("unusable", f"shape {tuple(index.shape)} for {n} queries and {n} keys"))
+    if index.is_floating_point():
+        raise Stop(Problem("unusable", f"a table cannot be indexed with {str(index.dtype).removeprefix('torch.')}"))
+    low, high = int(index.min()), int(index.max())
+    if low < 0 or high > 2 * reach:
+        words = f"numbers {low}..{high} for a table of {2 * reach + 1} rows, 0..{2 * reach}"
+        raise Stop(Problem("unusable", words))
+    return torch.tensor(True)
+
+
+EVERY_PAIR = ("near pairs", "far pairs", "not square")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("mirrored across the diagonal", fails=EVERY_PAIR)
+def mirrored_across_the_diagonal(n_query, n_key, max_distance):
+    """Left and right are mirrored: what belongs to query 1 and key 3 stands where query 3 meets key 1. Key 3 lies
+    two places to the right of query 1, so in row 1 and column 3 the distance is +2. Walking along a row, it must
+    grow."""
+    distance = torch.arange(n_query)[:, None] - torch.arange(n_key)
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
+@variant("mirrored across the diagonal", fails=EVERY_PAIR)
+def mirrored_across_the_diagonal_2(n_query, n_key, max_distance):
+    """Keys down the rows."""
+    distance = torch.arange(n_key)[:, None] - torch.arange(n_query)
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
+@misconception("no clip", fails=("far pairs", "fits the table"))
+def no_clip(n_query, n_key, max_distance):
+    """Far keys got a row of their own, but there are only 2 · max_distance + 1 rows: in a sentence longer than those of
+    the training, the index would run off the table. Everything further than max_distance shares the outermost row."""
+    return torch.arange(n_key) - torch.arange(n_query)[:, None] + max_distance
+
+
+@variant("no clip", fails=("far pairs", "fits the table"))
+def no_clip_2(n_query, n_key, max_distance):
+    """From below only."""
+    return (torch.arange(n_key) - torch.arange(n_query)[:, None] + max_distance).clamp(min=0)
+
+
+@variant("no clip", fails=("far pairs", "fits the table"))
+def no_clip_3(n_query, n_key, max_distance):
+    """From above only."""
+    return (torch.arange(n_key) - torch.arange(n_query)[:, None]).clamp(max=max_distance) + max_distance
+
+
+@misconception("distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
+def distances_not_rows(n_query, n_key, max_distance):
+    """These are the clipped distances themselves, from −max_distance to max_distance. As an index, a negative number
+    counts from the end in Python, without any error, and the left side would read the rows of the right. Move them up
+    so that the smallest becomes 0."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return distance.clamp(-max_distance, max_distance)
+
+
+@misconception("left and right the same", fails=EVERY_PAIR)
+def left_and_right_the_same(n_query, n_key, max_distance):
+    """The absolute value was taken, so the word before and the word after get the same row. The whole point is to
+    tell them apart: keep the sign."""
+    distance = (torch.arange(n_key) - torch.arange(n_query)[:, None]).abs()
+    return distance.clamp(max=max_distance)
+
+
+@variant("left and right the same", fails=EVERY_PAIR)
+def left_and_right_the_same_2(n_query, n_key, max_distance):
+    """Moved up."""
+    distance = (torch.arange(n_key) - torch.arange(n_query)[:, None]).abs()
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
+@misconception("moved up too early", fails=(*EVERY_PAIR, "fits the table"))
+def moved_up_too_early(n_query, n_key, max_distance):
+    """max_distance was added first and the sum clipped at max_distance, which is the bound for distances, not for rows.
+    All keys to the right ended up in one row. Either clip first, or clip to the bounds that rows have."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return (distance + max_distance).clamp(-max_distance, max_distance)
+
+
+@variant("moved up too early", fails=EVERY_PAIR)
+def moved_up_too_early_2(n_query, n_key, max_distance):
+    """Clipped at zero."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return (distance + max_distance).clamp(0, max_distance)
+
+
+@misconception("as many keys as queries", fails=("not square",))
+def as_many_keys_as_queries(n_query, n_key, max_distance):
+    """The table is square: one of the two lengths was used for both axes. When a decoder writes token by token
+    there is one query and there are many keys."""
+    place = torch.arange(n_query)
+    return (place - place[:, None]).clamp(-max_distance, max_distance) + max_distance
+
+
+@variant("as many keys as queries", fails=("not square",))
+def as_many_keys_as_queries_2(n_query, n_key, max_distance):
+    """By the keys."""
+    place = torch.arange(n_key)
+    return (place - place[:, None]).clamp(-max_distance, max_distance) + max_distance
+
+
+@misconception("not whole numbers", fails=("fits the table",))
+def not_whole_numbers(n_query, n_key, max_distance):
+    """The numbers are right, but they are floating-point numbers, and a table cannot be asked for its row 2.0. Ranges
+    of whole numbers stay whole under −, + and `clamp`; something turned yours into floats."""
+    distance = torch.arange(n_key, dtype=torch.float32) - torch.arange(n_query)[:, None]
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
+@variant("not whole numbers", fails=("fits the table",))
+def not_whole_numbers_2(n_query, n_key, max_distance):
+    """Written into zeros."""
+    index = torch.zeros(n_query, n_key)
+    for i in range(n_query):
+        for j in range(n_key):
+            index[i, j] = max(-max_distance, min(max_distance, j - i)) + max_distance
+    return index
+
+
+@misconception("rows counted from one", fails=(*EVERY_PAIR, "fits the table"))
+def rows_counted_from_one(n_query, n_key, max_distance):
+    """Every row is one too high, and the last points past the end of the table. The first row of a table is row 0, so
+    the distance −max_distance must become 0."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return distance.clamp(-max_distance, max_distance) + max_distance + 1
+
+
+@variant("mirrored across the diagonal", "distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
+def mirrored_across_the_diagonal_3(n_query, n_key, max_distance):
+    """Both at once."""
+    distance = torch.arange(n_query)[:, None] - torch.arange(n_key)
+    return distance.clamp(-max_distance, max_distance)
+
+
+@variant("no clip", "distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
+def no_clip_4(n_query, n_key, max_distance):
+    """Both at once: the distances, untouched."""
+    return torch.arange(n_key) - torch.arange(n_query)[:, None]
+
+
+@misconception("one row too few", fails=("near pairs", "far pairs"))
+def one_row_too_few(n_query, n_key, max_distance):
+    """Clipped one step short on the right: max_distance to the right got the row of its neighbour, and the last row
+    of the table is never used. `clamp` keeps both of its bounds, unlike `range`, so the upper one need not be
+    lowered."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return distance.clamp(-max_distance, max_distance - 1) + max_distance
+
+
+@misconception("far pairs taken for near ones", fails=("far pairs",))
+def far_pairs_taken_for_near_ones(n_query, n_key, max_distance):
+    """A key that is too far away got the row of a near one, as if it stood right here. The furthest row on its side
+    is the one that says "this far or further"."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return torch.where(distance.abs() <= max_distance, distance, 0) + max_distance
+
+
+@variant("far pairs taken for near ones", fails=("far pairs",))
+def far_pairs_taken_for_near_ones_2(n_query, n_key, max_distance):
+    """Round the table and in again on the other side."""
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
+    return (distance + max_distance) % (2 * max_distance + 1)
+
+
+@misconception("queries at the end", fails=("not square",))
+def queries_at_the_end(n_query, n_key, max_distance):
+    """The queries were taken for the *last* positions among the keys, as if the earlier keys came from a cache.
+    Here query 0 and key 0 stand at the same position, however many there are of each."""
+    distance = torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("two loops")
+def two_loops(n_query, n_key, max_distance):
+    """As in the equation."""
+    rows = []
+    for i in range(n_query):
+        rows.append([max(-max_distance, min(max_distance, j - i)) + max_distance for j in range(n_key)])
+    return torch.tensor(rows)
+
+
+@alternative("clipped as rows")
+def clipped_as_rows(n_query, n_key, max_distance):
+    """Moves up first and clips to the rows that there are."""
+    query, key = torch.meshgrid(torch.arange(n_query), torch.arange(n_key), indexing="ij")
+    return (key - query + max_distance).clip(0, 2 * max_distance)
+
+
+@alternative("windows of one long row, not contiguous")
+def windows_of_one_long_row_not_contiguous(n_query, n_key, max_distance):
+    """Every row is the one above, moved on by one: cut them out of a single range, back to front."""
+    distance = torch.arange(-(n_query - 1), n_key)
+    rows = torch.clamp(distance, -max_distance, max_distance).add(max_distance)
+    return rows.unfold(0, n_key, 1).flip(0)
+
+
+@alternative("a triangle for each distance")
+def a_triangle_for_each_distance(n_query, n_key, max_distance):
+    """Counts how many thresholds a distance has passed; int32."""
+    distance = torch.arange(n_key).expand(n_query, n_key) - torch.arange(n_query).unsqueeze(1)
+    thresholds = torch.arange(1 - max_distance, max_distance + 1)
+    return (distance.unsqueeze(-1) >= thresholds).sum(dim=-1, dtype=torch.int32)

@@ -1,0 +1,1 @@
+"""What must it not see, and what can an average not say?"""

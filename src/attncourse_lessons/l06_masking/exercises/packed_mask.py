@@ -1,0 +1,142 @@
+"""packed_mask: Who may look at whom where each row of the batch holds several documents:"""
+
+import torch
+from torch import Tensor
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE, truth
+
+
+def reference(documents):
+    """Itself and what came before it in the same document: (batch, n, n)."""
+    same = documents[:, :, None] == documents[:, None, :]
+    return attention.combine_masks(attention.causal_mask(documents.shape[1]), same)
+
+
+def solution(documents):
+    n = documents.shape[1]
+    same = documents[:, :, None] == documents[:, None, :]               # (batch, n, n)
+    return same & torch.ones(n, n, dtype=torch.bool).tril()             # (batch, n, n)
+
+
+exercise = Exercise(
+    "packed_mask",
+    reference=reference,
+    solution=solution,
+    returns=("mask",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    extra=True,
+    hints=(
+        "Two conditions, joined by &: j ≤ i, and the same document. The first is a table (n, n) that you have already. "
+        "The second depends on the sentence.",
+        "Compare the numbers of the documents with themselves, once as a column and once as a row: `documents[:, :, "
+        "None]` and `documents[:, None, :]`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _starts(draw) -> Tensor:
+    """Where a new document begins, (batch, n): in the middle of every row, and elsewhere by chance."""
+    batch, n = draw.sizes(2, 3, 9)
+    starts = draw.uniform(batch, n) < 0.4
+    starts[:, n // 2] = True
+    return starts
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("mask", points=2, explain=truth)
+def mask(answer, draw):
+    """itself, and what came before it in the same document"""
+    return answer(_starts(draw).cumsum(dim=1))
+
+
+@aspect("numbers of any kind", points=1, explain=truth)
+def numbers_of_any_kind(answer, draw):
+    """the numbers need not rise, nor begin with 0"""
+    starts = _starts(draw)
+    batch, n = starts.shape
+    numbers = draw.uniform(batch, n + 1).argsort(dim=-1) - 2
+    return answer(numbers.gather(1, starts.cumsum(dim=1)))
+
+
+BOTH = ("mask", "numbers of any kind")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("the future of the document", fails=BOTH)
+def the_future_of_the_document(documents):
+    """Documents are kept apart, but inside one everybody sees everybody, the future too. The second condition, j ≤ i,
+    is missing."""
+    return documents[:, :, None] == documents[:, None, :]
+
+
+@misconception("documents not kept apart", fails=BOTH)
+def documents_not_kept_apart(documents):
+    """This is the causal mask alone: the second document reads the first."""
+    batch, n = documents.shape
+    return torch.ones(batch, n, n, dtype=torch.bool).tril()
+
+
+@misconception("earlier documents too", fails=BOTH)
+def earlier_documents_too(documents):
+    """The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here, not a
+    size: same or not the same."""
+    n = documents.shape[1]
+    earlier = documents[:, None, :] <= documents[:, :, None]
+    return earlier & torch.ones(n, n, dtype=torch.bool).tril()
+
+
+@misconception("one condition is enough", fails=BOTH)
+def one_condition_is_enough(documents):
+    """The two conditions were joined by "or": whoever satisfies one is let in. Both must hold."""
+    n = documents.shape[1]
+    same = documents[:, :, None] == documents[:, None, :]
+    return same | torch.ones(n, n, dtype=torch.bool).tril()
+
+
+@misconception("not even itself", fails=BOTH)
+def not_even_itself(documents):
+    """The diagonal is False: a position may not look at itself, and the first word of every document has nobody left
+    to look at."""
+    n = documents.shape[1]
+    same = documents[:, :, None] == documents[:, None, :]
+    return same & torch.ones(n, n, dtype=torch.bool).tril(-1)
+
+
+@misconception("a change of number starts a new document", fails=("numbers of any kind",))
+def a_change_of_number_starts_a_new_document(documents):
+    """The mask was made from the places where the number rises. The contract promises only that equal numbers mean the
+    same document: compare them for equality."""
+    n = documents.shape[1]
+    runs = (documents.diff(dim=1, prepend=documents[:, :1] - 1) > 0).cumsum(dim=1)
+    return (runs[:, :, None] == runs[:, None, :]) & torch.ones(n, n, dtype=torch.bool).tril()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("three nested loops")
+def three_nested_loops(documents):
+    """As the conditions read."""
+    batch, n = documents.shape
+    mask = torch.zeros(batch, n, n, dtype=torch.bool)
+    for b in range(batch):
+        for i in range(n):
+            for j in range(i + 1):
+                mask[b, i, j] = documents[b, i] == documents[b, j]
+    return mask
+
+
+@alternative("tril of a comparison")
+def tril_of_a_comparison(documents):
+    """Numbers on the way."""
+    return documents.unsqueeze(2).eq(documents.unsqueeze(1)).int().tril().bool()

@@ -1,0 +1,1 @@
+"""What if two questions must be asked at once?"""

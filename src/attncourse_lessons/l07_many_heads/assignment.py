@@ -1,0 +1,261 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment @many_heads · Many heads
+#
+# In this assignment you build the attention of [lecture @many_heads](@many_heads): the scaled one, the
+# reshaping that makes many heads of it at no cost, the whole layer, the variant that saves memory while writing; and at
+# the end you count the parameters of a GPT, to the last one.
+#
+# Every answer is a few lines long. What takes time is to know, at each line, which axis is which; write the shape beside
+# it. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
+#
+# {exercises}
+#
+# If you are stuck, `hint("split_heads", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
+# refused if they call the course's own attention or torch's: this is the place to build it.
+
+# %% locked=true
+try:
+    from attncourse import check, hint
+except ModuleNotFoundError:
+    raise ImportError(
+        "This notebook needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
+    ) from None
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+# %% [markdown]
+# ## 1 · Scaled attention
+#
+# $$\operatorname{attention}(Q, K, V) = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
+#
+# You have written most of this before. New is the scale, and that the function must not mind what stands in front of the
+# words: a batch of sentences, a batch and heads, or nothing at all. In the contract these axes are called `...`.
+
+# %% exercise="scaled_attention"
+def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """The values, averaged by the softmax of the scaled dot products.
+
+    query: (..., n_query, d_k)   key: (..., n_key, d_k)   value: (..., n_key, d_v)
+    returns output (..., n_query, d_v) and weights (..., n_query, n_key), in this order
+    """
+    ...  # solution
+
+# %% check="scaled_attention"
+check("scaled_attention", scaled_attention)
+
+# %% [markdown]
+# ## 2 · Split
+#
+# A projection makes, for each word, one vector of width `d_model`. It is to be read as `n_heads` vectors side by side:
+# the first `d_head` numbers belong to head 0, the next `d_head` to head 1, and so on. Give the heads an axis of their own,
+# in front of the words, so that `scaled_attention` treats each of them as if it were another sentence.
+#
+# `n_heads` divides `d_model`.
+
+# %% exercise="split_heads"
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Cut every word's vector into one piece for each head.
+
+    x: (batch, n, d_model)
+    returns (batch, n_heads, n, d_head) with d_head = d_model / n_heads
+    """
+    ...  # solution
+
+# %% check="split_heads"
+check("split_heads", split_heads)
+
+# %% [markdown]
+# ## 3 · Merge
+#
+# And back: what the heads have found for a word is put side by side again, head 0 first.
+
+# %% exercise="merge_heads"
+def merge_heads(heads: Tensor) -> Tensor:
+    """Put every word's pieces side by side: the inverse of `split_heads`.
+
+    heads: (batch, n_heads, n, d_head)
+    returns (batch, n, n_heads * d_head)
+    """
+    ...  # solution
+
+# %% check="merge_heads"
+check("merge_heads", merge_heads)
+
+# %% [markdown]
+# ## 4 · The layer
+#
+# $$
+# \begin{aligned}
+# \text{head}_i &= \operatorname{attention}\bigl(X W_Q^{(i)},\ M W_K^{(i)},\ M W_V^{(i)}\bigr) \\
+# \text{output} &= [\,\text{head}_1; \dots; \text{head}_h\,]\; W_O
+# \end{aligned}
+# $$
+#
+# The matrices of all heads stand side by side in one `nn.Linear` each (with a bias). $X$ asks. What answers is the memory
+# $M$, where there is one, as in cross-attention; without one, $X$ itself.
+#
+# The mask says which positions of the memory hold a word: it is (batch, 1, n_key) and serves all queries and all heads
+# alike. Every sentence has at least one word. You may call your functions from above; if one of them has a mistake, it will
+# then cost you points here as well. (With a mask, `scaled_attention` as it stands will not do.)
+
+# %% exercise="MultiHeadAttention"
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, and one projection that joins what they found."""
+
+    def __init__(self, d_model: int, n_heads: int):
+        super().__init__()
+        self.n_heads = n_heads                          # each d_model / n_heads wide
+        self.query = nn.Linear(d_model, d_model)        # W_Q of all heads, side by side
+        self.key = nn.Linear(d_model, d_model)          # W_K
+        self.value = nn.Linear(d_model, d_model)        # W_V
+        self.output = nn.Linear(d_model, d_model)       # W_O
+
+    def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """x asks; `memory` answers, or x itself where there is none.
+
+        x: (batch, n_query, d_model)   memory: (batch, n_key, d_model)
+        mask: (batch, 1, n_key), True where there is a word
+        returns (batch, n_query, d_model)
+        """
+        ...  # solution
+
+# %% check="MultiHeadAttention"
+check("MultiHeadAttention", MultiHeadAttention)
+
+# %% [markdown]
+# ## 5 · Fewer keys than queries
+#
+# While a model writes, it keeps the keys and values of everything so far, and this cache is what fills the memory. In
+# *grouped-query attention* several query heads share one head of keys and values. With 6 query heads and 2 of keys, query
+# heads 0, 1 and 2 use the first of them, and 3, 4 and 5 the second. `n_kv_heads` divides `n_heads`.
+
+# %% exercise="grouped_query_attention"
+def grouped_query_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Scaled attention in which neighbouring query heads share keys and values.
+
+    query: (batch, n_heads, n_query, d_head)   key, value: (batch, n_kv_heads, n_key, d_head)
+    returns (batch, n_heads, n_query, d_head)
+    """
+    ...  # solution
+
+# %% check="grouped_query_attention"
+check("grouped_query_attention", grouped_query_attention)
+
+# %% [markdown]
+# ## 6 · How many numbers is that?
+#
+# Count the parameters of a GPT: no tensor, just arithmetic. The model is made of
+#
+# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output, which
+#   turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
+# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and values,
+#   all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear layers have
+#   biases;
+# * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
+#   feed-forward network, and one after the last block.
+#
+# In most models `n_heads * d_head` is `d_model`. In this function it need not be.
+
+# %% exercise="count_parameters"
+def count_parameters(
+    vocabulary: int, max_length: int, n_layers: int, d_model: int, n_heads: int, n_kv_heads: int, d_head: int, d_ff: int
+) -> tuple[int, int, int, int]:
+    """How many numbers a GPT learns, by what they are for.
+
+    returns embeddings (tokens and positions), attention, feed_forward, norms, in this order,
+    each for the whole model
+    """
+    ...  # solution
+
+# %% check="count_parameters"
+check("count_parameters", count_parameters)
+
+# %% [markdown]
+# If the check is green, your function can count published models: `sum(count_parameters(50257, 1024, 12, 768, 12, 12, 64,
+# 3072))` is GPT-2 small, and 124,439,808 is what the released model has.
+#
+# ## 7 · Why the root?
+#
+# A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of them
+# has variance $d_k$. Divide by $\sqrt{d_k}$."
+#
+# **(a)** Let the $2 d_k$ elements of $q$ and $k$ be independent, with mean 0, those of $q$ with variance $a$ and those of
+# $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of 0?
+# **(b)** What in the slide's argument does not follow, in a real layer, where $q = x W_Q$ and $k = y W_K$?
+#
+# Answer in four to eight sentences or lines of mathematics. (3 points)
+
+# %% [markdown] written="why-the-root" points=3 minutes=12 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. (a) $\operatorname{Var}(q_c k_c) = E[q_c^2 k_c^2] - E[q_c k_c]^2 = E[q_c^2]\,E[k_c^2] - 0 = ab$, by independence of $q_c$ and
+#    $k_c$ (expectations of products factor) and by the means of 0 ($E[q^2]$ is the variance, and the square is gone).
+# 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
+#    independence or mean 0 is not said to be used anywhere.
+# 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, after $W_Q$ and $W_K$: their variances $a$, $b$ are what the
+#    matrices make of them, at the start by initialisation, and later by learning, which is free to make scores large. Or:
+#    after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have large scores. Or: LayerNorm
+#    normalises over the elements of one vector, which says nothing about each element over the data. Any one of the three.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 8 · A head that nobody misses
+#
+# You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to $W_O$ to
+# zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads do nothing,
+# we can delete them all."
+#
+# What is wrong with the conclusion, and which measurement would you make next? Answer in two to four sentences. (2 points)
+
+# %% [markdown] written="a-head-that-nobody-misses" points=2 minutes=8 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is there, and
+#    together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a head may serve a rare
+#    case.)
+# 2. A measurement that would tell: silence them together, or one after the other without switching the former on again,
+#    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more data"
+#    earns the point only with the second reason under 1.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Extension: from heads to groups
+#
+# This one is worth extra credit, and nothing is lost by leaving it out.
+#
+# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. (2023, section 2.1) make
+# it from the old one: each new key head is the *mean* of the key heads of its group, the same for the values, and a
+# little more training repairs what was lost. Build the new weight of the key projection from the old.
+#
+# It comes as `nn.Linear` keeps it, (outputs, inputs): the first `d_head` *rows* make head 0, the next head 1, and so on.
+
+# %% exercise="average_heads"
+def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
+    """A key (or value) projection for groups, made from one with a head for each query head.
+
+    weight: (n_heads * d_head, d_model)
+    returns (n_kv_heads * d_head, d_model)
+    """
+    ...  # solution
+
+# %% check="average_heads"
+check("average_heads", average_heads)
+
+# %% [markdown]
+# ---
+# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
+# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -1,0 +1,25 @@
+"""Many heads, fewer keys than queries, and how many numbers all that is."""
+
+from . import (
+    average_heads,
+    count_parameters,
+    grouped_query_attention,
+    merge_heads,
+    multi_head_attention,
+    scaled_attention,
+    split_heads,
+)
+
+# In the order in which they are set.
+EXERCISES = tuple(
+    module.exercise
+    for module in (
+        scaled_attention,
+        split_heads,
+        merge_heads,
+        multi_head_attention,
+        grouped_query_attention,
+        count_parameters,
+        average_heads,
+    )
+)

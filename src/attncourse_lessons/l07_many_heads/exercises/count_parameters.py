@@ -1,0 +1,310 @@
+"""count_parameters: How many numbers a GPT learns, by what they are for."""
+
+import torch
+from torch import nn
+
+from attncourse import sizes
+from attncourse.transformer import LanguageModel, TransformerConfig
+from lessonkit.exercises.exercise import Exercise
+
+
+def reference(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """GPT's shape: learned positions, biases, LayerNorms in front and one at the end, the output tied."""
+    config = TransformerConfig(
+        vocabulary=vocabulary, max_length=max_length, n_layers=n_layers, d_model=d_model, n_heads=n_heads,
+        n_kv_heads=n_kv_heads, d_head=d_head, d_ff=d_ff, positions="learned",
+    )  # fmt: skip
+    count = sizes.count_parameters(config, LanguageModel)
+    return count.embedding + count.positions, count.attention, count.feed_forward, count.norms
+
+
+def solution(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    def linear(d_in, d_out):
+        return d_in * d_out + d_out
+
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = linear(d_model, d_query) + 2 * linear(d_model, d_key) + linear(d_query, d_model)
+    feed_forward = linear(d_model, d_ff) + linear(d_ff, d_model)
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+exercise = Exercise(
+    "count_parameters",
+    reference=reference,
+    solution=solution,
+    returns=("embeddings", "attention", "feed_forward", "norms"),
+    forbidden=("attncourse.sizes", "attncourse.transformer"),
+    difficulty=2,
+    minutes=20,
+    numbers=True,
+    hints=(
+        "A linear layer from a to b has a · b weights, and a bias for each of its b outputs. Write that as a small "
+        "function, then list the linear layers of one block: four and two.",
+        "From what width to what width do the four go? The queries leave n_heads · d_head wide, keys and values "
+        "n_kv_heads · d_head; the output comes back from n_heads · d_head to d_model.",
+        "A LayerNorm has a gain and a bias, d_model each. There is one in front of each of the block's two halves, "
+        "and one after the last block.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _sizes(draw, wider=0):
+    """Keyword order of the contract: small numbers, heads as wide together as the model, or each `wider` than that."""
+    n_heads, d_head, n_layers, d_ff, max_length = draw.sizes(5, 3, 9)
+    return [20 + d_ff, max_length, n_layers, n_heads * d_head, n_heads, n_heads, d_head + wider, d_ff]
+
+
+def _counts(got, expected):
+    """Whole numbers, to the last digit."""
+    return f"counted {float(got):,.12g}, expected {float(expected):,.12g}"
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("embeddings", points=1, explain=_counts)
+def embeddings(answer, draw):
+    """a vector for each token and each position; the output shares the tokens' matrix"""
+    return answer(*_sizes(draw, wider=2))[0]
+
+
+@aspect("attention", points=2, explain=_counts)
+def observe_attention(answer, draw):
+    """four projections with their biases, in every layer"""
+    return answer(*_sizes(draw))[1]
+
+
+@aspect("heads of a different width", points=1, explain=_counts)
+def heads_of_a_different_width(answer, draw):
+    """n_heads · d_head need not be d_model"""
+    return answer(*_sizes(draw, wider=2))[1]
+
+
+@aspect("groups", points=1, explain=_counts)
+def groups(answer, draw):
+    """fewer heads of keys and values make smaller matrices for both"""
+    vocabulary, max_length, n_layers, _, _, _, d_head, d_ff = _sizes(draw)
+    return answer(vocabulary, max_length, n_layers, 6 * d_head, 6, 2, d_head, d_ff)[1]
+
+
+@aspect("feed_forward", points=1, explain=_counts)
+def feed_forward(answer, draw):
+    """up and down again, with both biases"""
+    return answer(*_sizes(draw, wider=2))[2]
+
+
+@aspect("norms", points=1, explain=_counts)
+def norms(answer, draw):
+    """two in every block, one at the end, each with gain and bias"""
+    return answer(*_sizes(draw, wider=2))[3]
+
+
+ATTENTION = ("attention", "heads of a different width", "groups")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no biases", fails=(*ATTENTION, "feed_forward"))
+def no_biases(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The matrices are right, and the biases are missing: a linear layer adds one number to each of its outputs. They
+    are few. But a count that is off by a few is still off."""
+    attention = 2 * d_model * n_heads * d_head + 2 * d_model * n_kv_heads * d_head
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * 2 * d_model * d_ff, norms
+
+
+@misconception("biases of the wrong width", fails=("heads of a different width",))
+def biases_of_the_wrong_width(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The attention's matrices are right, but not all of its biases are. A linear layer has one for each of its
+    *outputs*, whatever comes in. How wide is what leaves each of the four?"""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_model + 1) * d_query
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@variant("biases of the wrong width", fails=("heads of a different width", "groups"))
+def biases_of_the_wrong_width_2(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """d_model for each of the four."""
+    attention = 2 * d_model * (n_heads + n_kv_heads) * d_head + 4 * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("no W_O", fails=ATTENTION)
+def no_w_o(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """Queries, keys and values were counted, three matrices. The fourth joins the heads: the output projection."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("h times a full attention", fails=ATTENTION)
+def h_times_a_full_attention(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """Each head was given matrices of d_model × d_model. Heads share out the columns: one head's W_Q is
+    d_model × d_head, and all of them side by side are n_heads · d_head wide."""
+    attention = n_heads * 4 * (d_model * d_model + d_model)
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("heads always as wide as the model", fails=("heads of a different width", "groups"))
+def heads_always_as_wide_as_the_model(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The attention was counted as four matrices of d_model × d_model. That holds when n_heads · d_head is d_model and
+    every query head has keys of its own. Where does the lecture's table break the first condition, and what breaks the
+    second?"""
+    attention = 4 * (d_model + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@variant("no biases", "heads always as wide as the model", fails=(*ATTENTION, "feed_forward"))
+def no_biases_2(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """4 d² for the attention, as on the back of an envelope."""
+    norms = (2 * n_layers + 1) * 2 * d_model
+    embeddings = (vocabulary + max_length) * d_model
+    return embeddings, n_layers * 4 * d_model * d_model, n_layers * 2 * d_model * d_ff, norms
+
+
+@misconception("keys as many as queries", fails=("groups",))
+def keys_as_many_as_queries(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """`n_kv_heads` was not used. Where heads share keys and values, it takes fewer columns to make them: both matrices
+    are n_kv_heads · d_head wide."""
+    width = n_heads * d_head
+    attention = 3 * (d_model + 1) * width + (width + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("no final norm", fails=("norms",))
+def no_final_norm(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """Two LayerNorms for each block were counted. There is one more after the last block."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, n_layers * 4 * d_model
+
+
+@misconception("gains without biases", fails=("norms",))
+def gains_without_biases(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """A LayerNorm has two vectors, a gain and a bias. (RMSNorm has the gain alone.)"""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("one norm a block", fails=("norms",))
+def one_norm_a_block(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """One LayerNorm for each block was counted, and one at the end. A block has two halves, attention and feed-forward,
+    and each has a LayerNorm in front."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("output counted again", fails=("embeddings",))
+def output_counted_again(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one
+    and the same matrix, used twice. A parameter counts once, however often it is used."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (2 * vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("no positions", fails=("embeddings",))
+def no_positions(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The positions are learned here: a table of max_length vectors, beside that of the tokens."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return vocabulary * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("one matrix up, none down", fails=("feed_forward",))
+def one_matrix_up_none_down(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The feed-forward network goes up from d_model to d_ff *and down again*: two linear layers, with a bias each."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * (d_model + 1) * d_ff, norms
+
+
+@misconception("d_ff taken to be 4 d_model", fails=("feed_forward",))
+def d_ff_taken_to_be_4_d_model(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The hidden layer was taken to be four times as wide as the model. It often is; but `d_ff` is given, and it is the
+    number to use."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * 4 * d_model + (4 * d_model + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@misconception("one layer", fails=(*ATTENTION, "feed_forward", "norms"))
+def one_layer(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """This is one block. There are n_layers of them, and each has matrices of its own."""
+    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
+    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    return (vocabulary + max_length) * d_model, attention, feed_forward, 3 * 2 * d_model
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("linear layers by a helper")
+def linear_layers_by_a_helper(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """The plain way."""
+
+    def linear(d_in, d_out):
+        return d_in * d_out + d_out
+
+    attention = linear(d_model, n_heads * d_head) + 2 * linear(d_model, n_kv_heads * d_head)
+    attention += linear(n_heads * d_head, d_model)
+    feed_forward = linear(d_model, d_ff) + linear(d_ff, d_model)
+    norms = 2 * d_model * (2 * n_layers + 1)
+    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+
+
+@alternative("built and counted")
+def built_and_counted(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """Makes one block's layers. (An `nn.Embedding` on the meta device is right, too, and imports 800 modules.)"""
+    width, shared = n_heads * d_head, n_kv_heads * d_head
+    attention = [nn.Linear(d_model, width), nn.Linear(d_model, shared), nn.Linear(d_model, shared)]
+    attention.append(nn.Linear(width, d_model))
+    feed_forward = [nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)]
+    embeddings = [nn.Embedding(vocabulary, d_model), nn.Embedding(max_length, d_model)]
+    norm = [nn.LayerNorm(d_model)]
+
+    def count(layers):
+        return sum(p.numel() for layer in layers for p in layer.parameters())
+
+    norms = (2 * n_layers + 1) * count(norm)
+    return count(embeddings), n_layers * count(attention), n_layers * count(feed_forward), norms
+
+
+@alternative("tensors and floats")
+def tensors_and_floats(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """Numbers of other types."""
+    biases = (n_heads + 2 * n_kv_heads) * d_head + d_model
+    attention = torch.tensor(2 * d_model * (n_heads + n_kv_heads) * d_head + biases)
+    feed_forward = float(2 * d_model * d_ff + d_ff + d_model)
+    embeddings = torch.tensor([vocabulary, max_length]).sum() * d_model
+    return embeddings, n_layers * attention, n_layers * feed_forward, torch.tensor(4.0 * n_layers + 2) * d_model

@@ -1,0 +1,241 @@
+"""grouped_query_attention: Scaled attention in which neighbouring query heads share keys and values."""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import reached
+
+from .common import READY_MADE
+from .scaled_attention import solution as scaled_attention
+
+
+def reference(query, key, value):
+    """Groups of neighbouring query heads share one head of keys and values. Ainslie et al. 2023, section 2.2."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
+    return attention.attend(query, key, value)[0]
+
+
+def solution(query, key, value):
+    shared = query.shape[1] // key.shape[1]
+    key = key.repeat_interleave(shared, dim=1)             # (batch, n_heads, n_key, d_head)
+    value = value.repeat_interleave(shared, dim=1)         # (batch, n_heads, n_key, d_head)
+    output, _ = scaled_attention(query, key, value)
+    return output
+
+
+exercise = Exercise(
+    "grouped_query_attention",
+    reference=reference,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "With 6 query heads and 2 of keys and values, heads 0, 1, 2 share the first and heads 3, 4, 5 the second. How "
+        "many query heads share one? Write down, for each query head, which key head it uses.",
+        "Bring keys and values to n_heads heads and you have plain multi-head attention. `repeat` gives 0 1 0 1 0 1, "
+        "`repeat_interleave` gives 0 0 0 1 1 1.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _grouped(draw, n_heads, n_kv_heads):
+    """[query, key, value], no two sizes alike but the heads."""
+    batch, n_query, n_key, d_head = [size for size in draw.sizes(6, 2, 10) if size not in (n_heads, n_kv_heads)][:4]
+    query = 1.2 * draw.normal(batch, n_heads, n_query, d_head)
+    return [query, *(1.2 * draw.normal(batch, n_kv_heads, n_key, d_head) for _ in range(2))]
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("groups", points=2)
+def groups(answer, draw):
+    """neighbouring query heads share keys and values"""
+    return answer(*_grouped(draw, *((6, 2), (6, 3), (8, 2), (8, 4))[draw.integers(4, 1)]))
+
+
+@aspect("one for all", points=1)
+def one_for_all(answer, draw):
+    """a single head of keys and values serves everybody: multi-query attention"""
+    return answer(*_grouped(draw, 4, 1))
+
+
+@aspect("one for each", points=1)
+def one_for_each(answer, draw):
+    """as many as there are query heads: plain multi-head attention"""
+    return answer(*_grouped(draw, 3, 3))
+
+
+@aspect("gradient", points=1, explain=arrives("query", "key", "value"))
+def gradient(answer, draw):
+    """queries, keys and values can all be learned"""
+    inputs = [x.requires_grad_() for x in _grouped(draw, 6, 2)]
+    return reached(answer(*inputs), inputs, draw)
+
+
+NOT_GROUPED = ("groups", "one for all")
+ALL_GROUPS = ("groups", "one for all", "one for each")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("repeat for repeat_interleave", fails=("groups",))
+def repeat_for_repeat_interleave(query, key, value):
+    """The key heads were dealt out like cards, 0 1 0 1 0 1: query heads 0 and 1 got different ones. Groups are
+    *neighbouring* query heads, 0 0 0 1 1 1. Nothing crashes either way; only a checkpoint tells them apart.
+    (`torch.repeat_interleave` is numpy's `repeat`; torch's `repeat` is numpy's `tile`.)"""
+    shared = query.shape[1] // key.shape[1]
+    key, value = key.repeat(1, shared, 1, 1), value.repeat(1, shared, 1, 1)
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@misconception("keys grouped, values dealt out", fails=("groups",))
+def keys_grouped_values_dealt_out(query, key, value):
+    """A query head was compared with the keys of one group and then averaged the values of another. Keys and values
+    belong together: whatever is done to the one must be done to the other, in the same way."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(shared, dim=1), value.repeat(1, shared, 1, 1)
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@misconception("6 heads against 2", fails=("groups", "gradient"))
+def n_6_heads_against_2(query, key, value):
+    """When the product came, there were still more heads of queries than of keys. Broadcasting stretches only an axis
+    of length 1: it serves one head of keys for all, and knows nothing of groups. Repeat keys and values along the
+    heads' axis, the second (neither the batch's nor the words'), or give the query an axis for its groups."""
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@variant("6 heads against 2", fails=("groups", "one for all", "gradient"))
+def n_6_heads_against_2_2(query, key, value):
+    """Repeated along the batch."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, dim=0) for x in (key, value))
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@variant("6 heads against 2", fails=("groups", "gradient"))
+def n_6_heads_against_2_3(query, key, value):
+    """Repeated along the words."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, dim=2) for x in (key, value))
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@misconception("queries averaged in their group", fails=NOT_GROUPED)
+def queries_averaged_in_their_group(query, key, value):
+    """The queries of a group were averaged until there were only as many as there are keys. It is keys and values that
+    are shared; every query head keeps its own question, and its own output."""
+    n_kv_heads = key.shape[1]
+    query = query.unflatten(1, (n_kv_heads, -1)).mean(dim=2)
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@misconception("surplus queries dropped", fails=NOT_GROUPED)
+def surplus_queries_dropped(query, key, value):
+    """Only the first heads' questions were asked, as many as there are keys. All query heads ask; several of them ask
+    the same keys."""
+    query = query[:, : key.shape[1]]
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@misconception("the first keys for all", fails=("groups", "one for each"))
+def the_first_keys_for_all(query, key, value):
+    """Every query head used the first head of keys and values, and the others were never looked at. Head i belongs to
+    group i // (n_heads / n_kv_heads)."""
+    key, value = key[:, :1], value[:, :1]
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+@misconception("not scaled", fails=ALL_GROUPS)
+def not_scaled(query, key, value):
+    """The groups are right, but the scores were not divided by the root of the head's width."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
+    return (query @ key.mT).softmax(dim=-1) @ value
+
+
+@misconception("root of the wrong size", fails=ALL_GROUPS)
+def root_of_the_wrong_size(query, key, value):
+    """The scores were divided by a root, but not that of the head's width. Sharing keys changes nothing about the dot
+    product: it still sums over one head's columns, the last axis."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
+    return (query @ key.mT / math.sqrt(query.shape[1] * query.shape[-1])).softmax(dim=-1) @ value
+
+
+@variant("root of the wrong size", fails=ALL_GROUPS)
+def root_of_the_wrong_size_2(query, key, value):
+    """The number of keys."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
+    return (query @ key.mT / math.sqrt(key.shape[2])).softmax(dim=-1) @ value
+
+
+@misconception("group outputs averaged", fails=NOT_GROUPED)
+def group_outputs_averaged(query, key, value):
+    """The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
+    values; each query head found something of its own, and W_O wants all of it."""
+    n_kv_heads = key.shape[1]
+    query = query.unflatten(1, (n_kv_heads, -1))
+    scores = query @ key.unsqueeze(2).mT / math.sqrt(query.shape[-1])
+    return (scores.softmax(dim=-1) @ value.unsqueeze(2)).mean(dim=2)
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(query, key, value):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `torch.tensor(...)` forget
+    where numbers came from. (A cache holds numbers without gradients; in training there is no cache.)"""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.detach().repeat_interleave(shared, dim=1) for x in (key, value))
+    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("an axis for the groups")
+def an_axis_for_the_groups(query, key, value):
+    """Copies nothing: five axes, and broadcasting within the group."""
+    query = query.unflatten(1, (key.shape[1], -1))
+    scores = query @ key[:, :, None].mT / math.sqrt(query.shape[-1])
+    return (scores.softmax(dim=-1) @ value[:, :, None]).flatten(1, 2)
+
+
+@alternative("a loop over the query heads")
+def a_loop_over_the_query_heads(query, key, value):
+    """Says for each head which keys it uses."""
+    shared = query.shape[1] // key.shape[1]
+    outputs = []
+    for head in range(query.shape[1]):
+        group = head // shared
+        scores = torch.bmm(query[:, head], key[:, group].mT) / query.shape[-1] ** 0.5
+        outputs.append(torch.bmm(scores.softmax(dim=-1), value[:, group]))
+    return torch.stack(outputs, dim=1)
+
+
+@alternative("by index, in float64")
+def by_index_in_float64(query, key, value):
+    """Gathers the heads, not contiguous."""
+    group = torch.arange(query.shape[1]) // (query.shape[1] // key.shape[1])
+    scores = torch.einsum("bhqd,bhkd->bhkq", query.double(), key[:, group].double()) / math.sqrt(query.shape[-1])
+    return torch.einsum("bhkq,bhkd->bhqd", scores.softmax(dim=2), value[:, group].double())
+
+
+@alternative("expand, then reshape")
+def expand_then_reshape(query, key, value):
+    """As Llama's code does."""
+    batch, n_kv_heads, n, d_head = key.shape
+    shared = query.shape[1] // n_kv_heads
+    key = key[:, :, None].expand(batch, n_kv_heads, shared, n, d_head).reshape(batch, -1, n, d_head)
+    value = value[:, :, None].expand(batch, n_kv_heads, shared, n, d_head).reshape(batch, -1, n, d_head)
+    return (query @ key.mT / math.sqrt(d_head)).softmax(dim=-1) @ value

@@ -1,0 +1,435 @@
+"""MultiHeadAttention: Several attentions side by side, and one projection that joins what they found."""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.observe import reached, telling
+
+from .common import READY_MADE
+from .merge_heads import solution as merge_heads
+from .split_heads import solution as split_heads
+
+
+def solution(self, x, memory=None, mask=None):
+    memory = x if memory is None else memory
+    query = split_heads(self.query(x), self.n_heads)             # (batch, n_heads, n_query, d_head)
+    key = split_heads(self.key(memory), self.n_heads)            # (batch, n_heads, n_key, d_head)
+    value = split_heads(self.value(memory), self.n_heads)        # (batch, n_heads, n_key, d_head)
+    scores = query @ key.mT / math.sqrt(key.shape[-1])           # (batch, n_heads, n_query, n_key)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value                      # (batch, n_heads, n_query, d_head)
+    return self.output(merge_heads(output))                      # (batch, n_query, d_model)
+
+
+exercise = Exercise(
+    "MultiHeadAttention",
+    reference=attention.MultiHeadAttention,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=3,
+    minutes=25,
+    hints=(
+        "x asks, the memory answers. Project, split (three times), attend, merge, project: six lines. Through all of "
+        "it the heads are an axis like the batch, which nothing sums over.",
+        "The scores are (batch, n_heads, n_query, n_key). Divide them by the root of the width over which *one "
+        "head's* dot product sums. The mask is (batch, 1, n_key): where must one more axis of length 1 go, so that it "
+        "serves all heads?",
+        "`mask[:, None]` is (batch, 1, 1, n_key). After the softmax: `weights @ value`, `.transpose(1, 2).flatten(2)`, "
+        "and `self.output` of that.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _module(answer, draw, n_heads=None):
+    """A built module, x (batch, n_query, d_model) and a memory (batch, n_key, d_model)."""
+    batch, heads, d_head, n_query, n_key = draw.sizes(5, 2, 7)
+    d_model = (n_heads or heads) * d_head
+    x, memory = draw.normal(batch, n_query, d_model) / 2, draw.normal(batch, n_key, d_model) / 2
+    return answer.build(draw, d_model, n_heads or heads), x, memory
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("self-attention", points=2)
+def self_attention(answer, draw):
+    """each head attends in its own columns; W_O joins what they found"""
+    module, x, _ = _module(answer, draw)
+    return module(x)
+
+
+@aspect("one head", points=1)
+def one_head(answer, draw):
+    """with one head it is plain scaled attention, then W_O"""
+    module, x, _ = _module(answer, draw, n_heads=1)
+    return module(x)
+
+
+@aspect(
+    "a memory", points=1, explain=told("the first word's output {place} changes by {size} when the others of x change")
+)
+def a_memory(answer, draw):
+    """where there is a memory it alone answers: x only asks"""
+    module, x, memory = _module(answer, draw)
+    other = torch.cat([x[:, :1], draw.normal(*x[:, 1:].shape) / 2], dim=1)
+    output = module(x, memory)
+    if torch.equal(output, module(x, 1 - memory)):
+        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+    return telling(output[:, 0]) - module(other, memory)[:, 0]
+
+
+@aspect(
+    "mask", points=1, explain=told("output {place} is off by {size} from what the words without the padding give")
+)
+def mask(answer, draw):
+    """a sentence gets what it would get if there were no padding"""
+    module, x, memory = _module(answer, draw)
+    mask = draw.padding_mask(*memory.shape[:2])                           # (batch, n_key)
+    padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
+    output = module(x, padded, mask[:, None])
+    if torch.equal(output, module(x, 1 - padded, mask[:, None])):
+        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+    words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
+    return telling(output) - torch.cat([module(*sentence) for sentence in words])
+
+
+LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight")
+
+
+@aspect("gradient", points=1, explain=arrives(*LEARNED))
+def gradient(answer, draw):
+    """all four projections can be learned"""
+    module, x, _ = _module(answer, draw)
+    x.requires_grad_()
+    return reached(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("view without transpose", fails=("self-attention", "mask"))
+def view_without_transpose(self, x, memory=None, mask=None):
+    """The projected vectors were viewed as (batch, n_heads, n, d_head) directly. The shape is right, and each head got
+    all columns of a few words in place of a few columns of all words: positions get mixed up, padding included. Cut the
+    last axis first, then transpose."""
+    memory = x if memory is None else memory
+    batch, d_head = x.shape[0], x.shape[-1] // self.n_heads
+    query = self.query(x).reshape(batch, self.n_heads, -1, d_head)
+    key = self.key(memory).reshape(batch, self.n_heads, -1, d_head)
+    value = self.value(memory).reshape(batch, self.n_heads, -1, d_head)
+    scores = query @ key.mT / math.sqrt(d_head)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.reshape(x.shape))
+
+
+@misconception("merged without transpose", fails=("self-attention", "a memory"))
+def merged_without_transpose(self, x, memory=None, mask=None):
+    """The heads were split as they should be, and the result was reshaped to (batch, n, d_model) with the heads still
+    in front of the words. A row then holds several words of one head. Swap the axes back before you flatten."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.reshape(x.shape))
+
+
+@misconception("√d_model", fails=("self-attention",))
+def d_model(self, x, memory=None, mask=None):
+    """The scores were divided by the root of the whole width. A head's dot product sums over that head's columns alone,
+    and these are d_model / n_heads. With √d_model the scores of a narrow head are too small, and its softmax too
+    flat."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(x.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@misconception("not scaled", fails=("self-attention", "one head"))
+def not_scaled(self, x, memory=None, mask=None):
+    """The scores were not divided by anything. (Some slides leave the root out where heads are introduced, and for
+    cross-attention; it is there all the same.)"""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@misconception("no W_O", fails=("self-attention", "one head", "gradient"))
+def no_w_o(self, x, memory=None, mask=None):
+    """The heads were put side by side and handed on. Then head 0 can only ever write into the first columns, and the
+    last layer, `self.output`, learns nothing. That layer is what lets every head write everywhere."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return output.transpose(1, 2).flatten(2)
+
+
+@misconception("one wide head", fails=("self-attention",))
+def one_wide_head(self, x, memory=None, mask=None):
+    """The vectors were never cut: this is one head, d_model wide, whatever `n_heads` says. Everything fits, and there
+    is a single table of weights."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return self.output(scores.softmax(dim=-1) @ value)
+
+
+@misconception("softmax over the heads", fails=("self-attention", "one head", "mask"))
+def softmax_over_the_heads(self, x, memory=None, mask=None):
+    """`dim=1` is now the heads' axis: the heads shared out each pair of words among themselves. Every head has a unit
+    of its own for every query, to share out over the keys: the last axis, however many there are in front."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@misconception("heads look at heads", fails=("self-attention", "one head", "a memory", "mask"))
+def heads_look_at_heads(self, x, memory=None, mask=None):
+    """The axes were (batch, n, n_heads, d_head) when the matrix product came, and a product works on the last two. So
+    in each word its heads looked at each other, and no word saw another. Bring the words next to the width first."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.flatten(2))
+
+
+@misconception("ignores the memory", fails=("a memory", "mask"))
+def ignores_the_memory(self, x, memory=None, mask=None):
+    """Keys, values or both came from x although there was a memory. x asks; what answers is the memory, where there is
+    one. That is the whole difference between self-attention and cross-attention."""
+    query, key, value = self.query(x), self.key(x), self.value(x)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@variant("ignores the memory", fails=("a memory", "mask"))
+def ignores_the_memory_2(self, x, memory=None, mask=None):
+    """For the values alone."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(x)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@variant("ignores the memory", fails=("a memory", "mask"))
+def ignores_the_memory_3(self, x, memory=None, mask=None):
+    """Self-attention, and no more."""
+    query, key, value = self.query(x), self.key(x), self.value(x)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@misconception(
+    "a mask taken for granted", fails=("self-attention", "one head", "a memory", "gradient")
+)
+def a_mask_taken_for_granted(self, x, memory=None, mask=None):
+    """Without a mask it breaks down: `mask` is None then, and None can be neither negated nor broadcast. Where nothing
+    is padded nobody passes a mask; leave the scores as they are."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@misconception("padding set to zero", fails=("mask",))
+def padding_set_to_zero(self, x, memory=None, mask=None):
+    """The padding's vectors were set to zero, and still took part: a zero vector has a score like any other, and draws
+    weight away from the words. It is the scores that must become −∞, so that no weight is left for it."""
+    memory = x if memory is None else memory
+    if mask is not None:
+        memory = memory * mask.mT
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@variant("padding set to zero", fails=("mask",))
+def padding_set_to_zero_2(self, x, memory=None, mask=None):
+    """The scores and the values."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores, value = scores * mask[:, None], value * mask[:, None].mT
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+
+
+@misconception("ignores the mask", fails=("mask",))
+def ignores_the_mask(self, x, memory=None, mask=None):
+    """The padding took part: change what stands there, and the answer changes. Give padded positions a score of −∞, in
+    every head."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@misconception("mask upside down", fails=("mask",))
+def mask_upside_down(self, x, memory=None, mask=None):
+    """The words were silenced and the padding was heard. True means "may attend": fill where the mask is False."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@misconception("mask without an axis for the heads", fails=("mask",))
+def mask_without_an_axis_for_the_heads(self, x, memory=None, mask=None):
+    """The mask (batch, 1, n_key) met scores (batch, n_heads, n_query, n_key). Axes are matched from the end, so its
+    batch was taken for the heads: an error if you are lucky, and another sentence's mask if the two sizes happen to
+    agree. It needs one more axis, for the heads; where?"""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+@misconception("masks after the softmax", fails=("mask",))
+def masks_after_the_softmax(self, x, memory=None, mask=None):
+    """The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
+    and what stands in the padding changes the answer. Mask the scores first."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
+    if mask is not None:
+        weights = weights * mask[:, None]
+    return self.output((weights @ value).transpose(1, 2).flatten(2))
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(self, x, memory=None, mask=None):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Where to look is what must be learned."""
+    memory = x if memory is None else memory
+    query, key, value = self.query(x), self.key(memory), self.value(memory)
+    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    output = scores.softmax(dim=-1).detach() @ value
+    return self.output(output.transpose(1, 2).flatten(2))
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("view and transpose")
+def view_and_transpose(self, x, memory=None, mask=None):
+    """The usual way."""
+    memory = x if memory is None else memory
+    (batch, n_query, d_model), n_key = x.shape, memory.shape[1]
+    d_head = d_model // self.n_heads
+    query = self.query(x).view(batch, n_query, self.n_heads, d_head).transpose(1, 2)
+    key = self.key(memory).view(batch, n_key, self.n_heads, d_head).transpose(1, 2)
+    value = self.value(memory).view(batch, n_key, self.n_heads, d_head).transpose(1, 2)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(d_head)
+    if mask is not None:
+        scores = scores.masked_fill(~mask.unsqueeze(1), float("-inf"))
+    output = scores.softmax(dim=-1) @ value
+    return self.output(output.transpose(1, 2).contiguous().view(batch, n_query, d_model))
+
+
+@alternative("a loop over the heads")
+def a_loop_over_the_heads(self, x, memory=None, mask=None):
+    """As the equation has it: each head from its own columns, then side by side."""
+    if memory is None:
+        memory = x
+    found = []
+    pieces = [projected.chunk(self.n_heads, dim=-1) for projected in (self.query(x), self.key(memory))]
+    for query, key, value in zip(*pieces, self.value(memory).chunk(self.n_heads, dim=-1), strict=True):
+        scores = torch.bmm(query, key.mT) / key.shape[-1] ** 0.5
+        if mask is not None:
+            scores = torch.where(mask, scores, -1e9)
+        found.append(torch.bmm(scores.softmax(dim=-1), value))
+    return self.output(torch.cat(found, dim=-1))
+
+
+@alternative("W_O by heads, with einsum")
+def w_o_by_heads_with_einsum(self, x, memory=None, mask=None):
+    """Sums over the heads what each of them writes, and never puts them side by side."""
+    memory = x if memory is None else memory
+    query = self.query(x).unflatten(-1, (self.n_heads, -1))
+    key = self.key(memory).unflatten(-1, (self.n_heads, -1))
+    value = self.value(memory).unflatten(-1, (self.n_heads, -1))
+    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)[:, None]
+    output = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(dim=-1), value)
+    by_head = self.output.weight.unflatten(1, (self.n_heads, -1))
+    return torch.einsum("bqhd,ohd->bqo", output, by_head) + self.output.bias
+
+
+@alternative("heads folded into the batch")
+def heads_folded_into_the_batch(self, x, memory=None, mask=None):
+    """Three axes throughout, in float64."""
+    memory = x if memory is None else memory
+
+    def folded(y):
+        return y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2).flatten(0, 1).double()
+
+    query, key, value = folded(self.query(x)), folded(self.key(memory)), folded(self.value(memory))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask.repeat_interleave(self.n_heads, dim=0), -torch.inf)
+    output = (scores.softmax(dim=-1) @ value).float()
+    return self.output(output.unflatten(0, (-1, self.n_heads)).transpose(1, 2).flatten(2))

@@ -1,0 +1,295 @@
+"""scaled_attention: The values, averaged by the softmax of the scaled dot products."""
+
+import math
+
+import torch
+from torch import nn
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, row_sums, told
+from lessonkit.exercises.observe import reached, telling
+
+from .common import READY_MADE
+
+
+def reference(query, key, value):
+    """softmax(q · k / √d_k) averages v. Vaswani et al. 2017, equation 1."""
+    return attention.attend(query, key, value)
+
+
+def solution(query, key, value):
+    scores = query @ key.mT / math.sqrt(key.shape[-1])     # (..., n_query, n_key)
+    weights = scores.softmax(dim=-1)
+    return weights @ value, weights
+
+
+exercise = Exercise(
+    "scaled_attention",
+    reference=reference,
+    solution=solution,
+    returns=("output", "weights"),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "Four steps: scores, scale, softmax, average. Which of the three inputs' widths did the dot products sum "
+        "over? The scale is the root of that width.",
+        "There may be two axes in front of the words, or one, or none: count axes from the end. `.mT` swaps the last "
+        "two, and the softmax runs over the last.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _asked(draw, *in_front):
+    """[query, key, value] with these axes in front, no two sizes alike."""
+    n_query, n_key, d_k, d_v = [size for size in draw.sizes(4 + len(in_front), 3, 10) if size not in in_front][:4]
+    return [1.2 * draw.normal(*in_front, n, d) for n, d in ((n_query, d_k), (n_key, d_k), (n_key, d_v))]
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("weights", points=2, explain=row_sums)
+def weights(answer, draw):
+    """softmax of the scaled scores: each query shares out exactly one over the keys"""
+    return answer(*_asked(draw, 2))[1]
+
+
+@aspect(
+    "output", points=1, explain=told("the output differs from your `weights` times `value` by {size}, at {place}")
+)
+def output(answer, draw):
+    """the values, averaged by these weights"""
+    query, key, value = _asked(draw, 2)
+    output, weights = answer(query, key, value)
+    return telling(output) - weights.to(value.dtype) @ value
+
+
+@aspect(
+    "axes in front", points=1, explain=told("a head by itself gets an output that differs by {size} at {place}")
+)
+def axes_in_front(answer, draw):
+    """heads, sentences, or neither: what stands in front of the words is left alone"""
+    inputs = _asked(draw, 2, 3)
+    output, _ = answer(*inputs)                                           # (2, 3, n_query, d_v)
+    alone = [[answer(*(x[b, h] for x in inputs))[0] for h in range(3)] for b in range(2)]
+    return telling(output) - torch.stack([torch.stack(row) for row in alone])
+
+
+@aspect("gradient", points=1, explain=arrives("query", "key", "value"))
+def gradient(answer, draw):
+    """queries, keys and values can all be learned"""
+    inputs = [x.requires_grad_() for x in _asked(draw, 2)]
+    return reached(answer(*inputs)[0], inputs, draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("not scaled", fails=("weights",))
+def not_scaled(query, key, value):
+    """The plain dot products went into the softmax. Their variance grows with the width of the vectors, and softmax
+    over large scores is a hard choice whose gradient is next to nothing. What do you divide by?"""
+    weights = (query @ key.mT).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("no root", fails=("weights",))
+def no_root(query, key, value):
+    """The scores were divided by the width itself. It is the *variance* that is d_k; the scores' size is its root.
+    Divided by d_k they shrink towards 0 as heads get wider, and every softmax approaches the plain mean."""
+    weights = (query @ key.mT / key.shape[-1]).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("root of the wrong size", fails=("weights",))
+def root_of_the_wrong_size(query, key, value):
+    """The scores were divided by a root, but not that of d_k. A dot product adds up over the last axis of queries and
+    keys, and how many terms it adds up is what its size depends on: not the values' width, not the number of words."""
+    weights = (query @ key.mT / math.sqrt(value.shape[-1])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@variant("root of the wrong size", fails=("weights",))
+def root_of_the_wrong_size_2(query, key, value):
+    """The number of keys."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-2])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@variant("root of the wrong size", fails=("weights",))
+def root_of_the_wrong_size_3(query, key, value):
+    """The number of queries."""
+    weights = (query @ key.mT / math.sqrt(query.shape[-2])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("by each key's length", fails=("weights",))
+def by_each_keys_length(query, key, value):
+    """Each score was divided by a number of its own, made from the length of its key vector. That changes who wins, not
+    only how sharply. (A deck writes √|k|, which invites that reading.) What is meant is how *many* numbers there are in
+    a key, and that is the same for all keys."""
+    weights = (query @ key.mT / key.norm(dim=-1).sqrt().unsqueeze(-2)).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@variant("by each key's length", fails=("weights",))
+def by_each_keys_length_2(query, key, value):
+    """Without the root."""
+    weights = (query @ key.mT / key.norm(dim=-1).unsqueeze(-2)).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("multiplied in place of divided", fails=("weights",))
+def multiplied_in_place_of_divided(query, key, value):
+    """The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
+    about 1, whatever the width."""
+    weights = (query @ key.mT * math.sqrt(key.shape[-1])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("scaled after the softmax", fails=("weights",))
+def scaled_after_the_softmax(query, key, value):
+    """The weights were divided by √d_k, so a row no longer sums to one. The scale belongs to the scores: it decides how
+    sharply the softmax chooses, and the softmax then makes shares of them."""
+    weights = (query @ key.mT).softmax(dim=-1) / math.sqrt(key.shape[-1])
+    return weights @ value, weights
+
+
+@misconception("softmax over the queries", fails=("weights",))
+def softmax_over_the_queries(query, key, value):
+    """The columns sum to one, as if each key shared itself out among those who ask. It is the query that has one unit
+    to give: normalise along its row."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-2)
+    return weights @ value, weights
+
+
+@misconception("axes counted from the front", fails=("axes in front",))
+def axes_counted_from_the_front(query, key, value):
+    """With one axis in front of the words it works. `dim=2`, or `transpose(1, 2)`, means a different axis as soon as
+    there is one more in front, the heads', or one fewer. Counted from the end, the words are always the last axis but
+    one, and the width the last."""
+    weights = (query @ key.transpose(1, 2) / math.sqrt(key.shape[-1])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@variant("axes counted from the front", fails=("axes in front",))
+def axes_counted_from_the_front_2(query, key, value):
+    """In the softmax."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=2)
+    return weights @ value, weights
+
+
+@variant("axes counted from the front", fails=("axes in front",))
+def axes_counted_from_the_front_3(query, key, value):
+    """With bmm."""
+    weights = (torch.bmm(query, key.mT) / math.sqrt(key.shape[-1])).softmax(dim=-1)
+    return torch.bmm(weights, value), weights
+
+
+@variant("axes counted from the front", fails=("weights", "output", "axes in front", "gradient"))
+def axes_counted_from_the_front_4(query, key, value):
+    """With .T, which turns all axes round."""
+    weights = (query @ key.T / math.sqrt(key.shape[-1])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@variant("root of the wrong size", "axes counted from the front", fails=("weights", "axes in front"))
+def root_of_the_wrong_size_4(query, key, value):
+    """The size of axis 1, whatever that is."""
+    weights = (query @ key.mT / math.sqrt(query.shape[1])).softmax(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("softmax over the first axis", fails=("weights", "axes in front"))
+def softmax_over_the_first_axis(query, key, value):
+    """The softmax ran over the first axis, the sentences, so what one of them gets depends on which others came along.
+    (Without a `dim`, `softmax` guesses one, and of three axes it takes the first.) A query's row is the last axis."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=0)
+    return weights @ value, weights
+
+
+@variant("softmax over the first axis", fails=("weights", "axes in front"))
+def softmax_over_the_first_axis_2(query, key, value):
+    """Guessed by torch."""
+    weights = nn.functional.softmax(query @ key.mT / math.sqrt(key.shape[-1]))
+    return weights @ value, weights
+
+
+@misconception("sum without its axis", fails=("weights", "output", "axes in front", "gradient"))
+def sum_without_its_axis(query, key, value):
+    """The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so each row's
+    sum was matched with something other than its row. `keepdim=True` leaves an axis of length 1 where the keys were."""
+    exponentials = (query @ key.mT / math.sqrt(key.shape[-1])).exp()
+    weights = exponentials / exponentials.sum(dim=-1)
+    return weights @ value, weights
+
+
+@misconception("keys averaged", fails=("output", "axes in front", "gradient"))
+def keys_averaged(query, key, value):
+    """The weights averaged the keys, and the values were not used. A key is what one is found by; the value is what one
+    hands over."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
+    return weights @ key, weights
+
+
+@misconception("scores for weights", fails=("weights", "output"))
+def scores_for_weights(query, key, value):
+    """What came back as weights are the scores, from before the softmax: they do not sum to one. Return what the values
+    were averaged with."""
+    scores = query @ key.mT / math.sqrt(key.shape[-1])
+    return scores.softmax(dim=-1) @ value, scores
+
+
+@misconception("weights first", fails=("weights", "output", "axes in front", "gradient"))
+def weights_first(query, key, value):
+    """The two results came back in the wrong order. The contract is output, then weights."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
+    return weights, weights @ value
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(query, key, value):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Stay with tensor operations."""
+    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1).detach()
+    return weights @ value, weights
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("the query scaled beforehand")
+def the_query_scaled_beforehand(query, key, value):
+    """A smaller tensor to divide."""
+    weights = torch.softmax((query / key.shape[-1] ** 0.5) @ key.transpose(-2, -1), dim=-1)
+    return torch.matmul(weights, value), weights
+
+
+@alternative("einsum")
+def einsum(query, key, value):
+    """Names the axes."""
+    scores = torch.einsum("...qd,...kd->...qk", query, key) * query.size(-1) ** -0.5
+    weights = scores.softmax(-1)
+    return torch.einsum("...qk,...kd->...qd", weights, value), weights
+
+
+@alternative("a loop over the queries")
+def a_loop_over_the_queries(query, key, value):
+    """One query at a time, exponentials by hand."""
+    rows = []
+    for i in range(query.shape[-2]):
+        scores = (query[..., i, None, :] * key).sum(dim=-1) / math.sqrt(key.shape[-1])
+        exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        rows.append(exponentials / exponentials.sum(dim=-1, keepdim=True))
+    weights = torch.stack(rows, dim=-2)
+    return weights @ value, weights
+
+
+@alternative("float64, not contiguous")
+def float64_not_contiguous(query, key, value):
+    """Computes the transposed table in double precision and returns views."""
+    weights = (key.double() @ query.double().mT / math.sqrt(key.shape[-1])).softmax(dim=-2).mT
+    return (value.double().mT @ weights.mT).mT.float(), weights.float()

@@ -1,0 +1,145 @@
+"""split_heads: Cut every word's vector into one piece for each head."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import reached
+
+from .common import READY_MADE
+
+
+def reference(x, n_heads):
+    """(batch, n, n_heads · d_head) -> (batch, n_heads, n, d_head)."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def solution(x, n_heads):
+    batch, n, d_model = x.shape
+    pieces = x.view(batch, n, n_heads, d_model // n_heads)
+    return pieces.transpose(1, 2)
+
+
+exercise = Exercise(
+    "split_heads",
+    reference=reference,
+    solution=solution,
+    returns=("heads",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "Write down d_head first. Then two moves: cut the last axis in two, and after that exchange two axes.",
+        "`x.view(batch, n, n_heads, d_head)` cuts each word's vector into pieces, in order. Which two axes must change "
+        "places, so that the heads come before the words?",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _wide(draw, n=None):
+    """(x, n_heads) for n words, no two sizes alike."""
+    batch, words, n_heads, d_head = draw.sizes(4, 2, 6)
+    return draw.normal(batch, n or words, n_heads * d_head), n_heads
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("heads", points=2)
+def heads(answer, draw):
+    """head 0 has the first d_head columns of every word, head 1 the next"""
+    return answer(*_wide(draw))
+
+
+@aspect("one word", points=1)
+def one_word(answer, draw):
+    """works while translating, when there is one word at a time"""
+    return answer(*_wide(draw, n=1))
+
+
+@aspect("gradient", points=1, explain=arrives("x"))
+def gradient(answer, draw):
+    """the gradient finds its way back"""
+    x, n_heads = _wide(draw)
+    return reached(answer(x.requires_grad_(), n_heads), [x], draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("view without transpose", fails=("heads",))
+def view_without_transpose(x, n_heads):
+    """The shape is right and the numbers are not. `view` and `reshape` never move a number: they read them in the order
+    in which they lie, word after word, and only break the rows in different places. So head 0 got all columns of the
+    first words, and no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes."""
+    batch, n, d_model = x.shape
+    return x.reshape(batch, n_heads, n, d_model // n_heads)
+
+
+@misconception("every h-th column", fails=("heads", "one word"))
+def every_h_th_column(x, n_heads):
+    """Head 0 got columns 0, h, 2h, … A network trained from scratch would not mind, but a checkpoint would: the
+    contract gives each head a block of neighbouring columns, as published models do. Which of the two new axes comes
+    first when the last one is cut?"""
+    batch, n, d_model = x.shape
+    return x.view(batch, n, d_model // n_heads, n_heads).permute(0, 3, 1, 2)
+
+
+@misconception("heads after the words", fails=("heads", "one word"))
+def heads_after_the_words(x, n_heads):
+    """The last axis was cut, and nothing more was done: (batch, n, n_heads, d_head). A matrix product works on the last
+    two axes, so it would compare a word's heads with each other. The words must be the last axis but one."""
+    batch, n, d_model = x.shape
+    return x.view(batch, n, n_heads, d_model // n_heads)
+
+
+@misconception("n_heads for the width", fails=("heads", "one word"))
+def n_heads_for_the_width(x, n_heads):
+    """The pieces are n_heads wide, and there are d_head of them: the two numbers have been swapped. `n_heads` says how
+    many heads there are; how wide each is follows from it."""
+    batch, n, d_model = x.shape
+    return x.view(batch, n, d_model // n_heads, n_heads).transpose(1, 2)
+
+
+@misconception("heads before the batch", fails=("heads", "one word"))
+def heads_before_the_batch(x, n_heads):
+    """The heads are right, and they stand in front of the batch. The contract is (batch, n_heads, n, d_head)."""
+    return torch.stack(x.chunk(n_heads, dim=-1))
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(x, n_heads):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
+    forget where numbers came from."""
+    batch, n, d_model = x.shape
+    return x.detach().view(batch, n, n_heads, d_model // n_heads).transpose(1, 2)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("view and transpose")
+def view_and_transpose(x, n_heads):
+    """The usual two lines."""
+    batch, n, d_model = x.shape
+    return x.view(batch, n, n_heads, d_model // n_heads).transpose(1, 2)
+
+
+@alternative("slices, stacked")
+def slices_stacked(x, n_heads):
+    """A loop over the heads."""
+    d_head = x.shape[-1] // n_heads
+    return torch.stack([x[..., h * d_head : (h + 1) * d_head] for h in range(n_heads)], dim=1)
+
+
+@alternative("chunks, in float64 and contiguous")
+def chunks_in_float64_and_contiguous(x, n_heads):
+    """Copies."""
+    return torch.stack(x.double().chunk(n_heads, dim=-1), dim=1).contiguous()
+
+
+@alternative("words last, then a view")
+def words_last_then_a_view(x, n_heads):
+    """Here a view may stand at the head of the line: the columns come first."""
+    return x.mT.unflatten(1, (n_heads, -1)).mT

@@ -1,0 +1,1 @@
+"""Why is deeper worse, and what must stand around a layer?"""

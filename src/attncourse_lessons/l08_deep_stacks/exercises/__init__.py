@@ -1,0 +1,17 @@
+"""Two norms, two places to put them, a stack, and a block that trains although it is wrong."""
+
+from . import fold_the_norm, layer_norm, post_norm_block, pre_norm_block, pre_norm_stack, repair_the_block, rms_norm
+
+# In the order in which they are set.
+EXERCISES = tuple(
+    module.exercise
+    for module in (
+        layer_norm,
+        rms_norm,
+        pre_norm_block,
+        post_norm_block,
+        pre_norm_stack,
+        repair_the_block,
+        fold_the_norm,
+    )
+)

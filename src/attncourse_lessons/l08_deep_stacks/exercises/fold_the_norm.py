@@ -1,0 +1,121 @@
+"""fold_the_norm: One linear layer in place of a gain, a bias and a linear layer."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+
+def reference(gain, bias, W, b):
+    """(y · gain + bias) W + b = y W' + b'."""
+    return gain[:, None] * W, bias @ W + b
+
+
+def solution(gain, bias, W, b):
+    return gain[:, None] * W, bias @ W + b
+
+
+exercise = Exercise(
+    "fold_the_norm",
+    reference=reference,
+    solution=solution,
+    returns=("W_folded", "b_folded"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    extra=True,
+    hints=(
+        "Write (y ∘ γ + β) W + b and multiply out. Which part depends on y, and which does not?",
+        "y ∘ γ multiplies *column* c of y by γ_c, and column c of y meets row c of W. So γ may as well multiply W: its "
+        "rows, or its columns?",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _linear(draw):
+    """[gain, bias, W, b], d_model and d_out different."""
+    d_model, d_out = draw.sizes(2, 3, 8)
+    return [1 + draw.normal(d_model) / 2, draw.normal(d_model), draw.normal(d_model, d_out), draw.normal(d_out)]
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("matrix", points=1)
+def matrix(answer, draw):
+    """the gain is in the matrix"""
+    return answer(*_linear(draw))[0]
+
+
+@aspect("bias", points=1)
+def bias(answer, draw):
+    """the norm's bias is in the layer's"""
+    return answer(*_linear(draw))[1]
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("gain on the outputs", fails=("matrix", "bias"))
+def gain_on_the_outputs(gain, bias, W, b):
+    """The gain met W's columns, which stand for the *outputs*; there are not even as many. It multiplies the norm's
+    numbers, one by one, and number c meets row c of W."""
+    return W * gain, bias @ W + b
+
+
+@misconception("bias not carried through W", fails=("bias",))
+def bias_not_carried_through_w(gain, bias, W, b):
+    """The norm's bias was left out, or added to b as it is. It stands in front of the layer, so it goes through W like
+    everything else. (Before W there are d_model numbers, after it d_out.)"""
+    return gain[:, None] * W, b.clone()
+
+
+@variant("bias not carried through W", fails=("matrix", "bias"))
+def bias_not_carried_through_w_2(gain, bias, W, b):
+    """Added to b as it is."""
+    return gain[:, None] * W, bias + b
+
+
+@misconception("bias times the gain", fails=("bias",))
+def bias_times_the_gain(gain, bias, W, b):
+    """The bias was multiplied by the gain as well: it went through the folded matrix. In a norm the gain comes first,
+    and then the bias is added."""
+    return gain[:, None] * W, bias @ (gain[:, None] * W) + b
+
+
+@misconception("the layer's bias forgotten", fails=("bias",))
+def the_layers_bias_forgotten(gain, bias, W, b):
+    """The new bias holds the norm's part and not the layer's own b."""
+    return gain[:, None] * W, bias @ W
+
+
+@misconception("divided by the gain", fails=("matrix",))
+def divided_by_the_gain(gain, bias, W, b):
+    """The gain was divided out. The new layer gets vectors that have *not* been multiplied by it, and must make up for
+    that."""
+    return W / gain[:, None], bias @ W + b
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a diagonal matrix")
+def a_diagonal_matrix(gain, bias, W, b):
+    """y diag(γ) W."""
+    return torch.diag(gain) @ W, b + W.mT @ bias
+
+
+@alternative("einsum in float64")
+def einsum_in_float64(gain, bias, W, b):
+    """By name."""
+    return torch.einsum("d,do->do", gain.double(), W.double()), torch.einsum("d,do->o", bias, W).double() + b
+
+
+@alternative("probing with unit vectors")
+def probing_with_unit_vectors(gain, bias, W, b):
+    """What the old pair makes of zero is the bias; what a unit vector adds is a row."""
+    start = bias @ W + b
+    rows = [(unit * gain + bias) @ W + b - start for unit in torch.eye(len(gain))]
+    return torch.stack(rows), start

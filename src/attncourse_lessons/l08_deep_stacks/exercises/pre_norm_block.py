@@ -1,0 +1,248 @@
+"""pre_norm_block: Attention, then the feed-forward network; each hears a normalised x and is added to x itself."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import told
+from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.observe import telling
+
+from .common import HALVES, READY_MADE, _gradient, _silent, cut, parts, through_both
+
+
+def reference(x, attend, feed_forward, norm_1, norm_2):
+    """x + attend(norm_1(x)), then the same with the other two. He et al. 2016; Xiong et al. 2020, figure 1b."""
+    x = x + attend(norm_1(x))
+    return x + feed_forward(norm_2(x))
+
+
+def solution(x, attend, feed_forward, norm_1, norm_2):
+    x = x + attend(norm_1(x))
+    return x + feed_forward(norm_2(x))
+
+
+exercise = Exercise(
+    "pre_norm_block",
+    reference=reference,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "Two lines, and both look the same: x becomes x plus what a sublayer found. What does the sublayer get to see, "
+        "x or its normalised form? And which of the two is it added to?",
+        "If both sublayers return zeros, what must come out? Try it with what you have written.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("silent sublayers", points=2, explain=told("it moves by {size} at {place}"))
+def silent_sublayers(answer, draw):
+    """where both sublayers return zeros, x comes back as it was"""
+    x, _, _, norm_1, norm_2 = parts(draw)
+    return telling(answer(x, _silent, _silent, norm_1, norm_2)) - x
+
+
+@aspect("attention's half", points=1)
+def attentions_half(answer, draw):
+    """attention hears the normalised x, and what it found is added to x"""
+    x, attend, _, norm_1, norm_2 = parts(draw)
+    return answer(x, attend, _silent, norm_1, norm_2)
+
+
+@aspect("feed-forward's half", points=1)
+def feed_forwards_half(answer, draw):
+    """so does the feed-forward network, with a norm of its own"""
+    x, _, feed_forward, norm_1, norm_2 = parts(draw)
+    return answer(x, _silent, feed_forward, norm_1, norm_2)
+
+
+@aspect("together", points=1)
+def together(answer, draw):
+    """the feed-forward network works on what attention has left"""
+    return answer(*parts(draw))
+
+
+@aspect("gradient", points=1, explain=told("got {got} at {place}, expected {expected}"))
+def gradient(answer, draw):
+    """a gradient at the output arrives at x undiminished, even where the sublayers pass nothing on"""
+    if not through_both(answer, draw.child("both")):
+        raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
+    x, attend, feed_forward, norm_1, norm_2 = parts(draw)
+    x.requires_grad_()
+    return _gradient(answer(x, cut(attend), cut(feed_forward), norm_1, norm_2), x, draw)
+
+
+PRE = ("silent sublayers", "attention's half", "feed-forward's half", "together", "gradient")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("residual from the normalised x", fails=PRE)
+def residual_from_the_normalised_x(x, attend, feed_forward, norm_1, norm_2):
+    """What the sublayer found was added to the *normalised* x, and x itself is gone. It happens when the norm's result
+    is stored under the name x. (A deck's code does it.) The norm is only for the sublayer's ears: keep x, and add to
+    it."""
+    x = norm_1(x)
+    x = x + attend(x)
+    x = norm_2(x)
+    return x + feed_forward(x)
+
+
+@variant("residual from the normalised x", fails=PRE)
+def residual_from_the_normalised_x_2(x, attend, feed_forward, norm_1, norm_2):
+    """In the second half only."""
+    x = x + attend(norm_1(x))
+    x = norm_2(x)
+    return x + feed_forward(x)
+
+
+@variant("residual from the normalised x", fails=PRE)
+def residual_from_the_normalised_x_3(x, attend, feed_forward, norm_1, norm_2):
+    """In the first half only."""
+    x = norm_1(x)
+    x = x + attend(x)
+    return x + feed_forward(norm_2(x))
+
+
+@misconception("post-norm", fails=PRE)
+def post_norm(x, attend, feed_forward, norm_1, norm_2):
+    """This is the other order: the sum was normalised, so everything that x carried goes through a norm at each
+    sublayer. In a pre-norm block no norm stands on the path from x to the output; it stands on the branch, in front of
+    the sublayer."""
+    x = norm_1(x + attend(x))
+    return norm_2(x + feed_forward(x))
+
+
+@misconception("norm after the sublayer", fails=PRE[:-1])
+def norm_after_the_sublayer(x, attend, feed_forward, norm_1, norm_2):
+    """The branch was normalised at its end and not at its beginning. The sublayer then hears x at whatever size it has
+    grown to, and even where it finds nothing its norm adds a bias."""
+    x = x + norm_1(attend(x))
+    return x + norm_2(feed_forward(x))
+
+
+@misconception("one norm for both", fails=("feed-forward's half", "together"))
+def one_norm_for_both(x, attend, feed_forward, norm_1, norm_2):
+    """Both sublayers hear through the same norm. The block has two, with gains and biases of their own: `norm_1` for
+    attention, `norm_2` for the feed-forward network."""
+    x = x + attend(norm_1(x))
+    return x + feed_forward(norm_1(x))
+
+
+@misconception("norms exchanged", fails=("attention's half", "feed-forward's half", "together"))
+def norms_exchanged(x, attend, feed_forward, norm_1, norm_2):
+    """Each sublayer hears through the other's norm. `norm_1` is attention's."""
+    x = x + attend(norm_2(x))
+    return x + feed_forward(norm_1(x))
+
+
+@misconception("a sublayer hears x as it is", fails=HALVES)
+def a_sublayer_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
+    """A norm was left out: a sublayer was handed x itself. x grows from block to block, and a sublayer deep in the
+    stack would hear something many times as loud as the first one. Each sublayer hears a normalised x."""
+    x = x + attend(x)
+    return x + feed_forward(x)
+
+
+@variant("a sublayer hears x as it is", fails=("attention's half", "together"))
+def a_sublayer_hears_x_as_it_is_2(x, attend, feed_forward, norm_1, norm_2):
+    """Attention."""
+    x = x + attend(x)
+    return x + feed_forward(norm_2(x))
+
+
+@variant("a sublayer hears x as it is", fails=("feed-forward's half", "together"))
+def a_sublayer_hears_x_as_it_is_3(x, attend, feed_forward, norm_1, norm_2):
+    """The feed-forward network."""
+    x = x + attend(norm_1(x))
+    return x + feed_forward(x)
+
+
+@misconception("no residual", fails=PRE)
+def no_residual(x, attend, feed_forward, norm_1, norm_2):
+    """What a sublayer found *replaced* x. Where it has nothing to say, everything that came before is lost. Add."""
+    x = attend(norm_1(x))
+    return feed_forward(norm_2(x))
+
+
+@variant("no residual", fails=PRE)
+def no_residual_2(x, attend, feed_forward, norm_1, norm_2):
+    """Around the feed-forward network."""
+    x = x + attend(norm_1(x))
+    return feed_forward(norm_2(x))
+
+
+@variant("no residual", fails=PRE)
+def no_residual_3(x, attend, feed_forward, norm_1, norm_2):
+    """Around attention."""
+    x = attend(norm_1(x))
+    return x + feed_forward(norm_2(x))
+
+
+@misconception("side by side", fails=("together",))
+def side_by_side(x, attend, feed_forward, norm_1, norm_2):
+    """Both sublayers worked on the same x, side by side. (Some models do that on purpose, to save time.) Here they work
+    one after the other: the feed-forward network hears what attention has brought."""
+    return x + attend(norm_1(x)) + feed_forward(norm_2(x))
+
+
+@variant("side by side", fails=("attention's half", "together"))
+def side_by_side_2(x, attend, feed_forward, norm_1, norm_2):
+    """The feed-forward network hears attention, but is added to the first x."""
+    h = x + attend(norm_1(x))
+    return x + feed_forward(norm_2(h))
+
+
+@misconception("feed-forward first", fails=("together",))
+def feed_forward_first(x, attend, feed_forward, norm_1, norm_2):
+    """The feed-forward network came before attention. First a word collects, then it thinks about what it has."""
+    x = x + feed_forward(norm_2(x))
+    return x + attend(norm_1(x))
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(x, attend, feed_forward, norm_1, norm_2):
+    """The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `no_grad` forget where
+    numbers came from. The path that is to carry it is the x that is added to."""
+    x = x.detach() + attend(norm_1(x))
+    return x.detach() + feed_forward(norm_2(x))
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(x, attend, feed_forward, norm_1, norm_2):
+    """In attention's branch."""
+    x = x + attend(norm_1(x)).detach()
+    return x + feed_forward(norm_2(x))
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("in one expression")
+def in_one_expression(x, attend, feed_forward, norm_1, norm_2):
+    """With a name for the middle."""
+    return (h := x + attend(norm_1(x))) + feed_forward(norm_2(h))
+
+
+@alternative("a loop over the sublayers")
+def a_loop_over_the_sublayers(x, attend, feed_forward, norm_1, norm_2):
+    """Both halves are one and the same line."""
+    for norm, sublayer in ((norm_1, attend), (norm_2, feed_forward)):
+        residual = x
+        x = sublayer(norm(x)) + residual
+    return x
+
+
+@alternative("a stream that is written to, returned in float64")
+def a_stream_that_is_written_to_returned_in_float64(x, attend, feed_forward, norm_1, norm_2):
+    """A copy, added to in place."""
+    stream = x.clone()
+    stream = torch.add(stream, attend(norm_1(stream)))
+    return stream.double() + feed_forward(norm_2(stream)).double()

@@ -1,0 +1,335 @@
+"""repair_the_block: A pre-norm block."""
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.observe import reached, telling
+
+from .common import HALVES
+
+
+class _Block(nn.Module):
+    """What the assignment's class is when it is repaired."""
+
+    def __init__(self, d_model, n_heads, d_ff):
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(d_model)
+        self.norm_2 = nn.LayerNorm(d_model)
+        self.attention = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
+        self.up = nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+
+    def forward(self, x, mask):
+        heard = self.norm_1(x)
+        found, _ = self.attention(heard, heard, heard, attn_mask=~mask)
+        x = x + found
+        return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+def solution(self, x, mask):
+    heard = self.norm_1(x)
+    answer, _ = self.attention(heard, heard, heard, attn_mask=~mask)
+    x = x + answer
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+exercise = Exercise(
+    "repair_the_block",
+    reference=_Block,
+    solution=solution,
+    returns=("output",),
+    forbidden=("attncourse.layers", "attncourse.transformer", "torch.nn.TransformerEncoderLayer"),
+    difficulty=2,
+    minutes=25,
+    hints=(
+        "Imagine the sublayers silent: if `found` is zero, what does each line make of x? In a pre-norm block x must "
+        "come out as it went in. Where does it stop being x?",
+        "Count how often each thing that `__init__` makes is used. And is every argument of `forward` used?",
+        "Give what the sublayer hears a name of its own, `heard = self.norm_1(x)`, and leave the name x to the stream. "
+        "In `nn.MultiheadAttention` a boolean `attn_mask` is True where looking is *forbidden*.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# What a sublayer writes with: at zero, it is silent.
+ATTENTION, FEED_FORWARD = ("attention.out_proj.",), ("down.",)
+
+
+def _silenced(answer, draw, *silent):
+    """A built block in which the sublayers whose last layers begin so are silent, x, and a mask that forbids
+    nothing."""
+    batch, n, d_head = draw.sizes(3, 3, 6)
+    n_heads = 2
+    module = answer.build(draw, n_heads * d_head, n_heads, 3 * d_head)
+    values = {name: parameter.detach().clone() for name, parameter in module.runner.parameters().items()}
+    for name in values:
+        if name.startswith(silent):
+            values[name].zero_()
+    module.runner.fill(values)
+    return module, 2 * draw.normal(batch, n, n_heads * d_head) + 0.5, torch.ones(n, n, dtype=torch.bool)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("silent sublayers", points=2, explain=told("it moves by {size} at {place}"))
+def silent_sublayers(answer, draw):
+    """with silent sublayers x comes back as it was"""
+    module, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
+    return telling(module(x, mask)) - x
+
+
+@aspect("attention's half", points=1)
+def attentions_half(answer, draw):
+    """attention hears the normalised x, and what it found is added to x"""
+    module, x, mask = _silenced(answer, draw, *FEED_FORWARD)
+    return module(x, mask)
+
+
+@aspect("feed-forward's half", points=1)
+def feed_forwards_half(answer, draw):
+    """so does the feed-forward network"""
+    module, x, mask = _silenced(answer, draw, *ATTENTION)
+    return module(x, mask)
+
+
+@aspect("together", points=1)
+def together(answer, draw):
+    """one after the other"""
+    module, x, mask = _silenced(answer, draw, "nothing")
+    return module(x, mask)
+
+
+@aspect(
+    "mask", points=1, explain=told("output {place}, which must not see the change, moves by {size}")
+)
+def mask(answer, draw):
+    """under a causal mask, changing the last position changes nothing before it"""
+    module, x, mask = _silenced(answer, draw, "nothing")
+    mask = mask.tril()
+    other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)
+    output = module(x, mask)
+    if torch.equal(output, module(-x, mask)):
+        raise Stop(Problem("unusable", "changing x makes no difference"))
+    return telling(output)[:, :-1] - module(other, mask)[:, :-1]
+
+
+TAUGHT = ("x", "norm_1.weight", "norm_2.weight", "attention.in_proj_weight", "up.weight", "down.weight")
+
+
+@aspect("gradient", points=1, explain=arrives(*TAUGHT))
+def gradient(answer, draw):
+    """a gradient reaches x and everything that is learned, both norms included"""
+    module, x, mask = _silenced(answer, draw, "nothing")
+    x.requires_grad_()
+    found = reached(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
+    silent, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
+    output = silent(x.requires_grad_(), mask)
+    if (output - x).abs().max() < 1e-5:  # x came through: so must the gradient, with no sublayer to go through
+        found[0] &= reached(output, [x], draw)[0]
+    return found
+
+
+STREAM = ("silent sublayers", "attention's half", "feed-forward's half", "together")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("residual from the normalised x", fails=STREAM)
+def residual_from_the_normalised_x(self, x, mask):
+    """A residual connection still starts at the *normalised* x: `x = self.norm_…(x)` forgets the x that is to be added
+    to, in one of the halves or in both. Silence both sublayers, and x must come out as it went in."""
+    x = self.norm_1(x)
+    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
+    x = self.norm_2(x)
+    return x + self.down(self.up(x).relu())
+
+
+@variant("residual from the normalised x", fails=STREAM)
+def residual_from_the_normalised_x_2(self, x, mask):
+    """Attention's half is repaired, the other is not."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    x = self.norm_2(x)
+    return x + self.down(self.up(x).relu())
+
+
+@variant("residual from the normalised x", fails=STREAM)
+def residual_from_the_normalised_x_3(self, x, mask):
+    """The feed-forward network's half is repaired, attention's is not."""
+    x = self.norm_1(x)
+    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+@variant("residual from the normalised x", fails=(*STREAM, "mask"))
+def residual_from_the_normalised_x_4(self, x, mask):
+    """And the mask is not handed on."""
+    x = self.norm_1(x)
+    x = x + self.attention(x, x, x)[0]
+    x = self.norm_2(x)
+    return x + self.down(self.up(x).relu())
+
+
+@misconception("one norm for both", fails=("feed-forward's half", "together", "gradient"))
+def one_norm_for_both(self, x, mask):
+    """The feed-forward network hears through attention's norm, and `norm_2` is never called: it would stay as it was
+    made, and learn nothing. Nothing crashes, and the loss falls all the same."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_1(x)).relu())
+
+
+@variant("one norm for both", "residual from the normalised x", fails=(*STREAM, "gradient"))
+def one_norm_for_both_2(self, x, mask):
+    """The residuals are not repaired either."""
+    x = self.norm_1(x)
+    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
+    x = self.norm_1(x)
+    return x + self.down(self.up(x).relu())
+
+
+@misconception("mask not handed on", fails=("mask",))
+def mask_not_handed_on(self, x, mask):
+    """`forward` is given a mask and does nothing with it, so every position hears the future. The loss of a language
+    model would be splendid (lecture @masking)."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard)[0]
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+@misconception("mask upside down", fails=(*STREAM, "mask", "gradient"))
+def mask_upside_down(self, x, mask):
+    """Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
+    True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes
+    NaN."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard, attn_mask=mask)[0]
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+@misconception("post-norm", fails=STREAM)
+def post_norm(self, x, mask):
+    """This is a correct block, of the other kind: the sums are normalised. A pre-norm block normalises what a sublayer
+    hears and leaves the sums alone."""
+    x = self.norm_1(x + self.attention(x, x, x, attn_mask=~mask)[0])
+    return self.norm_2(x + self.down(self.up(x).relu()))
+
+
+@misconception("a sublayer hears x as it is", fails=(*HALVES, "gradient"))
+def a_sublayer_hears_x_as_it_is(self, x, mask):
+    """The stream is right now, but on the way a norm got lost: a sublayer hears x at whatever size it has grown to, in
+    part or altogether. In self-attention queries, keys *and* values are made of the normalised x."""
+    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
+    return x + self.down(self.up(x).relu())
+
+
+@variant("a sublayer hears x as it is", fails=("attention's half", "together", "gradient"))
+def a_sublayer_hears_x_as_it_is_2(self, x, mask):
+    """Attention."""
+    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+@variant("a sublayer hears x as it is", fails=("feed-forward's half", "together", "gradient"))
+def a_sublayer_hears_x_as_it_is_3(self, x, mask):
+    """The feed-forward network."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return x + self.down(self.up(x).relu())
+
+
+@variant("a sublayer hears x as it is", fails=("attention's half", "together"))
+def a_sublayer_hears_x_as_it_is_4(self, x, mask):
+    """Attention's keys and values."""
+    x = x + self.attention(self.norm_1(x), x, x, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+@misconception("the feed-forward network works beside attention", fails=("together",))
+def the_feed_forward_network_works_beside_attention(self, x, mask):
+    """What is normalised for the feed-forward network is the x from before attention, or what attention found was left
+    out of the sum. It is to hear, and to add to, what attention has left."""
+    heard = self.norm_1(x)
+    found, _ = self.attention(heard, heard, heard, attn_mask=~mask)
+    return x + found + self.down(self.up(self.norm_2(x)).relu())
+
+
+@variant("the feed-forward network works beside attention", fails=("attention's half", "together"))
+def the_feed_forward_network_works_beside_attention_2(self, x, mask):
+    """Added to the first x."""
+    heard = self.norm_1(x)
+    h = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_2(h)).relu())
+
+
+@misconception("no residual", fails=STREAM)
+def no_residual(self, x, mask):
+    """What a sublayer found replaces x, in one half or in both. With silent sublayers nothing would be left of it."""
+    heard = self.norm_1(x)
+    x = self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return self.down(self.up(self.norm_2(x)).relu())
+
+
+@variant("no residual", fails=STREAM)
+def no_residual_2(self, x, mask):
+    """Around the feed-forward network."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return self.down(self.up(self.norm_2(x)).relu())
+
+
+@misconception("no bend", fails=("feed-forward's half", "together"))
+def no_bend(self, x, mask):
+    """The ReLU got lost in the repair, and two linear layers in a row are one (lecture @masking)."""
+    heard = self.norm_1(x)
+    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_2(x)))
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(self, x, mask):
+    """The numbers are right, but a gradient does not get through everywhere: `.detach()`, `.data` and `no_grad` forget
+    where numbers came from."""
+    heard = self.norm_1(x.detach()).detach()
+    x = x.detach() + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    return x + self.down(self.up(self.norm_2(x)).relu())
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("in two lines")
+def in_two_lines(self, x, mask):
+    """The norm's result named on the way."""
+    x = x + self.attention(y := self.norm_1(x), y, y, attn_mask=mask.logical_not(), need_weights=False)[0]
+    return self.down(torch.relu(self.up(self.norm_2(x)))) + x
+
+
+@alternative("a mask that is added")
+def a_mask_that_is_added(self, x, mask):
+    """Numbers for truth values, and the residual under a name of its own."""
+    residual = x
+    x = self.norm_1(x)
+    added = torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))
+    x, _ = self.attention(query=x, key=x, value=x, attn_mask=added)
+    x = residual + x
+    residual = x
+    x = self.norm_2(x)
+    x = self.down(torch.nn.functional.relu(self.up(x)))
+    return residual + x
+
+
+@alternative("copies, returned in float64")
+def copies_returned_in_float64(self, x, mask):
+    """Adds to a copy of the stream."""
+    stream = x.clone()
+    heard = self.norm_1(stream)
+    stream = stream + self.attention(heard, heard, heard, attn_mask=torch.eq(mask, False))[0]
+    hidden = self.up(self.norm_2(stream)).clamp(min=0)
+    return stream.double() + self.down(hidden).double()

@@ -1,0 +1,220 @@
+"""rms_norm: Every vector at one size, with its direction kept, times a gain."""
+
+import torch
+
+from attncourse import layers
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import told
+from lessonkit.exercises.observe import telling
+
+from .common import ALONE, READY_MADE, slopes, vectors, wrong_slopes
+
+
+def solution(x, weight, eps):
+    mean_square = x.square().mean(dim=-1, keepdim=True)           # (..., 1)
+    return x / torch.sqrt(mean_square + eps) * weight
+
+
+exercise = Exercise(
+    "rms_norm",
+    reference=layers.rms_norm,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "It is LayerNorm with something left out. What is left out, and what does the variance become when the mean is "
+        "taken to be 0?",
+        "Read the name from right to left: the square of each number, the mean of these, the root of that. ε is added "
+        "to the mean, before the root.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("normalised", points=2)
+def normalised(answer, draw):
+    """the mean of the squares is 1, and the direction is kept"""
+    x, width = vectors(draw, 2, 3)
+    return answer(x, torch.ones(width), 1e-6)
+
+
+@aspect("gain", points=1, explain=told("off by {size} at {place} once there is a gain"))
+def gain(answer, draw):
+    """the normalised vector times the gain"""
+    x, width = vectors(draw, 2, 3)
+    gain = 1 + draw.normal(width)
+    return telling(answer(x, gain, 1e-6)) - answer(x, torch.ones(width), 1e-6) * gain
+
+
+@aspect("small inputs", points=1)
+def small_inputs(answer, draw):
+    """ε has its place: small inputs come out as they should, and zeros as zeros"""
+    x, width = vectors(draw, 2, 3, scale=0.002)
+    x[0, 0] = 0
+    return answer(x, torch.ones(width), 3e-6)                             # not the usual one, which is learned by heart
+
+
+@aspect("each by itself", points=1, explain=ALONE)
+def each_by_itself(answer, draw):
+    """a vector comes out the same whoever stands beside it, however many axes there are"""
+    x, width = vectors(draw, 2, 3)
+    alone = [[answer(vector, torch.ones(width), 1e-6) for vector in row] for row in x]
+    return telling(answer(x, torch.ones(width), 1e-6)) - torch.stack([torch.stack(row) for row in alone])
+
+
+@aspect("gradient", points=1, explain=wrong_slopes("x", "weight"))
+def gradient(answer, draw):
+    """the gradient is the slope of the function, for x and for the gain"""
+    x, width = vectors(draw, 2, 3)
+    return slopes(answer, [x, 1 + draw.normal(width) / 2], draw)
+
+
+NOT_NORMALISED = ("normalised", "small inputs")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("centred", fails=NOT_NORMALISED)
+def centred(x, weight, eps):
+    """The mean was subtracted: this is LayerNorm without its bias. RMSNorm leaves the vector's direction as it is and
+    changes nothing but its length."""
+    x = x - x.mean(dim=-1, keepdim=True)
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+@misconception("divided by the standard deviation", fails=NOT_NORMALISED)
+def divided_by_the_standard_deviation(x, weight, eps):
+    """The root was taken of the variance, and a variance is taken about the mean. Here the squares of the numbers
+    themselves are averaged: nothing is subtracted, on either side of the fraction."""
+    return x / torch.sqrt(x.var(dim=-1, keepdim=True, correction=0) + eps) * weight
+
+
+@misconception("a sum for the mean", fails=NOT_NORMALISED)
+def a_sum_for_the_mean(x, weight, eps):
+    """The squares were added up and not averaged, so every vector comes out with length 1, and the wider it is, the
+    smaller its numbers. The M in the name is for *mean*."""
+    return x / torch.sqrt(x.square().sum(dim=-1, keepdim=True) + eps) * weight
+
+
+@variant("a sum for the mean", fails=NOT_NORMALISED)
+def a_sum_for_the_mean_2(x, weight, eps):
+    """The length by name, ε beside it."""
+    return x / (x.norm(dim=-1, keepdim=True) + eps) * weight
+
+
+@variant("a sum for the mean", fails=NOT_NORMALISED)
+def a_sum_for_the_mean_3(x, weight, eps):
+    """The length by name, and no ε."""
+    return x / x.norm(dim=-1, keepdim=True) * weight
+
+
+@misconception("no root", fails=NOT_NORMALISED)
+def no_root(x, weight, eps):
+    """The vector was divided by the mean of its squares, which grows with the square of its size: an input twice as
+    large would come out half as large. The R in the name is for *root*."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+@misconception("mean of the absolute values", fails=NOT_NORMALISED)
+def mean_of_the_absolute_values(x, weight, eps):
+    """The mean of the absolute values is not the root of the mean of the squares: large numbers count for more in the
+    second. The S in the name is for *square*, and the root comes after the mean."""
+    return x / (x.abs().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+@misconception("ε outside the root", fails=("small inputs",))
+def outside_the_root(x, weight, eps):
+    """√m + ε is not √(m + ε). For inputs of the usual size nobody sees the difference; for small ones ε matters next to
+    the mean of the squares, but not next to its root."""
+    return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps) * weight
+
+
+@misconception("no ε", fails=("small inputs",))
+def no(x, weight, eps):
+    """ε was not used. (A slide leaves it out, too.) A vector of zeros, and padding may be one, becomes 0/0, which is
+    NaN."""
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True)) * weight
+
+
+@misconception("an ε of its own", fails=("small inputs",))
+def an_of_its_own(x, weight, eps):
+    """ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
+    each must be given its own."""
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + 1e-6) * weight
+
+
+@misconception("over the wrong numbers", fails=("normalised", "small inputs", "each by itself"))
+def over_the_wrong_numbers(x, weight, eps):
+    """The squares were averaged over several vectors: the words of a sentence, the sentences of a batch, or all
+    together. Then a word's size depends on its neighbours, and in a decoder on the future. One vector, one number: the
+    last axis, and only that."""
+    return x / torch.sqrt(x.square().mean(dim=-2, keepdim=True) + eps) * weight
+
+
+@variant("over the wrong numbers", fails=("normalised", "small inputs", "each by itself"))
+def over_the_wrong_numbers_2(x, weight, eps):
+    """Over everything."""
+    return x / torch.sqrt(x.square().mean() + eps) * weight
+
+
+@misconception("gain in front of the norm", fails=("gain",))
+def gain_in_front_of_the_norm(x, weight, eps):
+    """The gain was multiplied in before the norm, which takes part of it out again. Normalise first."""
+    x = x * weight
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+
+
+@misconception("no gain", fails=("gain", "gradient"))
+def no_gain(x, weight, eps):
+    """The vectors are normalised, and that is all. The gain multiplies, number by number; it is learned."""
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+
+
+@misconception("size without a gradient", fails=("gradient",))
+def size_without_a_gradient(x, weight, eps):
+    """The numbers are right and the gradient is not: the divisor, or all of it, was cut off by `.detach()`, `.data`,
+    `.item()`, numpy or `no_grad`. It depends on x, too."""
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps).detach() * weight
+
+
+@variant("size without a gradient", fails=("gradient",))
+def size_without_a_gradient_2(x, weight, eps):
+    """All of it."""
+    x = x.detach()
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("rsqrt")
+def rsqrt(x, weight, eps):
+    """As published code has it."""
+    return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps))
+
+
+@alternative("the length, in float64")
+def the_length_in_float64(x, weight, eps):
+    """√(‖x‖²/d + ε)."""
+    wide = x.double()
+    return wide / (wide.norm(dim=-1, keepdim=True) ** 2 / x.shape[-1] + eps) ** 0.5 * weight
+
+
+@alternative("einsum, not contiguous")
+def einsum_not_contiguous(x, weight, eps):
+    """Sums squares by name, and returns a view."""
+    rms = (torch.einsum("...d,...d->...", x, x) / x.shape[-1] + eps).sqrt()
+    return (x.movedim(-1, 0) / rms).movedim(0, -1) * weight
+
+
+@alternative("a loop over the vectors")
+def a_loop_over_the_vectors(x, weight, eps):
+    """One vector at a time."""
+    rows = [v / (v @ v / len(v) + eps).sqrt() * weight for v in x.reshape(-1, x.shape[-1])]
+    return torch.stack(rows).reshape(x.shape)

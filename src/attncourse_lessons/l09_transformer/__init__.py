@@ -1,0 +1,1 @@
+"""Which parts, wired how, and is a change to them better?"""

@@ -1,0 +1,315 @@
+"""encoder_block: One block of an encoder, with its norms in front."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import reached, telling
+
+from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used
+
+
+def reference(x, mask, attention, feed_forward, norm_1, norm_2):
+    """Look around, think; a norm in front of each, a residual path around each. Xiong et al. 2020, figure 1b."""
+    h = norm_1(x)
+    x = x + attention(h, h, mask)
+    return x + feed_forward(norm_2(x))
+
+
+def solution(x, mask, attention, feed_forward, norm_1, norm_2):
+    h = norm_1(x)                                          # (batch, n, d_model)
+    x = x + attention(h, h, mask)
+    return x + feed_forward(norm_2(x))
+
+
+exercise = Exercise(
+    "encoder_block",
+    reference=reference,
+    solution=solution,
+    returns=("x",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    hints=(
+        "Two lines of the same form: x = x + part(norm(x)). Which x goes into the second?",
+        "In self-attention a sequence asks itself, so the same thing is `x` and `memory` of the attention: both are "
+        "what `norm_1` made. What is added at the end is added to x as it was before the norm.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _encoding(draw, attends=True, thinks=True):
+    """(x, a mask that forbids nothing, [attention, feed_forward, norm_1, norm_2])."""
+    batch, n, d = draw.sizes(3, 3, 8)
+    x = draw.normal(batch, n, d)
+    parts = _attends(draw, d, finds=attends), _thinks(draw, d, finds=thinks)
+    return x, everybody(batch, 1, n), [Asked(part) for part in (*parts, norms(draw, d), norms(draw, d))]
+
+
+def _encoded(answer, draw, attends=True, thinks=True):
+    x, mask, parts = _encoding(draw, attends, thinks)
+    output = answer(x, mask, *parts)
+    found = {"attention": parts[0], "feed_forward": parts[1]}
+    used(**{name: part for (name, part), loud in zip(found.items(), (attends, thinks), strict=True) if loud} or found)
+    return output
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("silent parts", points=1)
+def silent_parts(answer, draw):
+    """if attention and network find nothing, x comes out as it went in"""
+    return _encoded(answer, draw, attends=False, thinks=False)
+
+
+@aspect("attention", points=1)
+def observe_attention(answer, draw):
+    """what attention finds in the normalised x is added to x"""
+    return _encoded(answer, draw, thinks=False)
+
+
+@aspect("network", points=1)
+def network(answer, draw):
+    """what the network makes of the normalised x is added to x"""
+    return _encoded(answer, draw, attends=False)
+
+
+@aspect("both", points=1)
+def both(answer, draw):
+    """the network thinks about what attention has found"""
+    return _encoded(answer, draw)
+
+
+@aspect("mask", points=1, explain=told("x {place} changes by {size} when only the padding changes"))
+def mask(answer, draw):
+    """what stands in the padding changes nothing for the words"""
+    x, _, parts = _encoding(draw)
+    mask = draw.padding_mask(*x.shape[:2])                                # (batch, n)
+    other = torch.where(mask[..., None], x, 3 * draw.normal(*x.shape))
+    output = answer(x, mask[:, None], *parts)
+    used(attention=parts[0])
+    words = mask[..., None]
+    return telling(output * words) - answer(other, mask[:, None], *parts) * words
+
+
+@aspect("gradient", points=1, explain=arrives("x"))
+def gradient(answer, draw):
+    """the gradient finds its way back through both parts"""
+    all_reached = torch.ones(1, dtype=torch.bool)
+    for loud in ((True, True), (True, False), (False, True), (False, False)):
+        x, mask, parts = _encoding(draw, *loud)
+        x.requires_grad_()
+        output = answer(x, mask, *parts)
+        # What is left of the gradient without the residual path's; and there is one at all.
+        all_reached &= reached(output - x, [x], draw) if any(loud) else passed_on(output, x, draw)
+        if all(loud):
+            all_reached &= reached(output, [x], draw)
+    return all_reached
+
+
+BLOCK = ("silent parts", "attention", "network", "both")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("norms after the sum", fails=BLOCK)
+def norms_after_the_sum(x, mask, attention, feed_forward, norm_1, norm_2):
+    """This is the block of 2017: each norm stands *after* its sum, on the residual path itself. Here the norms stand in
+    front of the parts, and the way from x to the end is nothing but sums. If the parts find nothing, what must come
+    out?"""
+    x = norm_1(x + attention(x, x, mask))
+    return norm_2(x + feed_forward(x))
+
+
+@misconception("residual from the normalised x", fails=BLOCK)
+def residual_from_the_normalised_x(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The normalised x took the place of x, and the sum was made with that. So the original x is lost at the first
+    norm, and the residual path with it. Give what the norm returns a name of its own."""
+    x = norm_1(x)
+    x = x + attention(x, x, mask)
+    x = norm_2(x)
+    return x + feed_forward(x)
+
+
+@variant("residual from the normalised x", fails=BLOCK)
+def residual_from_the_normalised_x_2(x, mask, attention, feed_forward, norm_1, norm_2):
+    """In the first half alone."""
+    x = norm_1(x)
+    x = x + attention(x, x, mask)
+    return x + feed_forward(norm_2(x))
+
+
+@variant("residual from the normalised x", fails=BLOCK)
+def residual_from_the_normalised_x_3(x, mask, attention, feed_forward, norm_1, norm_2):
+    """In the second half alone."""
+    h = norm_1(x)
+    x = norm_2(x + attention(h, h, mask))
+    return x + feed_forward(x)
+
+
+@misconception("nothing added to x", fails=BLOCK)
+def nothing_added_to_x(x, mask, attention, feed_forward, norm_1, norm_2):
+    """What a part found took the place of x. A part's finding is *added* to what was there: that is the residual path,
+    and a deep stack does not train without it."""
+    h = norm_1(x)
+    x = attention(h, h, mask)
+    return feed_forward(norm_2(x))
+
+
+@variant("nothing added to x", fails=BLOCK)
+def nothing_added_to_x_2(x, mask, attention, feed_forward, norm_1, norm_2):
+    """Around the network."""
+    h = norm_1(x)
+    x = x + attention(h, h, mask)
+    return feed_forward(norm_2(x))
+
+
+@variant("nothing added to x", fails=BLOCK)
+def nothing_added_to_x_3(x, mask, attention, feed_forward, norm_1, norm_2):
+    """Around attention."""
+    h = norm_1(x)
+    x = attention(h, h, mask)
+    return x + feed_forward(norm_2(x))
+
+
+@misconception("keys that were not normalised", fails=("attention", "both"))
+def keys_that_were_not_normalised(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The normalised x asked, and the x from before the norm answered. In self-attention one and the same sequence
+    does both: queries, keys and values are all made of what `norm_1` returned."""
+    x = x + attention(norm_1(x), x, mask)
+    return x + feed_forward(norm_2(x))
+
+
+@variant("keys that were not normalised", fails=("attention", "both"))
+def keys_that_were_not_normalised_2(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The other way round."""
+    x = x + attention(x, norm_1(x), mask)
+    return x + feed_forward(norm_2(x))
+
+
+@misconception("one norm for both parts", fails=("network", "both"))
+def one_norm_for_both_parts(x, mask, attention, feed_forward, norm_1, norm_2):
+    """`norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part after it."""
+    h = norm_1(x)
+    x = x + attention(h, h, mask)
+    return x + feed_forward(norm_1(x))
+
+
+@misconception("the two norms swapped", fails=("attention", "network", "both"))
+def the_two_norms_swapped(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The norms have changed places: `norm_1` belongs in front of attention, `norm_2` in front of the network."""
+    h = norm_2(x)
+    x = x + attention(h, h, mask)
+    return x + feed_forward(norm_1(x))
+
+
+@misconception("the network reads the old x", fails=("both",))
+def the_network_reads_the_old_x(x, mask, attention, feed_forward, norm_1, norm_2):
+    """Both parts read the original x, and both findings were added. (Some models are built so, to save time: "parallel"
+    blocks.) Here the second line starts from what the first one made: the network is to think about what attention has
+    brought."""
+    h = norm_1(x)
+    return x + attention(h, h, mask) + feed_forward(norm_2(x))
+
+
+@misconception("thinks before it looks", fails=("both",))
+def thinks_before_it_looks(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The network came first and attention second. Each part is wired as it should be; their order is not."""
+    x = x + feed_forward(norm_2(x))
+    h = norm_1(x)
+    return x + attention(h, h, mask)
+
+
+@misconception("ignores the mask", fails=("mask",))
+def ignores_the_mask(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The mask was not handed on: change what stands in the padding, and the words change. A block has no use for the
+    mask itself; the attention in it has."""
+    h = norm_1(x)
+    x = x + attention(h, h, None)
+    return x + feed_forward(norm_2(x))
+
+
+@misconception("no norm in front of the network", fails=("network", "both"))
+def no_norm_in_front_of_the_network(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The network got x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a norm
+    of its own."""
+    h = norm_1(x)
+    x = x + attention(h, h, mask)
+    return x + feed_forward(x)
+
+
+@misconception("mask upside down", fails=("attention", "both", "mask", "gradient"))
+def mask_upside_down(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The mask was inverted before it was handed on. In this course True means "may attend", and the attention that you
+    are given understands it so. (torch's own layers mean the opposite.)"""
+    h = norm_1(x)
+    x = x + attention(h, h, ~mask)
+    return x + feed_forward(norm_2(x))
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The numbers are right, but no gradient goes through the parts: `.detach()`, `.data` and `torch.no_grad()` forget
+    where numbers came from."""
+    h = norm_1(x.detach())
+    x = x + attention(h, h, mask)
+    return x + feed_forward(norm_2(x.detach()))
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The way through attention is cut, and the residual path with it."""
+    h = norm_1(x)
+    x = (x + attention(h, h, mask)).detach()
+    return x + feed_forward(norm_2(x))
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The network alone learns nothing for those below."""
+    h = norm_1(x)
+    x = x + attention(h, h, mask)
+    return x + feed_forward(norm_2(x).detach())
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("names for everything")
+def names_for_everything(x, mask, attention, feed_forward, norm_1, norm_2):
+    """One thing a line."""
+    normalised = norm_1(x)
+    found = attention(normalised, normalised, mask)
+    middle = torch.add(x, found)
+    thought = feed_forward(norm_2(middle))
+    return torch.add(middle, thought)
+
+
+@alternative("the norm called twice")
+def the_norm_called_twice(x, mask, attention, feed_forward, norm_1, norm_2):
+    """In one line each."""
+    x = x + attention(norm_1(x), norm_1(x), mask)
+    x = x + feed_forward(norm_2(x))
+    return x
+
+
+@alternative("a helper for the residual path, in float64")
+def a_helper_for_the_residual_path_in_float64(x, mask, attention, feed_forward, norm_1, norm_2):
+    """The two halves are one function."""
+
+    def around(x, norm, part):
+        return (x.double() + part(norm(x)).double()).float()
+
+    x = around(x, norm_1, lambda h: attention(h, h, mask))
+    return around(x, norm_2, feed_forward)
+
+
+@alternative("all findings added in the end")
+def all_findings_added_in_the_end(x, mask, attention, feed_forward, norm_1, norm_2):
+    """einsum sums the three."""
+    h = norm_1(x)
+    found = attention(h, h, mask)
+    return torch.einsum("kbnd->bnd", torch.stack([x, found, feed_forward(norm_2(x + found))]))

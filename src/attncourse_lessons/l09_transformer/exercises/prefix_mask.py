@@ -1,0 +1,167 @@
+"""prefix_mask: Who may look at whom, if the first `lengths[b]` positions of text b are a prefix."""
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.local_runner import Problem, Stop
+
+from .common import READY_MADE
+
+
+def reference(lengths, n):
+    """(batch, n, n): all of the prefix, and the past. Raffel et al. 2020, section 3.2.1."""
+    return attention.causal_mask(n) | attention.lengths_to_mask(lengths, n)[:, None]
+
+
+def solution(lengths, n):
+    position = torch.arange(n)
+    past = position <= position[:, None]                   # (n, n)
+    prefix = position < lengths[:, None]                   # (batch, n)
+    return past | prefix[:, None]                          # (batch, n, n)
+
+
+exercise = Exercise(
+    "prefix_mask",
+    reference=reference,
+    solution=solution,
+    returns=("mask",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    extra=True,
+    hints=(
+        "Two reasons may allow a pair (i, j): the key j lies in the prefix, or it does not come after the query. "
+        "Either one is enough.",
+        "`torch.arange(n) < lengths[:, None]` is (batch, n): which keys are prefix. Where does it need another axis, "
+        "to be joined with a causal mask (n, n)?",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _prefixes(draw):
+    batch, n = draw.sizes(2, 4, 8)
+    lengths = 2 + draw.integers(n - 2, batch)                             # 2 … n - 1
+    lengths[0] = 2
+    return lengths, n
+
+
+def _places(got, expected):
+    b, i, j = (int(places[0]) for places in (got != expected).nonzero())
+    may = "may" if expected[b, i, j] else "must not"
+    return f"in text {b} position {i} {may} look at position {j} (counted from 0)"
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("prefix and rest", points=1, explain=_places)
+def prefix_and_rest(answer, draw):
+    """the prefix is read by all, the rest from left to right"""
+    return answer(*_prefixes(draw))
+
+
+@aspect("no prefix", points=0.5, explain=_places)
+def no_prefix(answer, draw):
+    """without a prefix it is the causal mask"""
+    lengths, n = _prefixes(draw)
+    return answer(torch.zeros_like(lengths), n)
+
+
+@aspect("nothing but prefix", points=0.5, explain=lambda got, expected: "some pairs are forbidden")
+def nothing_but_prefix(answer, draw):
+    """where everything is prefix, everybody sees everybody"""
+    lengths, n = _prefixes(draw)
+    if answer(torch.zeros_like(lengths), n).all():
+        raise Stop(Problem("unusable", "everything is allowed, whatever the prefix"))
+    return answer(torch.full_like(lengths, n), n)
+
+
+EVERY_PREFIX = ("prefix and rest", "no prefix", "nothing but prefix")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("causal alone", fails=("prefix and rest", "nothing but prefix"))
+def causal_alone(lengths, n):
+    """The prefix is read from left to right like the rest. Nobody has to predict the prefix: it may be read as an
+    encoder would, in both directions."""
+    return torch.ones(len(lengths), n, n, dtype=torch.bool).tril()
+
+
+@misconception("the prefix sees the rest", fails=("prefix and rest",))
+def the_prefix_sees_the_rest(lengths, n):
+    """Positions of the prefix were allowed to look at everything, the answer included; and the answer's positions look
+    at the prefix, so it leaks to them. It is the *key* that must lie in the prefix."""
+    prefix = torch.arange(n) < lengths[:, None]
+    return torch.ones(n, n, dtype=torch.bool).tril() | prefix[:, :, None]
+
+
+@misconception("only the prefix is seen", fails=("prefix and rest", "no prefix"))
+def only_the_prefix_is_seen(lengths, n):
+    """Everybody sees the prefix, and nobody anything else: what has been written so far is forgotten."""
+    prefix = torch.arange(n) < lengths[:, None]
+    return prefix[:, None].expand(-1, n, -1)
+
+
+@misconception("both reasons needed", fails=("prefix and rest", "no prefix", "nothing but prefix"))
+def both_reasons_needed(lengths, n):
+    """A pair was allowed only if the key lies in the prefix *and* does not come after the query. One of the two is
+    enough."""
+    prefix = torch.arange(n) < lengths[:, None]
+    return torch.ones(n, n, dtype=torch.bool).tril() & prefix[:, None]
+
+
+@misconception("one position too many", fails=("prefix and rest",))
+def one_position_too_many(lengths, n):
+    """The prefix has grown by one: positions are counted from 0, so the last of `length` positions is length − 1. The
+    first word of the answer is now read by those who are to predict it."""
+    prefix = torch.arange(n) <= lengths[:, None]
+    return torch.ones(n, n, dtype=torch.bool).tril() | prefix[:, None]
+
+
+@misconception("upside down", fails=EVERY_PREFIX)
+def upside_down(lengths, n):
+    """Allowed and forbidden have changed places. In this course True means "may attend"."""
+    prefix = torch.arange(n) < lengths[:, None]
+    return ~(torch.ones(n, n, dtype=torch.bool).tril() | prefix[:, None])
+
+
+@misconception("the future for the past", fails=("prefix and rest", "no prefix"))
+def the_future_for_the_past(lengths, n):
+    """After the prefix each position sees what is to come and not what was. Queries are rows, keys are columns: the
+    past is the lower triangle."""
+    prefix = torch.arange(n) < lengths[:, None]
+    return torch.ones(n, n, dtype=torch.bool).triu() | prefix[:, None]
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("the square of the prefix")
+def the_square_of_the_prefix(lengths, n):
+    """Query and key both in the prefix, or the past."""
+    prefix = torch.arange(n) < lengths[:, None]
+    square = prefix.unsqueeze(2) & prefix.unsqueeze(1)
+    return torch.logical_or(square, torch.tril(torch.ones(n, n)).bool())
+
+
+@alternative("a loop over the texts")
+def a_loop_over_the_texts(lengths, n):
+    """Columns are painted."""
+    masks = []
+    for length in lengths.tolist():
+        mask = torch.tril(torch.ones(n, n, dtype=torch.bool))
+        mask[:, :length] = True
+        masks.append(mask)
+    return torch.stack(masks)
+
+
+@alternative("the first forbidden position of each row")
+def the_first_forbidden_position_of_each_row(lengths, n):
+    """A key is allowed if it lies before the later of two limits."""
+    position = torch.arange(n)
+    limit = torch.maximum(position[None, :] + 1, lengths[:, None])
+    return position < limit[..., None]

@@ -1,0 +1,205 @@
+"""swiglu: A gated feed-forward network, without biases."""
+
+import torch
+from torch import nn
+
+from attncourse import layers
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import reached, telling
+
+from .common import READY_MADE
+
+
+def reference(x, W_gate, W_up, W_down):
+    """(silu(x W_gate) ∘ x W_up) W_down. Shazeer 2020, equation 6."""
+    return (layers.GATES["swiglu"](x @ W_gate) * (x @ W_up)) @ W_down
+
+
+def solution(x, W_gate, W_up, W_down):
+    z = x @ W_gate                                         # (..., d_ff)
+    return (z * torch.sigmoid(z) * (x @ W_up)) @ W_down    # (..., d_model)
+
+
+exercise = Exercise(
+    "swiglu",
+    reference=reference,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "Two products lead from d_model to d_ff. One of them goes through the bend; then the two are multiplied, "
+        "number by number; and one product leads back.",
+        "silu(z) = z · σ(z). torch has `torch.sigmoid`, and `torch.nn.functional.silu` too. Exponentials by hand "
+        "overflow where z is large.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _gated(draw, *in_front):
+    """[x, W_gate, W_up, W_down], no two sizes alike."""
+    batch, n, d, d_ff = draw.sizes(4, 3, 9)
+    matrices = [draw.normal(*size) for size in ((d, d_ff), (d, d_ff), (d_ff, d))]
+    return [draw.normal(*(in_front or (batch, n)), d), *matrices]
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("output", points=3)
+def output(answer, draw):
+    """one product bent, the other as it is, number times number, and back"""
+    return answer(*_gated(draw))
+
+
+@aspect(
+    "axes in front", points=1, explain=told("a vector by itself gets an output that differs by {size} at {place}")
+)
+def axes_in_front(answer, draw):
+    """one vector, a sentence, or a batch of them: each position by itself"""
+    x, *matrices = _gated(draw, 2, 3)
+    alone = torch.stack([torch.stack([answer(vector, *matrices) for vector in row]) for row in x])
+    return telling(answer(x, *matrices)) - alone
+
+
+@aspect("large numbers", points=1, explain=lambda got, expected: "some come out as NaN or ∞")
+def large_numbers(answer, draw):
+    """a gate that is wide open, or shut, gives finite numbers"""
+    x, *matrices = _gated(draw)
+    return telling(answer(100 * x, *matrices).nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
+
+
+@aspect("gradient", points=1, explain=arrives("x", "W_gate", "W_up", "W_down"))
+def gradient(answer, draw):
+    """all three matrices can be learned"""
+    inputs = [tensor.requires_grad_() for tensor in _gated(draw)]
+    return reached(answer(*inputs), inputs, draw)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("gate and value swapped", fails=("output",))
+def gate_and_value_swapped(x, W_gate, W_up, W_down):
+    """The wrong product was bent. It is the product with `W_gate` that is bent. (A model trained from scratch would not
+    mind; weights from a checkpoint would.)"""
+    return (x @ W_gate * nn.functional.silu(x @ W_up)) @ W_down
+
+
+@misconception("sigmoid for silu", fails=("output",))
+def sigmoid_for_silu(x, W_gate, W_up, W_down):
+    """The gate is σ(z), between 0 and 1: that is the gated linear unit of 2016. In SwiGLU it is z · σ(z), which may be
+    as large as it likes."""
+    return (torch.sigmoid(x @ W_gate) * (x @ W_up)) @ W_down
+
+
+@misconception("a different bend", fails=("output",))
+def a_different_bend(x, W_gate, W_up, W_down):
+    """The gate is bent by a function other than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
+    hardly worse, but a checkpoint knows its own."""
+    return (nn.functional.gelu(x @ W_gate) * (x @ W_up)) @ W_down
+
+
+@variant("a different bend", fails=("output",))
+def a_different_bend_2(x, W_gate, W_up, W_down):
+    """ReLU."""
+    return (torch.relu(x @ W_gate) * (x @ W_up)) @ W_down
+
+
+@variant("a different bend", fails=("output",))
+def a_different_bend_3(x, W_gate, W_up, W_down):
+    """tanh."""
+    return (torch.tanh(x @ W_gate) * (x @ W_up)) @ W_down
+
+
+@misconception("both bent", fails=("output",))
+def both_bent(x, W_gate, W_up, W_down):
+    """Both products went through the bend. One is left as it is: it is the value that the gate lets through, and may
+    well be negative."""
+    return (nn.functional.silu(x @ W_gate) * nn.functional.silu(x @ W_up)) @ W_down
+
+
+@misconception("bent after the product", fails=("output",))
+def bent_after_the_product(x, W_gate, W_up, W_down):
+    """The two were multiplied first and bent together. The gate is bent alone, and then multiplies."""
+    return nn.functional.silu((x @ W_gate) * (x @ W_up)) @ W_down
+
+
+@misconception("added, not multiplied", fails=("output",))
+def added_not_multiplied(x, W_gate, W_up, W_down):
+    """The two products were added. A gate *multiplies*: where it is 0, nothing gets through, whatever the value."""
+    return (nn.functional.silu(x @ W_gate) + x @ W_up) @ W_down
+
+
+@misconception("no gate", fails=("output", "gradient"))
+def no_gate(x, W_gate, W_up, W_down):
+    """This is the plain network of 2017 with a different bend: one matrix up, one down, and the third learns
+    nothing."""
+    return nn.functional.silu(x @ W_up) @ W_down
+
+
+@variant("no gate", fails=("output", "gradient"))
+def no_gate_2(x, W_gate, W_up, W_down):
+    """With the gate's matrix."""
+    return nn.functional.silu(x @ W_gate) @ W_down
+
+
+@misconception("exponentials that overflow", fails=("large numbers",))
+def exponentials_that_overflow(x, W_gate, W_up, W_down):
+    """The formula is right, and e to the power of some hundreds is ∞: ∞/∞ is NaN. Divide so that the large exponential
+    stands in the denominator alone, or leave the sigmoid to torch."""
+    z = x @ W_gate
+    return (z * z.exp() / (1 + z.exp()) * (x @ W_up)) @ W_down
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(x, W_gate, W_up, W_down):
+    """The numbers are right, but no gradient gets through: `.detach()`, `.data` and `torch.no_grad()` forget where
+    numbers came from."""
+    return (nn.functional.silu(x @ W_gate).detach() * (x @ W_up)) @ W_down
+
+
+@misconception("a batch expected", fails=("axes in front",))
+def a_batch_expected(x, W_gate, W_up, W_down):
+    """For a batch of sentences it works; a single vector, without axes in front, is refused or mistaken for something
+    else. `@` takes the last axis of x, whatever stands in front of it."""
+    batch, n, d = x.shape
+    flat = x.reshape(batch * n, d)
+    return ((nn.functional.silu(flat @ W_gate) * (flat @ W_up)) @ W_down).reshape(batch, n, -1)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("the sigmoid by name")
+def the_sigmoid_by_name(x, W_gate, W_up, W_down):
+    """silu written out."""
+    z = torch.matmul(x, W_gate)
+    hidden = z * torch.sigmoid(z) * torch.matmul(x, W_up)
+    return torch.matmul(hidden, W_down)
+
+
+@alternative("einsum in float64")
+def einsum_in_float64(x, W_gate, W_up, W_down):
+    """Axes by name; e^(−z) overflows to ∞ and 1/∞ is 0, as it should be."""
+    gate, up, down = W_gate.double(), W_up.double(), W_down.double()
+    z = torch.einsum("...d,df->...f", x.double(), gate)
+    hidden = z / (1 + torch.exp(-z)) * torch.einsum("...d,df->...f", x.double(), up)
+    return torch.einsum("...f,fd->...d", hidden, down)
+
+
+@alternative("one product for both")
+def one_product_for_both(x, W_gate, W_up, W_down):
+    """The two matrices side by side, as fast kernels have it; the result is a view that is not contiguous."""
+    z, up = (x @ torch.cat([W_gate, W_up], dim=1)).chunk(2, dim=-1)
+    return (W_down.mT @ (nn.functional.silu(z) * up).unsqueeze(-1)).squeeze(-1)
+
+
+@alternative("linear layers")
+def linear_layers(x, W_gate, W_up, W_down):
+    """Which multiply by the transpose."""
+    hidden = nn.functional.silu(nn.functional.linear(x, W_gate.T)) * nn.functional.linear(x, W_up.T)
+    return nn.functional.linear(hidden, W_down.T)

@@ -1,0 +1,469 @@
+"""transformer: Logits of every token of the target, given the source and the tokens of the target before it."""
+
+import torch
+from torch import nn
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import told
+from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.observe import telling
+
+from .common import READY_MADE, _attends, _shift_right, everybody, norms
+from .shift_right import solution as shift_right
+
+
+def reference(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """Read, then write with everything shifted by one. Vaswani et al. 2017, figure 1; norms as in Xiong et al. 2020."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(_shift_right(target, bos))
+    mask = attention.causal_mask(target.shape[1])
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+def solution(
+    source, target, source_mask, bos, embed_source, embed_target, encoder_blocks, decoder_blocks,
+    encoder_norm, decoder_norm, output
+):
+    memory = embed_source(source)                          # (batch, n_source, d_model)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+
+    x = embed_target(shift_right(target, bos))             # (batch, n_target, d_model)
+    n = target.shape[1]
+    causal = torch.ones(n, n, dtype=torch.bool).tril()     # (n_target, n_target)
+    for block in decoder_blocks:
+        x = block(x, memory, causal, source_mask)
+    return output(decoder_norm(x))                         # (batch, n_target, vocabulary)
+
+
+exercise = Exercise(
+    "transformer",
+    reference=reference,
+    solution=solution,
+    returns=("logits",),
+    forbidden=READY_MADE,
+    difficulty=3,
+    minutes=25,
+    hints=(
+        "Two loops. The first runs through the encoder's blocks and makes the memory; the second through the "
+        "decoder's, and each of those gets the memory. With norms in front of all parts, something is missing after "
+        "the last block.",
+        "What does the decoder read at position 0? And which mask keeps it from reading further than that? Neither of "
+        "the two is handed to you.",
+        "Source: embed, blocks, `encoder_norm`. Target: shift, embed, blocks with a causal mask (n_target, n_target) "
+        "and the `source_mask`, `decoder_norm`, `output`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _machine(draw, reads=True, looks=True):
+    """[source, target, source_mask, bos], and the parts; without `looks` the decoder's blocks look at no memory."""
+    batch, n_source, n_target, d = draw.sizes(4, 3, 8)
+    words, bos = 30, 30 + int(draw.integers(3, 1))
+    source, target = draw.integers(words, batch, n_source), draw.integers(words, batch, n_target)
+    tables = [draw.normal(words + 3, d) for _ in range(2)]
+    places = draw.normal(12, d)
+    attends = [[_attends(draw, d) for _ in range(2)] for _ in range(2)]
+    crosses = [_attends(draw, d) for _ in range(2)]
+
+    def embed(table):
+        return lambda tokens: table[tokens] + places[: tokens.shape[-1]]
+
+    def encoder_block(attend):
+        return lambda x, mask=None: x + attend(x, x, mask)
+
+    def decoder_block(attend, cross):
+        def block(x, memory, mask=None, memory_mask=None):
+            x = x + attend(x, x, mask) if reads else x
+            return x + cross(x, memory, memory_mask) if looks else x
+
+        return block
+
+    rows = draw.normal(d, words)
+    parts = [
+        *map(embed, tables),
+        [encoder_block(attend) for attend in attends[0]],
+        [decoder_block(attend, cross) for attend, cross in zip(attends[1], crosses, strict=True)],
+        norms(draw, d),
+        norms(draw, d),
+        lambda x: x @ rows,
+    ]
+    return [source, target, everybody(batch, 1, n_source), bos], parts
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("logits", points=2)
+def logits(answer, draw):
+    """everything in its place"""
+    inputs, parts = _machine(draw)
+    return answer(*inputs, *parts)
+
+
+@aspect("the writing side", points=1)
+def the_writing_side(answer, draw):
+    """with no memory to look at, a decoder alone predicts each token from those before it"""
+    inputs, parts = _machine(draw, looks=False)
+    return answer(*inputs, *parts)
+
+
+@aspect("the reading side", points=1)
+def the_reading_side(answer, draw):
+    """every block of the decoder looks at what the whole encoder has made of the source"""
+    inputs, parts = _machine(draw, reads=False)
+    return answer(*inputs, *parts)[:, :1]                                 # where only `bos` has been read
+
+
+@aspect(
+    "no peeking", points=1, explain=told("logits {place} change by {size} when only that token, or a later one, does")
+)
+def no_peeking(answer, draw):
+    """what is predicted at a place does not depend on what stands there, or later"""
+    (source, target, mask, bos), parts = _machine(draw)
+    cut = int(draw.integers(target.shape[1] - 1, 1))
+    other = torch.cat([target[:, :cut], (target[:, cut:] + 7) % 30], dim=1)
+    logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
+    if torch.equal(logits, changed):
+        raise Stop(Problem("unusable", "changing the target makes no difference"))
+    return telling(logits[:, : cut + 1]) - changed[:, : cut + 1]
+
+
+@aspect(
+    "source's padding", points=1, explain=told("logits {place} change by {size} when only the source's padding does")
+)
+def sources_padding(answer, draw):
+    """what stands in the padding of the source changes nothing"""
+    (source, target, _, bos), parts = _machine(draw)
+    real = draw.padding_mask(*source.shape)                               # (batch, n_source)
+    other = torch.where(real, source, (source + 11) % 30)
+    logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
+    if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
+        raise Stop(Problem("unusable", "changing the source makes no difference"))
+    return telling(logits) - changed
+
+
+WRITES, READS = ("logits", "the writing side"), ("logits", "the reading side")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no shift", fails=(*WRITES, "the reading side", "no peeking"))
+def no_shift(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The decoder read the target as it is: at each place the very token that it is to predict there. A causal mask
+    does not help against that, because it lets every position see itself."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(target)
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("no causal mask", fails=(*WRITES, "no peeking"))
+def no_causal_mask(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The input was shifted, and then every position was free to look to its right, where the answer stands one place
+    further on. The shift and the mask need each other."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    for block in decoder_blocks:
+        x = block(x, memory, None, source_mask)
+    return output(decoder_norm(x))
+
+
+@variant("no causal mask", fails=(*WRITES, "no peeking"))
+def no_causal_mask_2(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """A mask of True."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool)
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("the mask's other half", fails=(*WRITES, "no peeking"))
+def the_masks_other_half(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column. Which
+    triangle is j ≤ i?"""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("not even itself", fails=(*WRITES, "no peeking", "source's padding"))
+def not_even_itself(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The mask forbids each position to see itself, so one of them sees nothing (the first, or with the other triangle
+    the last), and softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that what
+    stands at a position has been written already, and may be read."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril(diagonal=-1)
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("un-normed memory", fails=READS)
+def un_normed_memory(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The memory left the encoder without its norm. With norms in front of the parts, nothing else normalises the sum
+    that comes out of the last block, and no block of the decoder does it either."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("un-normed logits", fails=(*WRITES, "the reading side"))
+def un_normed_logits(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The decoder's states went into the output without the last norm: the size of the logits then grows with every
+    block. The encoder ends in a norm, and so does the decoder."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(x)
+
+
+@misconception("a memory for each floor", fails=READS)
+def a_memory_for_each_floor(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers stand
+    side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the decoder's
+    blocks."""
+    read = embed_source(source)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for encoder_block, decoder_block in zip(encoder_blocks, decoder_blocks, strict=True):
+        read = encoder_block(read, source_mask)
+        x = decoder_block(x, encoder_norm(read), mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("the encoder left out", fails=READS)
+def the_encoder_left_out(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The decoder looked at the source's embeddings: words that have not heard of each other. The memory is what comes
+    out of the encoder's last block, and its norm."""
+    memory = encoder_norm(embed_source(source))
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("blocks that start over", fails=(*WRITES, "the reading side"))
+def blocks_that_start_over(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """Every block was given the embeddings, and only what the last one made was kept. A stack is a chain: each block
+    starts from what the one below has made."""
+    embedded = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(embedded, source_mask)
+    memory = encoder_norm(memory)
+    embedded = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(embedded, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@misconception("the source's padding heard", fails=("source's padding",))
+def the_sources_padding_heard(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """Somebody heard the padding. The source's mask is needed twice: by the encoder, whose words look at each other,
+    and by the decoder, which looks at the memory."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, None)
+    return output(decoder_norm(x))
+
+
+@variant("the source's padding heard", fails=("source's padding",))
+def the_sources_padding_heard_2(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """By the encoder."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, None)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x))
+
+
+@variant("the source's padding heard", fails=("source's padding",))
+def the_sources_padding_heard_3(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """By both."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, None)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, None)
+    return output(decoder_norm(x))
+
+
+@misconception("probabilities for logits", fails=(*WRITES, "the reading side"))
+def probabilities_for_logits(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """A softmax was put after the output. The contract wants the scores from before it: the cross entropy takes the
+    logarithm of the softmax itself, in one stable step, and a second softmax would flatten the first."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for block in decoder_blocks:
+        x = block(x, memory, mask, source_mask)
+    return output(decoder_norm(x)).softmax(dim=-1)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("functions for the two sides")
+def functions_for_the_two_sides(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """Encoder and decoder by name."""
+
+    def encode(x):
+        for block in encoder_blocks:
+            x = block(x, source_mask)
+        return encoder_norm(x)
+
+    def decode(x, memory):
+        position = torch.arange(x.shape[1])
+        mask = position <= position[:, None]
+        for block in decoder_blocks:
+            x = block(x, memory, mask, source_mask)
+        return decoder_norm(x)
+
+    target_in = target.roll(1, dims=1)
+    target_in[:, 0] = bos
+    return output(decode(embed_target(target_in), encode(embed_source(source))))
+
+
+@alternative("by index, and a mask for each sentence")
+def by_index_and_a_mask_for_each_sentence(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """The mask is (batch, n, n)."""
+    batch, n = target.shape
+    memory = embed_source(source)
+    for i in range(len(encoder_blocks)):
+        memory = encoder_blocks[i](memory, source_mask)
+    memory = encoder_norm(memory)
+    mask = ~torch.triu(torch.ones(batch, n, n, dtype=torch.bool), diagonal=1)
+    x = embed_target(nn.functional.pad(target, (1, 0), value=bos)[:, :-1])
+    for i in range(len(decoder_blocks)):
+        x = decoder_blocks[i](x, memory, mask, source_mask)
+    return output(decoder_norm(x)).double()
+
+
+@alternative("word by word")
+def word_by_word(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """As in writing: one pass for each place, over what came before it."""
+    memory = embed_source(source)
+    for block in encoder_blocks:
+        memory = block(memory, source_mask)
+    memory = encoder_norm(memory)
+    target_in = torch.cat([torch.full((len(target), 1), bos), target[:, :-1]], dim=1)
+    columns = []
+    for n in range(1, target.shape[1] + 1):
+        x = embed_target(target_in[:, :n])
+        for block in decoder_blocks:
+            x = block(x, memory, torch.ones(n, n).tril() == 1, source_mask)
+        columns.append(output(decoder_norm(x))[:, -1])
+    return torch.stack(columns, dim=1)

@@ -1,0 +1,1 @@
+"""What stands between two files of sentences and a translator?"""

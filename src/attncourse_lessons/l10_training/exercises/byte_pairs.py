@@ -1,0 +1,280 @@
+"""byte_pairs: Learn `n_merges` merges and cut the words of `test` into pieces with them."""
+
+from itertools import pairwise
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.local_runner import Problem, Stop
+
+from .common import told_apart
+
+
+def reference(train, test, n_merges):
+    counts: dict[str, int] = {}
+    for word in train:
+        counts[word] = counts.get(word, 0) + 1
+    cut = {word: list(word) for word in [*train, *test]}
+    for _ in range(n_merges):
+        pairs: dict[tuple[str, str], int] = {}
+        for word, count in counts.items():
+            for pair in pairwise(cut[word]):
+                pairs[pair] = pairs.get(pair, 0) + count
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        for word, pieces in cut.items():
+            cut[word] = _merged(pieces, best)
+    return [cut[word] for word in test]
+
+
+def _merged(pieces, pair):
+    out: list[str] = []
+    for piece in pieces:
+        joins = len(out) and (out[-1], piece) == pair
+        out[-1:] = [out[-1] + piece] if joins else [*out[-1:], piece]
+    return out
+
+
+def solution(train, test, n_merges):
+    def merge(pieces, pair):
+        out: list[str] = []
+        for piece in pieces:
+            if out and (out[-1], piece) == pair:
+                out[-1] += piece
+            else:
+                out.append(piece)
+        return out
+
+    learned_from, cut = [list(word) for word in train], [list(word) for word in test]
+    for _ in range(n_merges):
+        counts: dict[tuple[str, str], int] = {}
+        for pieces in learned_from:
+            for pair in pairwise(pieces):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        learned_from = [merge(pieces, best) for pieces in learned_from]
+        cut = [merge(pieces, best) for pieces in cut]
+    return cut
+
+
+exercise = Exercise(
+    "byte_pairs",
+    reference=reference,
+    solution=solution,
+    returns=("pieces",),
+    forbidden=("attncourse.data",),
+    lists=True,
+    difficulty=3,
+    minutes=30,
+    extra=True,
+    hints=(
+        "Keep every word as a list of its pieces, at first its letters. A merge goes through such a list from the left "
+        "and puts one piece in place of two wherever the pair stands.",
+        "Each round: count all neighbours in the *training* words, find the pair with the largest count (of equal "
+        "counts, the first in the alphabet: `min` over `(-count, pair)` does both), and merge it in all words, the "
+        "test's too.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _words(draw):
+    """(train, test, n_merges): training words come several times; the test's have habits of their own."""
+    syllables = ["".join("abcd"[i] for i in row) for row in draw.integers(4, 6, 2).tolist()]
+    lexicon = ["".join(syllables[i] for i in row) for row in draw.integers(6, 7, 3).tolist()]
+    train = [lexicon[min(int(7 * u * u), 6)] for u in draw.uniform(40).tolist()]
+    other = ["".join("abcd"[i] for i in row) for row in draw.integers(4, 4, 2).tolist()]
+    odd = [lexicon[i] + other[j] * 2 for i, j in zip(range(7), draw.integers(4, 7).tolist(), strict=True)]
+    return train, [*odd, *lexicon[:3], *odd], 5
+
+
+def _cuts(pieces, words):
+    """(letters,) of booleans: behind which letters of all the words there is a cut."""
+    if len(pieces) != len(words):
+        raise Stop(Problem("unusable", f"{len(pieces)} words came back for {len(words)}"))
+    cuts = []
+    for row, word in zip(pieces, words, strict=True):
+        if "".join(map(str, row)) != word:
+            raise Stop(Problem("unusable", f"the pieces of {word!r} make {''.join(map(str, row))!r}"))
+        cuts += [end for piece in row for end in [*[False] * (len(piece) - 1), True]]
+    return torch.tensor(cuts)
+
+
+def _cut_up(answer, inputs):
+    return _cuts(answer(*inputs), inputs[1])
+
+
+def _first_merge(draw):
+    train, test, _ = _words(draw)
+    return train, test, 1
+
+
+def _differently_cut(got, expected):
+    wrong = int((got != expected).sum())
+    return f"after {wrong} of {len(got)} letters there is a cut where none should be, or none where one should be"
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("the first merge", points=1, explain=_differently_cut)
+def the_first_merge(answer, draw):
+    """the most frequent neighbours of the training words become one piece, wherever they stand"""
+    return _cut_up(answer, told_apart(exercise, "the first merge", draw.seed, _first_merge, _cut_up))
+
+
+@aspect("merges of merges", points=2, explain=_differently_cut)
+def merges_of_merges(answer, draw):
+    """what has grown together is counted anew, and can grow further"""
+    return _cut_up(answer, told_apart(exercise, "merges of merges", draw.seed, _words, _cut_up))
+
+
+EVERY_MERGE = ("the first merge", "merges of merges")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("vocabulary from the test set", fails=EVERY_MERGE)
+def vocabulary_from_the_test_set(train, test, n_merges):
+    """The test's words were counted as well. So the pieces know what will be asked: the test set looks easier than any
+    new text will be, and whoever reports the number does not know it. Learn from the training words alone, and *apply*
+    to the test."""
+    cut = [list(word) for word in train + test]
+    for _ in range(n_merges):
+        pairs: dict = {}
+        for pieces in cut:
+            for pair in pairwise(pieces):
+                pairs[pair] = pairs.get(pair, 0) + 1
+        a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        for k, pieces in enumerate(cut):
+            i = 0
+            while i < len(pieces) - 1:
+                if (pieces[i], pieces[i + 1]) == (a, b):
+                    pieces[i : i + 2] = [a + b]
+                i += 1
+            cut[k] = pieces
+    return cut[len(train) :]
+
+
+@misconception("every word counted once", fails=EVERY_MERGE)
+def every_word_counted_once(train, test, n_merges):
+    """A word that comes ten times was counted once. Frequent words are what a vocabulary is to be made for: count every
+    occurrence."""
+    cut, words = {word: list(word) for word in train + test}, set(train)
+    for _ in range(n_merges):
+        pairs: dict = {}
+        for word in words:
+            for pair in pairwise(cut[word]):
+                pairs[pair] = pairs.get(pair, 0) + 1
+        a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        for pieces in cut.values():
+            i = 0
+            while i < len(pieces) - 1:
+                if (pieces[i], pieces[i + 1]) == (a, b):
+                    pieces[i : i + 2] = [a + b]
+                i += 1
+    return [cut[word] for word in test]
+
+
+@misconception("counted once and for all", fails=("merges of merges",))
+def counted_once_and_for_all(train, test, n_merges):
+    """The pairs of letters were counted at the beginning, and the most frequent ones taken in their order. But a merge
+    changes who is whose neighbour, and makes pieces that can be merged again: count anew after each."""
+    cut = {word: list(word) for word in train + test}
+    pairs: dict = {}
+    for word in train:
+        for pair in pairwise(word):
+            pairs[pair] = pairs.get(pair, 0) + 1
+    for a, b in sorted(pairs, key=lambda pair: (-pairs[pair], pair))[:n_merges]:
+        for pieces in cut.values():
+            i = 0
+            while i < len(pieces) - 1:
+                if (pieces[i], pieces[i + 1]) == (a, b):
+                    pieces[i : i + 2] = [a + b]
+                i += 1
+    return [cut[word] for word in test]
+
+
+@misconception("only the first place in a word", fails=EVERY_MERGE)
+def only_the_first_place_in_a_word(train, test, n_merges):
+    """A pair that stands twice in a word was merged once. Go on after the place where you merged."""
+    cut = {word: list(word) for word in train + test}
+    for _ in range(n_merges):
+        pairs: dict = {}
+        for word in train:
+            for pair in pairwise(cut[word]):
+                pairs[pair] = pairs.get(pair, 0) + 1
+        a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        for pieces in cut.values():
+            for i in range(len(pieces) - 1):
+                if (pieces[i], pieces[i + 1]) == (a, b):
+                    pieces[i : i + 2] = [a + b]
+                    break
+    return [cut[word] for word in test]
+
+
+@misconception("the rarest first", fails=EVERY_MERGE)
+def the_rarest_first(train, test, n_merges):
+    """The pair with the *smallest* count was merged. It is the frequent neighbours that grow together."""
+    cut = {word: list(word) for word in train + test}
+    for _ in range(n_merges):
+        pairs: dict = {}
+        for word in train:
+            for pair in pairwise(cut[word]):
+                pairs[pair] = pairs.get(pair, 0) + 1
+        a, b = min(pairs, key=lambda pair: (pairs[pair], pair))
+        for pieces in cut.values():
+            i = 0
+            while i < len(pieces) - 1:
+                if (pieces[i], pieces[i + 1]) == (a, b):
+                    pieces[i : i + 2] = [a + b]
+                i += 1
+    return [cut[word] for word in test]
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("texts with spaces between the pieces")
+def texts_with_spaces_between_the_pieces(train, test, n_merges):
+    """Merging is replacing in a text; learning and applying are apart."""
+
+    def merge(text, a, b):
+        pieces, out = text.split(" "), []
+        while pieces:
+            if pieces[:2] == [a, b]:
+                out.append(a + b)
+                pieces = pieces[2:]
+            else:
+                out.append(pieces.pop(0))
+        return " ".join(out)
+
+    texts, merges = [" ".join(word) for word in train], []
+    for _ in range(n_merges):
+        neighbours = [pair for text in texts for pair in pairwise(text.split(" "))]
+        merges.append(max(sorted(set(neighbours)), key=neighbours.count))
+        texts = [merge(text, *merges[-1]) for text in texts]
+    words = [" ".join(word) for word in test]
+    for pair in merges:
+        words = [merge(word, *pair) for word in words]
+    return [tuple(word.split(" ")) for word in words]
+
+
+@alternative("one list of all, the test behind a border")
+def one_list_of_all_the_test_behind_a_border(train, test, n_merges):
+    """The test's words are cut along with the others, and counted by nobody."""
+    cut = [list(word) for word in train + test]
+    for _ in range(n_merges):
+        pairs: dict = {}
+        for pieces in cut[: len(train)]:
+            for pair in pairwise(pieces):
+                pairs[pair] = pairs.get(pair, 0) + 1
+        most = max(pairs.values())
+        best = min(pair for pair, count in pairs.items() if count == most)
+        for pieces in cut:
+            i = 0
+            while i + 1 < len(pieces):
+                if (pieces[i], pieces[i + 1]) == best:
+                    pieces[i] += pieces.pop(i + 1)
+                i += 1
+    return cut[len(train) :]

@@ -1,0 +1,272 @@
+"""label_smoothed_loss: Cross entropy against smoothed targets, in nats, averaged over the real tokens of the batch."""
+
+import torch
+
+from attncourse import metrics
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import gradients
+
+from .common import READY_MADE
+
+
+def solution(logits, target, smoothing, pad):
+    log_p = logits.log_softmax(dim=-1)                                            # (batch, n, vocabulary)
+    true = -log_p.gather(-1, target[..., None])[..., 0]                           # (batch, n)
+    uniform = -log_p.mean(dim=-1)                                                 # (batch, n)
+    losses = (1 - smoothing) * true + smoothing * uniform
+    return losses[target != pad].mean()
+
+
+exercise = Exercise(
+    "label_smoothed_loss",
+    reference=lambda logits, target, smoothing, pad: metrics.token_loss(logits, target, pad, smoothing),
+    solution=solution,
+    returns=("loss",),
+    forbidden=(*READY_MADE, "torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
+    numbers=True,
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "A cross entropy has two parts, what ought to be and −log p. Write down what ought to be for a vocabulary of "
+        "five: five numbers that sum to one.",
+        "It is a mixture: 1 − ε of all on the truth, and ε spread evenly over the whole vocabulary. So the loss is a "
+        "mixture, too: 1 − ε times −log p(truth), and ε times the mean of −log p over the vocabulary.",
+        "`log_softmax`, then `gather` for the first part and `mean(dim=-1)` for the second: both (batch, n). Mix "
+        "them, keep those with `target != pad`, all sentences together, and take their mean.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _answers(draw, padded=False):
+    """(logits, target, pad), with no padding in the targets, or with some behind the sentences' ends."""
+    batch, n, vocabulary = draw.sizes(3, 3, 8)
+    pad = int(draw.integers(vocabulary, 1))
+    target = draw.integers(vocabulary - 1, batch, n)
+    target = target + (target >= pad)
+    if padded:
+        target = target.masked_fill(~draw.padding_mask(batch, n), pad)
+    return 2 * draw.normal(batch, n, vocabulary), target, pad
+
+
+def _share(draw):
+    return 0.1 + 0.2 * float(draw.uniform(1))
+
+
+def _twice(answer, draw, padded=False, scale=1.0):
+    """Two losses: one number alone may be right by chance."""
+    losses = []
+    for name in ("one", "other"):
+        logits, target, pad = _answers(draw.child(name), padded)
+        losses.append(torch.as_tensor(answer(scale * logits, target, _share(draw), pad)).reshape(()))
+    return torch.stack(losses)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("sharp targets", points=1)
+def sharp_targets(answer, draw):
+    """with no smoothing it is the cross entropy, a mean over the tokens"""
+    logits, target, pad = _answers(draw)
+    return answer(logits, target, 0.0, pad)
+
+
+@aspect("smoothed targets", points=2)
+def smoothed_targets(answer, draw):
+    """a share of the truth goes to the whole vocabulary, in equal parts"""
+    return _twice(answer, draw)
+
+
+@aspect("padding", points=2)
+def padding(answer, draw):
+    """each real token counts the same, padding counts for nothing, smoothed or not"""
+    return _twice(answer, draw, padded=True)
+
+
+@aspect("large logits", points=1)
+def large_logits(answer, draw):
+    """a probability that is too small to be written down still has a logarithm"""
+    return _twice(answer, draw, scale=200.0)
+
+
+@aspect("gradient", points=1, explain=arrives("logits"))
+def gradient(answer, draw):
+    """it can be learned from"""
+    logits, target, pad = _answers(draw)
+    logits.requires_grad_()
+    return gradients(answer(logits, target, _share(draw), pad).reshape(1), [logits], draw)
+
+
+SMOOTH = ("smoothed targets", "padding", "large logits", "gradient")
+EVERY_LOSS = ("sharp targets", *SMOOTH)
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no smoothing", fails=SMOOTH)
+def no_smoothing(logits, target, smoothing, pad):
+    """This is the plain cross entropy: `smoothing` has no effect on it. With smoothing, the truth ought to have
+    a little less than everything."""
+    log_p = logits.log_softmax(dim=-1)
+    losses = -log_p.gather(-1, target[..., None])[..., 0]
+    return losses[target != pad].mean()
+
+
+@misconception("the truth gets nothing of what is spread", fails=SMOOTH)
+def the_truth_gets_nothing_of_what_is_spread(logits, target, smoothing, pad):
+    """What ought to be does not sum to one: the truth has 1 − ε, and it also gets its part of the share that is spread
+    over the *whole* vocabulary. Add up your targets for one token."""
+    log_p = logits.log_softmax(dim=-1)
+    wanted = torch.full_like(log_p, smoothing / logits.shape[-1]).scatter(-1, target[..., None], 1 - smoothing)
+    losses = -(wanted * log_p).sum(dim=-1)
+    return losses[target != pad].mean()
+
+
+@misconception("spread over the others alone", fails=SMOOTH)
+def spread_over_the_others_alone(logits, target, smoothing, pad):
+    """ε was spread over the other V − 1 tokens. Some programs do that, and their losses cannot be compared with those
+    of programs that spread it over all V, the truth among them, as Szegedy et al. (2016), torch and this contract
+    do."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    others = (-log_p.sum(dim=-1) - true) / (logits.shape[-1] - 1)
+    losses = (1 - smoothing) * true + smoothing * others
+    return losses[target != pad].mean()
+
+
+@misconception("the shares exchanged", fails=EVERY_LOSS)
+def the_shares_exchanged(logits, target, smoothing, pad):
+    """The truth has ε and the rest has 1 − ε. `smoothing` is small, 0.1 as a rule, and it is what the truth gives
+    away."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = smoothing * true - (1 - smoothing) * log_p.mean(dim=-1)
+    return losses[target != pad].mean()
+
+
+@misconception("ε for each token of the vocabulary", fails=SMOOTH)
+def for_each_token_of_the_vocabulary(logits, target, smoothing, pad):
+    """Each of the V tokens was given ε, so V·ε was spread where there is only ε. It is shared: ε / V for each, which is
+    a mean over the vocabulary and not a sum."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = (1 - smoothing) * true - smoothing * log_p.sum(dim=-1)
+    return losses[target != pad].mean()
+
+
+@misconception("pads in the loss", fails=("padding",))
+def pads_in_the_loss(logits, target, smoothing, pad):
+    """The model is asked to predict padding, too. That is easy to learn and worth nothing, and the shorter the
+    sentences of a batch, the better the loss looks. Take the real tokens, and then their mean."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    return ((1 - smoothing) * true - smoothing * log_p.mean(dim=-1)).mean()
+
+
+@misconception("padding in the divisor", fails=("padding",))
+def padding_in_the_divisor(logits, target, smoothing, pad):
+    """The losses at padding are zero, as they should be, but the sum was divided by all the positions. So the loss
+    of a sentence depends on how long its neighbours are. Divide by the number of real tokens."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
+    return (losses * (target != pad)).mean()
+
+
+@misconception("padding in the smoothing", fails=("padding",))
+def padding_in_the_smoothing(logits, target, smoothing, pad):
+    """The first part leaves padding out and the second does not: at padded positions the model is still being pulled
+    towards the uniform distribution. One mask for both."""
+    real = target != pad
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    return (1 - smoothing) * true[real].mean() - smoothing * log_p.mean(dim=-1).mean()
+
+
+@variant("padding in the smoothing", fails=("padding",))
+def padding_in_the_smoothing_2(logits, target, smoothing, pad):
+    """Divided by the real tokens."""
+    real = target != pad
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    return ((1 - smoothing) * (true * real).sum() - smoothing * log_p.mean(dim=-1).sum()) / real.sum()
+
+
+@misconception("a mean of means", fails=("padding",))
+def a_mean_of_means(logits, target, smoothing, pad):
+    """Each sentence's mean was taken, and then the mean of those: a token of a short sentence counts for more than one
+    of a long sentence. All real tokens together, one mean."""
+    real = target != pad
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = ((1 - smoothing) * true - smoothing * log_p.mean(dim=-1)) * real
+    return (losses.sum(dim=1) / real.sum(dim=1)).mean()
+
+
+@misconception("a sum for the mean", fails=EVERY_LOSS)
+def a_sum_for_the_mean(logits, target, smoothing, pad):
+    """The losses were added up and not divided, so a batch of twice the tokens takes steps of twice the size. In nats
+    *per token*, please."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
+    return losses[target != pad].sum()
+
+
+@misconception("the logarithm of a softmax", fails=("large logits",))
+def the_logarithm_of_a_softmax(logits, target, smoothing, pad):
+    """Softmax first and the logarithm afterwards: a probability below 1e-45 has become 0 by then, and its logarithm
+    −∞. Smoothing asks for the logarithm of *every* token's probability, so this happens soon. `log_softmax` does both
+    at once, and safely."""
+    log_p = logits.softmax(dim=-1).log()
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
+    return losses[target != pad].mean()
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(logits, target, smoothing, pad):
+    """The number is right, and nothing can be learned from it: `.item()`, `.detach()` and `float(...)` forget where a
+    number came from. Return the tensor."""
+    log_p = logits.log_softmax(dim=-1)
+    true = -log_p.gather(-1, target[..., None])[..., 0]
+    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
+    return losses[target != pad].mean().item()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a table of what ought to be")
+def a_table_of_what_ought_to_be(logits, target, smoothing, pad):
+    """One row a token, which sums to one."""
+    V = logits.shape[-1]
+    wanted = (1 - smoothing) * torch.nn.functional.one_hot(target, V) + smoothing / V
+    losses = torch.einsum("bnv,bnv->bn", wanted, -logits.log_softmax(dim=-1))
+    real = (target != pad).float()
+    return (losses * real).sum() / real.sum()
+
+
+@alternative("the real tokens first, in float64")
+def the_real_tokens_first_in_float64(logits, target, smoothing, pad):
+    """Selects before it computes."""
+    real = target != pad
+    log_p = logits[real].double() - logits[real].double().logsumexp(dim=-1, keepdim=True)
+    true = log_p[torch.arange(len(log_p)), target[real]]
+    return -((1 - smoothing) * true + smoothing * log_p.mean(dim=-1)).mean()
+
+
+@alternative("a loop over sentences and positions")
+def a_loop_over_sentences_and_positions(logits, target, smoothing, pad):
+    """One token at a time."""
+    total, count = torch.zeros(()), 0
+    for row, words in zip(logits, target, strict=True):
+        for scores, word in zip(row, words.tolist(), strict=True):
+            if word != pad:
+                log_p = scores.log_softmax(dim=0)
+                total = total - (1 - smoothing) * log_p[word] - smoothing * log_p.mean()
+                count += 1
+    return total / count

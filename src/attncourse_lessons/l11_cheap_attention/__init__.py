@@ -1,0 +1,1 @@
+"""Must everybody look at everybody?"""

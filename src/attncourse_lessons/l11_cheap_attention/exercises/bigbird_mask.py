@@ -1,0 +1,265 @@
+"""bigbird_mask: Who may attend to whom: a window, global tokens, and random keys."""
+
+import torch
+from torch import Tensor
+
+from attncourse import efficient
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE, truth
+
+
+def reference(n: int, width: int, n_global: int, drawn: Tensor) -> Tensor:
+    """A window, global tokens, and the keys that were drawn for each query."""
+    pattern = efficient.any_of(efficient.sliding_window(width), efficient.global_tokens(n_global))
+    return efficient.dense_mask(pattern, n).scatter(1, drawn, True)
+
+
+def solution(n, width, n_global, drawn):
+    i, j = torch.arange(n)[:, None], torch.arange(n)             # (n, 1), (n,)
+    mask = ((i - j).abs() <= width) | (i < n_global) | (j < n_global)
+    mask[i, drawn] = True                                        # rows (n, 1) beside columns (n, n_random)
+    return mask
+
+
+exercise = Exercise(
+    "bigbird_mask",
+    reference=reference,
+    solution=solution,
+    returns=("mask",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Three masks, and a pair is allowed if any one of them allows it. Build them one by one and look at each.",
+        "A global token looks at everybody (which part of the table is that?) and everybody looks at it (and that?).",
+        "`drawn` has a row for each query. `mask[:, drawn]` would give every query everybody's draws; row i wants "
+        "`drawn[i]` alone. `scatter`, a loop over i, or a comparison with `torch.arange(n)` will do.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _pattern(answer, draw, width: int, n_global: int, drawn: str) -> Tensor:
+    """The answer on a drawn n, with keys that are "self", "first" (key 0) or really drawn."""
+    [n] = draw.sizes(1, 10, 14)
+    keys = {
+        "self": torch.arange(n)[:, None],
+        "first": torch.zeros(n, 1, dtype=torch.long),
+        "drawn": torch.stack([torch.randperm(n, generator=draw.generator)[:2] for _ in range(n)]),
+    }[drawn]
+    return answer(n, width, n_global, keys)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("window", points=1, explain=truth)
+def window(answer, draw):
+    """itself and `width` on each side, where nothing else is allowed"""
+    return _pattern(answer, draw, draw.sizes(1, 2, 3)[0], 0, "self")
+
+
+@aspect("global tokens", points=2, explain=truth)
+def global_tokens(answer, draw):
+    """the first `n_global` see all and are seen by all"""
+    return _pattern(answer, draw, 0, draw.sizes(1, 2, 3)[0], "first")
+
+
+@aspect("random keys", points=1, explain=truth)
+def random_keys(answer, draw):
+    """each query sees the keys that were drawn for it"""
+    return _pattern(answer, draw, 0, 0, "drawn")
+
+
+@aspect("all together", points=1, explain=truth)
+def all_together(answer, draw):
+    """a pair is allowed if any of the three allows it"""
+    return _pattern(answer, draw, 1, 2, "drawn")
+
+
+BIGBIRD = ("window", "global tokens", "random keys", "all together")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("seen by all, but not seeing all", fails=("global tokens", "all together"))
+def seen_by_all_but_not_seeing_all(n, width, n_global, drawn):
+    """Everybody looks at the global tokens, but these look at nobody new: they have nothing to pass on. A global token
+    gathers from all (its row) and gives to all (its column)."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[:, :n_global] = True
+    return mask.scatter(1, drawn, True)
+
+
+@misconception("seeing all, but not seen by all", fails=("global tokens", "all together"))
+def seeing_all_but_not_seen_by_all(n, width, n_global, drawn):
+    """The global tokens look at everybody, but nobody further off can look at them: what they gather stays with them.
+    A global token gathers from all (its row) and gives to all (its column)."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[:n_global] = True
+    return mask.scatter(1, drawn, True)
+
+
+@misconception("one token, not the first n_global", fails=BIGBIRD)
+def one_token_not_the_first_n_global(n, width, n_global, drawn):
+    """One token was made global, the one at the index `n_global`. `n_global` is how many there are: all those before
+    that index."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[n_global] = True
+    mask[:, n_global] = True
+    return mask.scatter(1, drawn, True)
+
+
+@variant("one token, not the first n_global", fails=("global tokens", "all together"))
+def one_token_not_the_first_n_global_2(n, width, n_global, drawn):
+    """The last of them."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    if n_global:
+        mask[n_global - 1] = True
+        mask[:, n_global - 1] = True
+    return mask.scatter(1, drawn, True)
+
+
+@misconception("only what the global tokens share", fails=("global tokens", "all together"))
+def only_what_the_global_tokens_share(n, width, n_global, drawn):
+    """Only the square in the corner became True, where a global token looks at a global token: row *and* column. It is
+    row *or* column."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[:n_global, :n_global] = True
+    return mask.scatter(1, drawn, True)
+
+
+@misconception("everybody's draws for everybody", fails=("window", "random keys", "all together"))
+def everybodys_draws_for_everybody(n, width, n_global, drawn):
+    """`mask[:, drawn]` takes all rows, and in them all columns that stand anywhere in `drawn`: a key that one query
+    drew is open to all, and little is left of the sparse pattern. Row i must get the columns `drawn[i]` alone."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    mask[:, drawn] = True
+    return mask
+
+
+@misconception("drawn keys as rows", fails=("random keys", "all together"))
+def drawn_keys_as_rows(n, width, n_global, drawn):
+    """The table of random pairs is transposed: the drawn keys ask, and the query is asked. In `drawn`, row i holds the
+    *keys* that query i may see, so they are columns of row i."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = (behind.abs() <= width).scatter(0, drawn.T, True)
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    return mask
+
+
+@misconception("random pairs in both directions", fails=("random keys", "all together"))
+def random_pairs_in_both_directions(n, width, n_global, drawn):
+    """A pair that was drawn was opened both ways. Window and global tokens are symmetric; the draws are not: that i
+    may look at j gives j no right to look at i."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = (behind.abs() <= width).scatter(1, drawn, True).scatter(0, drawn.T, True)
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    return mask
+
+
+@misconception("the draws of one query for all", fails=("window", "random keys", "all together"))
+def the_draws_of_one_query_for_all(n, width, n_global, drawn):
+    """The first row of `drawn` served every query. Then all look at the same few keys, and these are more like global
+    tokens. What makes random keys useful is that they differ from query to query."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    mask[:, drawn[0]] = True
+    return mask
+
+
+@misconception("window off by one", fails=BIGBIRD)
+def window_off_by_one(n, width, n_global, drawn):
+    """The window ends one position too early: `<` where the last one belongs to it. With a width of 0, not even the
+    position itself is left."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() < width
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    return mask.scatter(1, drawn, True)
+
+
+@variant("window off by one", fails=BIGBIRD)
+def window_off_by_one_2(n, width, n_global, drawn):
+    """At the end of a slice, which Python leaves out."""
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    for i in range(n):
+        mask[i, max(0, i - width) : i + width] = True
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    return mask.scatter(1, drawn, True)
+
+
+@misconception("draws forgotten", fails=("random keys", "all together"))
+def draws_forgotten(n, width, n_global, drawn):
+    """Window and global tokens are there, and `drawn` has not been used: this is Longformer's pattern."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = behind.abs() <= width
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    return mask
+
+
+@misconception("all three for one pair", fails=BIGBIRD)
+def all_three_for_one_pair(n, width, n_global, drawn):
+    """The three masks were joined by "and", so a pair would have to be near, global and drawn all at once. Hardly any
+    is. BigBird is their union."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    first = torch.arange(n) < n_global
+    random = torch.zeros(n, n, dtype=torch.bool).scatter(1, drawn, True)
+    return (behind.abs() <= width) & (first | first[:, None]) & random
+
+
+@misconception("made causal", fails=BIGBIRD)
+def made_causal(n, width, n_global, drawn):
+    """What lies after a position was taken out. BigBird is an encoder's pattern: it reads in both directions, and its
+    global tokens must see to the end."""
+    behind = torch.arange(n)[:, None] - torch.arange(n)
+    mask = (behind.abs() <= width).scatter(1, drawn, True)
+    mask[:n_global] = True
+    mask[:, :n_global] = True
+    return mask.tril()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("row by row")
+def row_by_row(n, width, n_global, drawn):
+    """Sets of keys."""
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    for i in range(n):
+        for j in range(n):
+            mask[i, j] = abs(i - j) <= width or min(i, j) < n_global or j in drawn[i].tolist()
+    return mask
+
+
+@alternative("three masks by comparison")
+def three_masks_by_comparison(n, width, n_global, drawn):
+    """Broadcasts the drawn keys against all positions."""
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    near = (i - j).abs() <= width
+    return near | (i < n_global) | (j < n_global) | (drawn[:, :, None] == j).any(dim=1)
+
+
+@alternative("indexed")
+def indexed(n, width, n_global, drawn):
+    """Writes into a copy, rows beside columns; the result is transposed in memory."""
+    mask = torch.ones(n, n).tril(width).triu(-width).bool()
+    mask[torch.arange(n)[:, None], drawn] = True
+    mask[:n_global], mask[:, :n_global] = True, True
+    return mask.T.contiguous().T

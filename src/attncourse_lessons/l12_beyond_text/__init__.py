@@ -1,0 +1,1 @@
+"""What is a word of a picture, and of a sound?"""

@@ -1,0 +1,146 @@
+"""attention_rollout: How much of each input token there is in each token at the top."""
+
+import torch
+
+from attncourse import beyond_text
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+
+def solution(weights):
+    tables = (weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2                 # (batch, n_layers, n, n)
+    rolled = tables[:, 0]
+    for layer in range(1, tables.shape[1]):
+        rolled = tables[:, layer] @ rolled
+    return rolled
+
+
+exercise = Exercise(
+    "attention_rollout",
+    reference=beyond_text.attention_rollout,
+    solution=solution,
+    returns=("shares",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    extra=True,
+    hints=(
+        "One layer: average its tables over the heads, and let half of each token stay where it is. What do the rows "
+        "sum to?",
+        "Two layers: what reaches token i through layer 2 comes from tokens j, and what those hold came through layer "
+        "1 from tokens k. Summing over j is a matrix product. Which layer stands on the left?",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _tables(draw, n_layers):
+    batch, n_heads, n = draw.sizes(3, 2, 6)
+    return (2 * draw.normal(batch, n_layers, n_heads, n, n)).softmax(dim=-1)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("one layer", points=1)
+def one_layer(answer, draw):
+    """the heads' mean, half and half with the residual path"""
+    return answer(_tables(draw, 1))
+
+
+@aspect("several layers", points=1)
+def several_layers(answer, draw):
+    """layer after layer, the last on the left"""
+    return answer(_tables(draw, 3))
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no residual path", fails=("one layer", "several layers"))
+def no_residual_path(weights):
+    """The tables alone were multiplied. Beside every attention there is a residual path on which each token keeps what
+    it was (lecture @deep_stacks): mix in the identity."""
+    rolled = torch.eye(weights.shape[-1])
+    for layer in range(weights.shape[1]):
+        rolled = weights[:, layer].mean(dim=1) @ rolled
+    return rolled
+
+
+@misconception("not halved", fails=("one layer", "several layers"))
+def not_halved(weights):
+    """A + I, and the rows sum to 2, 4, 8 from layer to layer. They are to be shares: take half of it."""
+    rolled = torch.eye(weights.shape[-1])
+    for layer in range(weights.shape[1]):
+        rolled = (weights[:, layer].mean(dim=1) + torch.eye(weights.shape[-1])) @ rolled
+    return rolled
+
+
+@misconception("the layers in the wrong order", fails=("several layers",))
+def the_layers_in_the_wrong_order(weights):
+    """The first layer stands on the left. Rows are the tokens at the top, columns those of the input: what comes last
+    in the network is what a row meets first. Try it with two layers, and follow one token down."""
+    rolled = torch.eye(weights.shape[-1])
+    for layer in range(weights.shape[1]):
+        rolled = rolled @ ((weights[:, layer].mean(dim=1) + torch.eye(weights.shape[-1])) / 2)
+    return rolled
+
+
+@misconception("the mean of the layers", fails=("several layers",))
+def the_mean_of_the_layers(weights):
+    """The layers' tables were averaged. They do not stand side by side, they follow each other: what a layer moves, the
+    next one moves on. That is a product."""
+    return (weights.mean(dim=(1, 2)) + torch.eye(weights.shape[-1])) / 2
+
+
+@misconception("multiplied cell by cell", fails=("several layers",))
+def multiplied_cell_by_cell(weights):
+    """`*` multiplies cell by cell: only what goes straight from k to i in *every* layer is left. Paths may change
+    tokens on the way: `@` sums over all of them."""
+    rolled = (weights[:, 0].mean(dim=1) + torch.eye(weights.shape[-1])) / 2
+    for layer in range(1, weights.shape[1]):
+        rolled = rolled * ((weights[:, layer].mean(dim=1) + torch.eye(weights.shape[-1])) / 2)
+    return rolled
+
+
+@misconception("the heads summed", fails=("one layer", "several layers"))
+def the_heads_summed(weights):
+    """The heads' tables were added up, so that the rows sum to the number of heads. Take their mean: shares stay
+    shares."""
+    rolled = torch.eye(weights.shape[-1])
+    for layer in range(weights.shape[1]):
+        rolled = (weights[:, layer].sum(dim=1) + torch.eye(weights.shape[-1])) / 2 @ rolled
+    return rolled
+
+
+@misconception("the last layer alone", fails=("several layers",))
+def the_last_layer_alone(weights):
+    """Only the last layer was looked at. Its tokens have been mixed by all layers before it: what it says of token 5 is
+    not about patch 5."""
+    return (weights[:, -1].mean(dim=1) + torch.eye(weights.shape[-1])) / 2
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum, from the top down")
+def einsum_from_the_top_down(weights):
+    """Starts with the last layer and goes down, in double precision."""
+    n_layers, n = weights.shape[1], weights.shape[-1]
+    steps = 0.5 * weights.double().mean(2) + 0.5 * torch.eye(n, dtype=torch.double)
+    rolled = steps[:, n_layers - 1]
+    for layer in range(n_layers - 2, -1, -1):
+        rolled = torch.einsum("bij,bjk->bik", rolled, steps[:, layer])
+    return rolled
+
+
+@alternative("picture by picture")
+def picture_by_picture(weights):
+    """A loop, and functools.reduce."""
+    from functools import reduce
+
+    one = torch.eye(weights.shape[-1])
+    return torch.stack([
+        reduce(lambda rolled, table: (table.mean(0) + one) / 2 @ rolled, layers, one) for layers in weights
+    ])

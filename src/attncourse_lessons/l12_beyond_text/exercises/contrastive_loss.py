@@ -1,0 +1,290 @@
+"""contrastive_loss: Cross entropy of telling each target from its negatives, in nats, mean over the rows."""
+
+import torch
+
+from attncourse import beyond_text
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.observe import reached
+
+from .common import READY_MADE
+
+
+def solution(context, targets, negatives, temperature):
+    candidates = torch.cat([targets[:, None], negatives], dim=1)                      # (n, 1 + n_negatives, d)
+    cosines = torch.cosine_similarity(context[:, None], candidates, dim=-1)           # (n, 1 + n_negatives)
+    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+exercise = Exercise(
+    "contrastive_loss",
+    reference=beyond_text.contrastive_loss,
+    solution=solution,
+    returns=("loss",),
+    forbidden=READY_MADE,
+    numbers=True,
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "For each row there are 1 + n_negatives candidates and one of them is right. What do you know that turns "
+        "numbers, one for each candidate, into a loss?",
+        "The numbers are cosines, divided by the temperature. A cosine is a dot product of vectors that have been made "
+        "one unit long, along the last axis.",
+        "Put target and negatives side by side, (n, 1 + n_negatives, d); compute their cosines with the context, "
+        "(n, 1 + n_negatives); divide; then −log_softmax of the column where the target stands, and the mean.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _guesses(draw, unit=False):
+    """context, targets, negatives: rows that resemble their targets somewhat."""
+    n, n_negatives, d = draw.sizes(3, 4, 8)
+    context, negatives = draw.normal(n, d), draw.normal(n, n_negatives, d)
+    targets = context + draw.normal(n, d)
+    lengths = 0.5 + draw.uniform(n, 1)
+    inputs = context * lengths, targets * (0.5 + draw.uniform(n, 1)), negatives * (1.5 - lengths[:, None] / 2)
+    if unit:
+        inputs = tuple(map(_unit, inputs))
+    return inputs
+
+
+def _unit(x):
+    return x / x.norm(dim=-1, keepdim=True)
+
+
+def _all(losses):
+    return torch.stack([loss.double().reshape(()) for loss in losses])
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("loss", points=2)
+def loss(answer, draw):
+    """the mean of −log softmax, in nats"""
+    return answer(*_guesses(draw), 0.3 + draw.uniform(1).item())
+
+
+@aspect(
+    "directions alone",
+    points=1,
+    explain=told("with some vectors 3 times as long the loss is {got}, expected {expected}"),
+)
+def directions_alone(answer, draw):
+    """a cosine: how long the vectors are does not matter"""
+    context, targets, negatives = _guesses(draw)
+    losses = [answer(3 * context, targets, negatives, 1.0), answer(context, 3 * targets, 3 * negatives, 1.0)]
+    return _all(losses)
+
+
+@aspect(
+    "temperature", points=1, explain=told("at temperature number {place} the loss is {got}, expected {expected}")
+)
+def temperature(answer, draw):
+    """the lower the temperature, the more the differences count"""
+    inputs = _guesses(draw, unit=True)
+    return _all([answer(*inputs, temperature) for temperature in (0.2, 0.5, 2.0)])
+
+
+@aspect("a low temperature", points=1)
+def a_low_temperature(answer, draw):
+    """no overflow where cosines near 1 are divided by very little"""
+    context, targets, negatives = _guesses(draw, unit=True)
+    targets = _unit(context + 0.03 * draw.normal(*context.shape))         # cosines near 1, and not all decided
+    negatives[:, 0] = _unit(targets + 0.03 * draw.normal(*context.shape))
+    return answer(context, targets, negatives, 0.01)
+
+
+@aspect("gradient", points=1, explain=arrives("context", "targets", "negatives"))
+def gradient(answer, draw):
+    """both guesses and codes learn"""
+    inputs = [x.requires_grad_() for x in _guesses(draw)]
+    return reached(answer(*inputs, 0.5).reshape(1), inputs, draw)
+
+
+ALL_LOSSES = ("loss", "directions alone", "temperature", "a low temperature")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("the target missing from the denominator", fails=ALL_LOSSES)
+def the_target_missing_from_the_denominator(context, targets, negatives, temperature):
+    """The sum in the denominator runs over the negatives alone. Then the quotient is not a share of a whole: the loss
+    may fall below zero, and keeps falling when everything has long been told apart. The target is a candidate like the
+    others."""
+    normal = torch.nn.functional.normalize
+    c, q, wrong = normal(context, dim=-1), normal(targets, dim=-1), normal(negatives, dim=-1)
+    right = (c * q).sum(dim=-1) / temperature
+    below = (wrong @ c[..., None])[..., 0] / temperature
+    return (below.logsumexp(dim=-1) - right).mean()
+
+
+@misconception("the target twice in the denominator", fails=ALL_LOSSES)
+def the_target_twice_in_the_denominator(context, targets, negatives, temperature):
+    """The target was counted among the negatives as well, so that it competes with itself: the loss cannot fall below
+    log 2. Each candidate stands in the denominator once."""
+    candidates = torch.cat([targets[:, None], targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("times the temperature", fails=("loss", "temperature", "a low temperature"))
+def times_the_temperature(context, targets, negatives, temperature):
+    """The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
+    02), and cosines, which lie between −1 and 1, need that."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines * temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("no temperature", fails=("loss", "temperature", "a low temperature"))
+def no_temperature(context, targets, negatives, temperature):
+    """The temperature was not used. Cosines lie between −1 and 1, so without it even a perfect guess gets little more
+    than its share, and the loss stays high whatever is learned."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -cosines.log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("dot products for cosines", fails=("loss", "directions alone"))
+def dot_products_for_cosines(context, targets, negatives, temperature):
+    """Plain dot products: a model could lower the loss by making its vectors longer, without a better guess. Give every
+    vector the length 1 first."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    scores = (candidates @ context[..., None])[..., 0]
+    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@variant("dot products for cosines", fails=("loss", "directions alone"))
+def dot_products_for_cosines_2(context, targets, negatives, temperature):
+    """The context alone made one unit long."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    scores = (candidates @ torch.nn.functional.normalize(context, dim=-1)[..., None])[..., 0]
+    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@variant("dot products for cosines", fails=("loss", "directions alone"))
+def dot_products_for_cosines_3(context, targets, negatives, temperature):
+    """The codes alone made one unit long."""
+    candidates = torch.nn.functional.normalize(torch.cat([targets[:, None], negatives], dim=1), dim=-1)
+    scores = (candidates @ context[..., None])[..., 0]
+    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("lengths along the wrong axis", fails=ALL_LOSSES)
+def lengths_along_the_wrong_axis(context, targets, negatives, temperature):
+    """The vectors were normalised along the wrong axis: over the candidates, not over the d numbers of each.
+    `F.normalize` takes axis 1 unless it is told otherwise, and in (n, candidates, d) that is not the vectors'."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    candidates = torch.nn.functional.normalize(candidates)
+    scores = (candidates @ torch.nn.functional.normalize(context)[..., None])[..., 0]
+    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("the sum for the mean", fails=ALL_LOSSES)
+def the_sum_for_the_mean(context, targets, negatives, temperature):
+    """The losses of all rows were added up. Their mean is asked for, or a longer sound would count as a worse guess."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].sum()
+
+
+@misconception("no minus", fails=ALL_LOSSES)
+def no_minus(context, targets, negatives, temperature):
+    """This is log p, which grows with a better guess. A loss falls: it is −log p."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return (cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("a negative taken for the target", fails=ALL_LOSSES)
+def a_negative_taken_for_the_target(context, targets, negatives, temperature):
+    """The candidates stand in a different order from the one the answer states: what was raised is a negative's share.
+    If the target stands last, its column is the last; if column 0 is said to be right, it must stand first."""
+    candidates = torch.cat([negatives, targets[:, None]], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@misconception("softmax twice", fails=ALL_LOSSES)
+def softmax_twice(context, targets, negatives, temperature):
+    """The shares of a softmax were handed to `cross_entropy`, which takes scores and applies a softmax of its own. A
+    softmax of shares, which lie between 0 and 1, is nearly even, so even the best guess still pays. Give it the cosines
+    divided by the temperature."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    shares = (cosines / temperature).softmax(dim=-1)
+    return torch.nn.functional.cross_entropy(shares, torch.zeros(len(context), dtype=torch.long))
+
+
+@misconception("shares over the rows", fails=(*ALL_LOSSES, "gradient"))
+def shares_over_the_rows(context, targets, negatives, temperature):
+    """Softmax ran down the rows, over the frames, so that guesses compete with each other for column 0, and the
+    negatives are never looked at (no gradient reaches them). Each row is a question of its own: its candidates stand
+    along the last axis."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines / temperature).log_softmax(dim=0)[:, 0].mean()
+
+
+@misconception("exponentials overflow", fails=("a low temperature",))
+def exponentials_overflow(context, targets, negatives, temperature):
+    """Right as long as exp(1/temperature) fits into float32; at 0.01 that is e¹⁰⁰. Let `log_softmax`, `logsumexp` or
+    `cross_entropy` do it, which take the largest away first (lecture @getting_ready)."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    shares = (cosines / temperature).exp()
+    return -(shares[:, 0] / shares.sum(dim=-1)).log().mean()
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(context, targets, negatives, temperature):
+    """The number is right, but nothing, or not everything, can learn from it. Some methods do hold their targets still;
+    here the codes are learned along with the guesses, so a gradient must reach `targets` and `negatives` as well. Look
+    for `.detach()`, `.item()`, `.data` or `torch.no_grad()`."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1).detach()
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(context, targets, negatives, temperature):
+    """Everything."""
+    candidates = torch.cat([targets[:, None], negatives], dim=1)
+    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
+    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean().item()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("cross entropy")
+def cross_entropy(context, targets, negatives, temperature):
+    """The target in column 0."""
+    candidates = torch.cat([targets.unsqueeze(1), negatives], dim=1)
+    cosines = torch.cosine_similarity(context.unsqueeze(1), candidates, dim=2)
+    return torch.nn.functional.cross_entropy(cosines / temperature, torch.zeros(len(context), dtype=torch.long))
+
+
+@alternative("einsum and logsumexp, float64")
+def einsum_and_logsumexp_float64(context, targets, negatives, temperature):
+    """The target last."""
+    def unit(x):
+        return x.double() / x.double().pow(2).sum(-1, keepdim=True).sqrt()
+
+    right = torch.einsum("nd,nd->n", unit(context), unit(targets)) / temperature
+    wrong = torch.einsum("nd,nkd->nk", unit(context), unit(negatives)) / temperature
+    return (torch.logsumexp(torch.cat([wrong, right[:, None]], 1), 1) - right).mean()
+
+
+@alternative("row by row")
+def row_by_row(context, targets, negatives, temperature):
+    """A loop over the frames; differences from the target, log1p where it can."""
+    losses = []
+    for c, q, others in zip(context, targets, negatives, strict=True):
+        right = torch.dot(c, q) / (c.norm() * q.norm())
+        wrong = (others @ c) / (others.norm(dim=1) * c.norm())
+        losses.append(torch.nn.functional.softplus(((wrong - right) / temperature).logsumexp(0)))
+    return sum(losses) / len(losses)

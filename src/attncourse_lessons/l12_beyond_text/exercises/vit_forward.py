@@ -1,0 +1,317 @@
+"""vit_forward: Logits of the classes of pictures that are cut into patches."""
+
+import math
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.observe import reached
+
+from .common import READY_MADE
+
+
+def reference(patches, embed, class_token, positions, stack, head):
+    """Dosovitskiy et al. 2021, equations 1 to 4."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, 0])
+
+
+def solution(patches, embed, class_token, positions, stack, head):
+    x = embed(patches)                                     # (batch, n_patches, d)
+    first = class_token.expand(len(x), 1, -1)              # (batch, 1, d)
+    x = torch.cat([first, x], dim=1) + positions           # (batch, 1 + n_patches, d)
+    return head(stack(x)[:, 0])
+
+
+exercise = Exercise(
+    "vit_forward",
+    reference=reference,
+    solution=solution,
+    returns=("logits",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Follow the shapes: (batch, n_patches, d) after `embed`, one more row in front, the same shape after `stack`. "
+        "How many rows does `positions` have? So what has a position?",
+        "`class_token` is one vector of width d, for all pictures. `expand` makes (batch, 1, d) of it, without a copy; "
+        "`torch.cat` puts it in front, along the axis of the patches.",
+        "Embed, put the class token in front, add the positions to all of them, run the stack, and give the head row 0 "
+        "of each picture, (batch, d).",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _mixes(draw, d):
+    """A stack with drawn matrices in which every token looks at all: what comes out depends on what stands where."""
+    W_Q, W_K, W_V = (draw.normal(d, d) / math.sqrt(d) for _ in range(3))
+
+    def stack(x):
+        _check(x, "stack", 3, d)
+        weights = (2 * (x @ W_Q) @ (x @ W_K).mT / math.sqrt(d)).softmax(dim=-1)
+        return torch.tanh(x) + weights @ (x @ W_V)
+
+    return stack
+
+
+def _check(x, name, ndim, width):
+    if x.ndim != ndim or x.shape[-1] != width:
+        expected = "(batch, n, d)" if ndim == 3 else "(batch, d)"
+        raise ValueError(f"{name}: got shape {tuple(x.shape)}, expected {expected} with d = {width}")
+
+
+class _Vision:
+    """Drawn parts of a ViT: patches, embed, class_token, positions, stack, head."""
+
+    def __init__(self, draw, batch=None):
+        n, d, d_patch, n_classes, some = draw.sizes(5, 3, 9)
+        self.patches = draw.normal(batch or some, n, d_patch)
+        self.class_token = draw.normal(d)
+        self.positions = draw.normal(1 + n, d)
+        self.stack = _mixes(draw, d)
+        matrix, rows = draw.normal(d_patch, d) / math.sqrt(d_patch), draw.normal(d, n_classes)
+        self.embed = lambda patches: patches @ matrix
+        self.head = lambda x: x @ rows
+
+    def answered(self, answer, **others):
+        parts = vars(self) | others
+        names = ("patches", "embed", "class_token", "positions", "stack", "head")
+        return answer(*(parts[name] for name in names))
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("logits", points=2)
+def logits(answer, draw):
+    """everything in its place"""
+    return _Vision(draw).answered(answer)
+
+
+@aspect("the class token", points=1)
+def the_class_token(answer, draw):
+    """what is read out stands at the class token's place, and nowhere else"""
+    parts = _Vision(draw)
+    return parts.answered(answer, positions=torch.zeros_like(parts.positions), stack=lambda x: x.tanh())
+
+
+@aspect("its position", points=1)
+def its_position(answer, draw):
+    """the class token has a position of its own, the first"""
+    return _Vision(draw).answered(answer, stack=lambda x: x.tanh())
+
+
+@aspect("the patches' positions", points=1)
+def the_patches_positions(answer, draw):
+    """patch i has position i + 1"""
+    parts = _Vision(draw)
+    positions = torch.cat([torch.zeros_like(parts.positions[:1]), parts.positions[1:]])
+    return parts.answered(answer, positions=positions)
+
+
+@aspect("a single picture", points=1)
+def a_single_picture(answer, draw):
+    """one picture is a batch, too"""
+    return _Vision(draw, batch=1).answered(answer)
+
+
+@aspect("gradient", points=1, explain=arrives("patches", "class_token", "positions"))
+def gradient(answer, draw):
+    """the class token and the positions can be learned, and what comes before the patches"""
+    parts = _Vision(draw)
+    inputs = [parts.patches, parts.class_token, parts.positions]
+    for tensor in inputs:
+        tensor.requires_grad_()
+    return reached(parts.answered(answer), inputs, draw)
+
+
+BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' positions", "a single picture")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("no position for the class token", fails=("logits", "its position", "a single picture"))
+def no_position_for_the_class_token(patches, embed, class_token, positions, stack, head):
+    """The patches got their positions, and the class token came in without one. Count the rows of `positions`: there is
+    one more than there are patches, and the first is the class token's."""
+    x = embed(patches) + positions[1:]
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
+    return head(stack(x)[:, 0])
+
+
+POSITIONS = ("logits", "its position", "the patches' positions", "a single picture")
+
+
+@misconception("positions one off", fails=POSITIONS)
+def positions_one_off(patches, embed, class_token, positions, stack, head):
+    """The positions were handed out before the class token stood in front: patch 0 took the first, which is the class
+    token's, and the last was left over. Put the class token in front first, then add all positions to all rows."""
+    x = embed(patches)
+    x = x + positions[: x.shape[1]]
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
+    return head(stack(x)[:, 0])
+
+
+@misconception("no positions", fails=(*POSITIONS, "gradient"))
+def no_positions(patches, embed, class_token, positions, stack, head):
+    """Without positions the patches are a heap: shuffle them and the logits stay the same (lecture @order). Every row
+    gets its position added, before the stack."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
+    return head(stack(x)[:, 0])
+
+
+@misconception("positions after the stack", fails=POSITIONS)
+def positions_after_the_stack(patches, embed, class_token, positions, stack, head):
+    """The positions were added to what came out of the stack. By then all looking is done, and it was done without
+    knowing what stood where. They belong to what goes in."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
+    return head((stack(x) + positions)[:, 0])
+
+
+@misconception("the class token after the patches", fails=POSITIONS)
+def the_class_token_after_the_patches(patches, embed, class_token, positions, stack, head):
+    """The class token was put after the patches and is read there. That could be learned as well; but positions come in
+    an order, and row 0 of them is the class token's: with it at the end every patch has its neighbour's."""
+    x = embed(patches)
+    x = torch.cat([x, class_token.expand(len(x), 1, -1)], dim=1) + positions
+    return head(stack(x)[:, -1])
+
+
+@variant("the class token after the patches", fails=BUT_GRADIENT)
+def the_class_token_after_the_patches_2(patches, embed, class_token, positions, stack, head):
+    """And read in front, where now a patch stands."""
+    x = embed(patches)
+    x = torch.cat([x, class_token.expand(len(x), 1, -1)], dim=1) + positions
+    return head(stack(x)[:, 0])
+
+
+@misconception("reads the last patch", fails=BUT_GRADIENT)
+def reads_the_last_patch(patches, embed, class_token, positions, stack, head):
+    """The last row went to the head, as one does with a recurrent network. There is nothing special about the last
+    patch, the lower right corner. What was put in front to be read out is the class token."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, -1])
+
+
+@misconception("averages all rows", fails=BUT_GRADIENT)
+def averages_all_rows(patches, embed, class_token, positions, stack, head):
+    """The mean over the rows went to the head. That is another way to read a ViT out, and works about as well when it
+    is trained that way; here the class token was put in to do that work, and it alone is read."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x).mean(dim=1))
+
+
+@variant("averages all rows", fails=BUT_GRADIENT)
+def averages_all_rows_2(patches, embed, class_token, positions, stack, head):
+    """Those of the patches."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, 1:].mean(dim=1))
+
+
+@misconception("a row of logits for every token", fails=BUT_GRADIENT)
+def a_row_of_logits_for_every_token(patches, embed, class_token, positions, stack, head):
+    """All rows went to the head, (batch, n, d), and there is an answer for every patch. A picture has one class: hand
+    the head one vector for each picture."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x))
+
+
+@misconception("the class token joins after the stack", fails=(*BUT_GRADIENT, "gradient"))
+def the_class_token_joins_after_the_stack(patches, embed, class_token, positions, stack, head):
+    """The class token stood in front only when the stack was done, so it has looked at no patch, and every picture gets
+    the same logits. It has to go through the stack with the patches: that is where it collects."""
+    x = stack(embed(patches) + positions[1:])
+    x = torch.cat([(class_token + positions[0]).expand(len(x), 1, -1), x], dim=1)
+    return head(x[:, 0])
+
+
+@misconception("softmax already applied", fails=BUT_GRADIENT)
+def softmax_already_applied(patches, embed, class_token, positions, stack, head):
+    """These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of the
+    other makes every answer look uncertain."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, 0]).softmax(dim=-1)
+
+
+@misconception("squeezed axes", fails=("a single picture",))
+def squeezed_axes(patches, embed, class_token, positions, stack, head):
+    """`squeeze()` removes every axis of length one, and the batch's, too, when there is a single picture. Name the axis
+    that you mean, or take row 0 by indexing."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, 0]).squeeze()
+
+
+@misconception("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient(patches, embed, class_token, positions, stack, head):
+    """The numbers are right, but something was copied without its history (`.detach()`, `.data`, `torch.tensor(…)`, a
+    `no_grad`), and will stay for ever what it was at the start. The class token and the positions are learned."""
+    x = embed(patches)
+    x = torch.cat([class_token.data.expand(len(x), 1, -1), x], dim=1) + positions.data
+    return head(stack(x)[:, 0])
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_2(patches, embed, class_token, positions, stack, head):
+    """The class token alone."""
+    x = embed(patches)
+    x = torch.cat([class_token.detach().expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, 0])
+
+
+@variant("cut off from the gradient", fails=("gradient",))
+def cut_off_from_the_gradient_3(patches, embed, class_token, positions, stack, head):
+    """Everything, at the end."""
+    x = embed(patches)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
+    return head(stack(x)[:, 0]).detach()
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("positions added to each part")
+def positions_added_to_each_part(patches, embed, class_token, positions, stack, head):
+    """The class token's before it is repeated, the patches' before they are joined."""
+    first = (class_token + positions[0]).repeat(patches.shape[0], 1, 1)
+    return head(stack(torch.cat((first, embed(patches) + positions[1:]), 1))[:, 0, :])
+
+
+@alternative("a table to be filled")
+def a_table_to_be_filled(patches, embed, class_token, positions, stack, head):
+    """An empty sequence, row 0 and the rest."""
+    found = embed(patches)
+    x = torch.empty(found.shape[0], found.shape[1] + 1, found.shape[2])
+    x[:, 0] = class_token
+    x[:, 1:] = found
+    return head(stack(x + positions[None]).select(1, 0))
+
+
+@alternative("one picture at a time")
+def one_picture_at_a_time(patches, embed, class_token, positions, stack, head):
+    """A loop over the batch."""
+    logits = []
+    for one in patches:
+        x = torch.vstack([class_token, embed(one[None])[0]]) + positions
+        logits.append(head(stack(x[None])[:, 0])[0])
+    return torch.stack(logits)
+
+
+@alternative("float64 logits")
+def float64_logits(patches, embed, class_token, positions, stack, head):
+    """The head's answer in double precision, and all rows given to the stack before one is taken."""
+    x = embed(patches)
+    x = torch.cat([class_token[None, None].expand(x.size(0), -1, -1), x], dim=-2).add(positions)
+    first, *_ = stack(x).unbind(dim=1)
+    return head(first).double()

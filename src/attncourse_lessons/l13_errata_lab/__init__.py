@@ -1,0 +1,1 @@
+"""How does one find what a slide got wrong?"""

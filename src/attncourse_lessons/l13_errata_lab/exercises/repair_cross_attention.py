@@ -1,0 +1,194 @@
+"""repair_cross_attention: The decoder's words look at the encoder's, by the scaled dot product."""
+
+import math
+
+import torch
+
+from attncourse import attention
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import row_sums
+
+from .common import READY_MADE
+
+
+def reference(Z, H, W_Q, W_K, W_V):
+    """softmax(ZQ(HK)ᵀ/√d_k) HV, and the weights."""
+    return attention.attend(Z @ W_Q, H @ W_K, H @ W_V)
+
+
+def solution(Z, H, W_Q, W_K, W_V):
+    query, key, value = Z @ W_Q, H @ W_K, H @ W_V
+    scores = query @ key.mT / math.sqrt(key.shape[-1])           # (n_target, n_source)
+    weights = scores.softmax(dim=-1)
+    return weights @ value, weights
+
+
+exercise = Exercise(
+    "repair_cross_attention",
+    reference=reference,
+    solution=solution,
+    returns=("output", "weights"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    hints=(
+        "Who asks, and who answers? How many rows has the table of weights, how many columns, and which of the two "
+        "lengths is which?",
+        "Three things are to be repaired: the shape into which the table is forced, the missing scale, and a sign "
+        "that is not a matrix product in Python.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _two_texts(draw, n_target, n_source):
+    d, d_k, d_v = draw.sizes(3, 3, 9)
+    Z, H = draw.normal(n_target, d), draw.normal(n_source, d)
+    return (Z, H, *(draw.normal(d, width) for width in (d_k, d_k, d_v)))
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("weights", points=2, explain=row_sums)
+def weights(answer, draw):
+    """what each target word gives to each source word"""
+    return answer(*_two_texts(draw, n_target=4, n_source=6))[1]
+
+
+@aspect("output", points=1)
+def output(answer, draw):
+    """their averages of the values"""
+    return answer(*_two_texts(draw, n_target=4, n_source=6))[0]
+
+
+@aspect("a long source", points=1)
+def a_long_source(answer, draw):
+    """two words that look at eleven"""
+    output, weights = answer(*_two_texts(draw, n_target=2, n_source=11))
+    return torch.cat([output, weights], dim=-1)
+
+
+@aspect("a long target", points=1)
+def a_long_target(answer, draw):
+    """eleven that look at two"""
+    output, weights = answer(*_two_texts(draw, n_target=11, n_source=2))
+    return torch.cat([output, weights], dim=-1)
+
+
+ACROSS = ("weights", "output", "a long source", "a long target")
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("as printed", fails=ACROSS)
+def as_printed(Z, H, W_Q, W_K, W_V):
+    """The table is still forced into T × T. With two texts of the same length nothing shows; with others there is an
+    error, or something worse than one."""
+    T = len(Z)
+    weights = (Z @ W_Q @ (H @ W_K).mT).view(T, T).softmax(dim=-1)
+    return weights @ (H @ W_V), weights
+
+
+@misconception("cut to one length", fails=ACROSS)
+def cut_to_one_length(Z, H, W_Q, W_K, W_V):
+    """The longer text was cut, or the shorter one filled up, until both had the same length. The crash is gone, and
+    with it the words at the end of the source. Nothing needs to be of the same length: the table is n_target ×
+    n_source."""
+    T = min(len(Z), len(H))
+    Z, H = Z[:T], H[:T]
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ (H @ W_V), weights
+
+
+@variant("cut to one length", fails=("weights", "output", "a long source"))
+def cut_to_one_length_2(Z, H, W_Q, W_K, W_V):
+    """The source alone is cut."""
+    H = H[: len(Z)]
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ (H @ W_V), weights
+
+
+@misconception("unscaled", fails=ACROSS)
+def unscaled(Z, H, W_Q, W_K, W_V):
+    """The scores are not divided by √d_k. The slide has no scale there, the Transformer does: it is the same function
+    as in self-attention, and without the scale the shares are far too sharp."""
+    weights = (Z @ W_Q @ (H @ W_K).mT).softmax(dim=-1)
+    return weights @ (H @ W_V), weights
+
+
+@misconception("scaled by the wrong width", fails=ACROSS)
+def scaled_by_the_wrong_width(Z, H, W_Q, W_K, W_V):
+    """The scores are divided by the root of a width that is not the keys'. What a score sums up is d_k products."""
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(Z.shape[1])).softmax(dim=-1)
+    return weights @ (H @ W_V), weights
+
+
+@variant("scaled by the wrong width", fails=ACROSS)
+def scaled_by_the_wrong_width_2(Z, H, W_Q, W_K, W_V):
+    """The values'."""
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_V.shape[1])).softmax(dim=-1)
+    return weights @ (H @ W_V), weights
+
+
+@misconception("the encoder asks", fails=ACROSS)
+def the_encoder_asks(Z, H, W_Q, W_K, W_V):
+    """The source asks here and the target answers. It is the decoder that attends: its states Z make the queries, the
+    encoder's H make keys and values."""
+    weights = (H @ W_Q @ (Z @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ (Z @ W_V), weights
+
+
+@misconception("softmax over the targets", fails=ACROSS)
+def softmax_over_the_targets(Z, H, W_Q, W_K, W_V):
+    """The columns sum to one. Each target word has one unit of attention to give, so each *row* must."""
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=0)
+    return weights @ (H @ W_V), weights
+
+
+@misconception("keys for values", fails=("output", "a long source", "a long target"))
+def keys_for_values(Z, H, W_Q, W_K, W_V):
+    """The weights are right, but average something other than HV: the keys, or the encoder's states as they came."""
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ (H @ W_K), weights
+
+
+@variant("keys for values", fails=("output", "a long source", "a long target"))
+def keys_for_values_2(Z, H, W_Q, W_K, W_V):
+    """The states."""
+    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
+    return weights @ H, weights
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a loop over the target")
+def a_loop_over_the_target(Z, H, W_Q, W_K, W_V):
+    """One question at a time, exponentials by hand."""
+    keys, values = H @ W_K, H @ W_V
+    outputs, rows = [], []
+    for z in Z:
+        scores = keys @ (z @ W_Q) / keys.shape[-1] ** 0.5
+        shares = (scores - scores.max()).exp()
+        shares = shares / shares.sum()
+        rows.append(shares)
+        outputs.append(shares @ values)
+    return torch.stack(outputs), torch.stack(rows)
+
+
+@alternative("einsum, as a list")
+def einsum_as_a_list(Z, H, W_Q, W_K, W_V):
+    """Letters for lengths; the scale in front."""
+    query, key = torch.einsum("td,dk->tk", Z, W_Q), torch.einsum("sd,dk->sk", H, W_K)
+    weights = torch.einsum("tk,sk->ts", query * W_Q.shape[1] ** -0.5, key).softmax(1)
+    return [torch.einsum("ts,sd,dv->tv", weights, H, W_V), weights]
+
+
+@alternative("in float64, weights turned over twice")
+def in_float64_weights_turned_over_twice(Z, H, W_Q, W_K, W_V):
+    """Not contiguous."""
+    key = (H @ W_K).double()
+    weights = torch.softmax(key @ (Z @ W_Q).double().T / math.sqrt(key.size(1)), dim=0).T
+    return weights @ (H @ W_V).double(), weights

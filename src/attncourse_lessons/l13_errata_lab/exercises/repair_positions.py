@@ -1,0 +1,155 @@
+"""repair_positions: Each token's vector plus the vector of its place in the text, counted from 0."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import told
+from lessonkit.exercises.observe import telling
+
+from .common import READY_MADE
+
+
+def reference(tokens, words, places):
+    """Axis 1 of the tokens is the length."""
+    return words[tokens] + places[: tokens.shape[1]]
+
+
+def solution(tokens, words, places):
+    n = tokens.shape[1]
+    return words[tokens] + places[torch.arange(n)]               # (batch, n, d) + (n, d)
+
+
+exercise = Exercise(
+    "repair_positions",
+    reference=reference,
+    solution=solution,
+    returns=("x",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "Write the shape of everything beside it: tokens, `pos`, `places[pos]`, and what is added to what. Which axis "
+        "of the tokens has a length that a position can count?",
+        "The positions of one text are 0, 1, …, n − 1, and those of every text are the same. A tensor (n, d) is added "
+        "to one of (batch, n, d) as it stands.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _texts(draw, batch=None):
+    """Tokens (batch, n), a table of words, and a table of places, two more than the text has."""
+    drawn, n, d = draw.sizes(3, 3, 7)
+    vocabulary = 11
+    return draw.integers(vocabulary, batch or drawn, n), draw.normal(vocabulary, d), draw.normal(n + 2, d)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("sum", points=1)
+def observe_sum(answer, draw):
+    """each token's vector and its position's"""
+    return answer(*_texts(draw))
+
+
+@aspect("company", points=1, explain=told("it moves by {size} at {place}"))
+def company(answer, draw):
+    """a text gets the same vectors alone and as the last of its batch"""
+    tokens, words, places = _texts(draw, batch=2)
+    return telling(answer(tokens, words, places))[-1] - answer(tokens[-1:], words, places)[0]
+
+
+@aspect("large batch", points=1)
+def large_batch(answer, draw):
+    """more texts than the table has positions"""
+    return answer(*_texts(draw, batch=12))
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("counts the texts", fails=("sum", "company", "large batch"))
+def counts_the_texts(tokens, words, places):
+    """The positions are counted along axis 0, and axis 0 is the batch. All words of a text get the same vector; which
+    one depends on how many texts stand above it; and a batch that is larger than the table raises an error."""
+    pos = torch.arange(tokens.size(0)).unsqueeze(1)
+    return words[tokens] + places[pos]
+
+
+@variant("counts the texts", fails=("sum", "company", "large batch"))
+def counts_the_texts_2(tokens, words, places):
+    """The crash is avoided, and nothing else."""
+    pos = torch.arange(tokens.size(0)).unsqueeze(1) % len(places)
+    return words[tokens] + places[pos]
+
+
+@misconception("one position for all", fails=("sum", "large batch"))
+def one_position_for_all(tokens, words, places):
+    """All words got the vector of one position. It does not depend on the batch any more, and says nothing about the
+    place either: shuffle the words, and the same vectors come in a different order."""
+    return words[tokens] + places[0]
+
+
+@variant("one position for all", fails=("sum", "large batch"))
+def one_position_for_all_2(tokens, words, places):
+    """The last."""
+    return words[tokens] + places[tokens.shape[1] - 1]
+
+
+@variant("one position for all", fails=("sum", "large batch"))
+def one_position_for_all_3(tokens, words, places):
+    """The mean."""
+    return words[tokens] + places.mean(dim=0)
+
+
+@misconception("the whole table", fails=("sum", "company", "large batch"))
+def the_whole_table(tokens, words, places):
+    """The whole table was added, with a row for each place that a text may have. It fits only the longest text: a text
+    of n words needs the first n rows."""
+    return words[tokens] + places
+
+
+@misconception("positions left out", fails=("sum", "large batch"))
+def positions_left_out(tokens, words, places):
+    """There are no positions in what came back: it is the words' vectors alone."""
+    return words[tokens] + 0 * places[0]
+
+
+@misconception("counts from the end", fails=("sum", "large batch"))
+def counts_from_the_end(tokens, words, places):
+    """The first word got the last position's vector. Position 0 is where a text begins."""
+    return words[tokens] + places[: tokens.shape[1]].flip(0)
+
+
+@misconception("an axis too many", fails=("sum", "company", "large batch"))
+def an_axis_too_many(tokens, words, places):
+    """The length is counted now, and then `unsqueeze(1)` makes the positions (n, 1). What is looked up is (n, 1, d),
+    and its first axis meets the batch. Without that axis (n, d) fits (batch, n, d)."""
+    pos = torch.arange(tokens.size(1)).unsqueeze(1)
+    return words[tokens] + places[pos]
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("indices for every text")
+def indices_for_every_text(tokens, words, places):
+    """The positions are spelled out, (batch, n)."""
+    batch, n = tokens.shape
+    pos = torch.arange(n).unsqueeze(0).expand(batch, n)
+    return torch.nn.functional.embedding(tokens, words) + torch.nn.functional.embedding(pos, places)
+
+
+@alternative("word by word, in float64")
+def word_by_word_in_float64(tokens, words, places):
+    """A loop."""
+    rows = [[words[t].double() + places[i].double() for i, t in enumerate(text.tolist())] for text in tokens]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@alternative("one-hot products")
+def one_hot_products(tokens, words, places):
+    """Products with rows of zeros and a one."""
+    one_hot = (tokens[..., None] == torch.arange(len(words))).to(words.dtype)
+    return torch.einsum("bnv,vd->bnd", one_hot, words) + places.narrow(0, 0, tokens.shape[1])[None]

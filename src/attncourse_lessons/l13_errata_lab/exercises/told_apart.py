@@ -1,0 +1,132 @@
+"""told_apart: Whether two models differ by more than luck, from their losses at equal seeds."""
+
+import math
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+
+def reference(printed, repaired):
+    """The mean of the differences at equal seeds, and how many of its standard errors it is."""
+    difference = printed - repaired
+    error = difference.std(correction=1) / math.sqrt(len(difference))
+    return difference.mean(), difference.mean() / error
+
+
+def solution(printed, repaired):
+    gaps = printed - repaired                                    # (n,)
+    standard_error = gaps.std() / math.sqrt(len(gaps))
+    return gaps.mean(), gaps.mean() / standard_error
+
+
+exercise = Exercise(
+    "told_apart",
+    reference=reference,
+    solution=solution,
+    returns=("difference", "t"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=12,
+    extra=True,
+    numbers=True,
+    hints=(
+        "Seed 3 is in both lists, and luck that both share says nothing about which is better. What is left if you "
+        "subtract one list from the other, seed by seed?",
+        "Of n differences the standard deviation says how far one of them may lie from their mean; the mean of n of "
+        "them is surer, by a factor of √n.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _runs(draw, n, shared=0.0):
+    """Losses of two models on n seeds; `shared` is how much of a seed's luck falls to both."""
+    luck = shared * draw.normal(n)
+    return 2.1 + luck + 0.05 * draw.normal(n), 2.2 + luck + 0.03 * draw.normal(n)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("difference", points=1)
+def difference(answer, draw):
+    """the mean of printed minus repaired"""
+    return torch.stack([answer(*_runs(draw, n))[0] for n in (3, 5, 8)])
+
+
+@aspect("t", points=1)
+def t(answer, draw):
+    """the difference in standard errors"""
+    return torch.stack([answer(*_runs(draw, n))[1] for n in (3, 5, 8)])
+
+
+@aspect("luck that both share", points=1)
+def luck_that_both_share(answer, draw):
+    """does not count"""
+    return answer(*_runs(draw, 6, shared=1.0))[1]
+
+
+# -------------------------------------------------------------------------------------------------------- wrong answers
+
+
+@misconception("each by itself", fails=("t", "luck that both share"))
+def each_by_itself(printed, repaired):
+    """Each model's spread over the seeds was computed by itself. Most of that spread is luck which both share, since
+    they have the same seeds and texts; it drowns a difference that is there for every single seed."""
+    n = len(printed)
+    error = math.sqrt((printed.var() + repaired.var()) / n)
+    return (printed - repaired).mean(), (printed - repaired).mean() / error
+
+
+@misconception("deviation for error", fails=("t", "luck that both share"))
+def deviation_for_error(printed, repaired):
+    """The mean was divided by the standard deviation of the differences, which says how far *one* run may lie off. The
+    mean of n runs is surer than one."""
+    difference = printed - repaired
+    return difference.mean(), difference.mean() / difference.std()
+
+
+@misconception("n for n − 1", fails=("t", "luck that both share"))
+def n_for_n_1(printed, repaired):
+    """The squared deviations were averaged over n. The mean was taken from the same few runs, and lies too near to
+    them: divide by n − 1. For three seeds that is a fifth of the answer."""
+    difference = printed - repaired
+    return difference.mean(), difference.mean() / (difference.std(correction=0) / math.sqrt(len(difference)))
+
+
+@misconception("the wrong sign", fails=("difference", "t", "luck that both share"))
+def the_wrong_sign(printed, repaired):
+    """It is printed minus repaired: more than 0 where the repair helps."""
+    difference = repaired - printed
+    return difference.mean(), difference.mean() / (difference.std() / math.sqrt(len(difference)))
+
+
+@misconception("divided by n", fails=("t", "luck that both share"))
+def divided_by_n(printed, repaired):
+    """The error of a mean falls as √n, not as n: four times as many seeds halve it."""
+    difference = printed - repaired
+    return difference.mean(), difference.mean() / (difference.std() / len(difference))
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("by hand")
+def by_hand(printed, repaired):
+    """Plain Python."""
+    pairs = [a - b for a, b in zip(printed.tolist(), repaired.tolist(), strict=True)]
+    n, mean = len(pairs), sum(pairs) / len(pairs)
+    variance = sum((pair - mean) ** 2 for pair in pairs) / (n - 1)
+    return mean, mean / math.sqrt(variance / n)
+
+
+@alternative("means first, in float64")
+def means_first_in_float64(printed, repaired):
+    """The mean difference is the difference of the means."""
+    printed, repaired = printed.double(), repaired.double()
+    mean = printed.mean() - repaired.mean()
+    spread = (printed - repaired - mean).square().sum() / (len(printed) - 1)
+    return [mean, mean * (len(printed) / spread).sqrt()]

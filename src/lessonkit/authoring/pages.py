@@ -1,0 +1,175 @@
+"""The tables of a course's pages, counted and not typed: in README.md, START.md, docs/*.md, where a marker asks for it.
+
+A marker is a pair of comments, and between them the build puts the table:
+
+    <!-- table: lessons -->     each lesson with its assignment, to click on
+    <!-- table: questions -->   each lesson with the question that its package's docstring asks
+    <!-- table: weeks -->       a term, a lesson a week; or `weeks: order masking, training`: two weeks of these lessons
+    <!-- /table -->
+"""
+
+import importlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from commandkit.errors import CommandError
+from lessonkit.course import Course, Lesson
+
+MARKER = re.compile(
+    r"(?P<before><!-- table: (?P<what>\w+)(?:: (?P<rest>[^>]*?))? -->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A lesson in figures. Paths are from the course's folder, minutes a learner's, by our estimate."""
+
+    lesson: Lesson
+    title: str
+    question: str
+    reading: int  # minutes
+    task: str
+    working: int  # minutes, with the written questions and without the extension
+    checked: float  # points that the checks give, without extra credit
+    marked: float  # points that a person gives
+    extra: float
+
+    @property
+    def number(self) -> str:
+        return self.lesson.number
+
+    @property
+    def lecture(self) -> str:
+        return self.lesson.lecture_notebook
+
+    @property
+    def assignment(self) -> str:
+        return self.lesson.assignment_notebook
+
+
+def units(root: Path, course: Course) -> list[Unit]:
+    """Every lesson of the course in the folder `root`, as its notebooks and its exercises have it, in order.
+
+    Raises CommandError where a notebook is missing, or a lecture does not open with its title and its minutes.
+    """
+    found = []
+    for lesson in course.lessons:
+        lecture = _cells(root / lesson.lecture_notebook)
+        heading = re.search(rf"^# Lecture {lesson.number} · ([^:\n]+)", lecture[0].source, re.MULTILINE)
+        minutes = re.search(r"^\*About (\d+) minutes", lecture[0].source, re.MULTILINE)
+        if heading is None or minutes is None:
+            raise CommandError(f"{lesson.lecture_notebook}: starts with no title and minutes")
+        cells = _cells(root / lesson.assignment_notebook)
+        writing = re.search(r"^\|.* to answer in words \| [●○]+ \| (\d+) \|", cells[0].source, re.MULTILINE)
+        task = re.search(r"^# .*? · (.*)$", cells[0].source, re.MULTILINE)
+        grades = [cell.metadata.nbgrader for cell in cells if "nbgrader" in cell.metadata]
+        exercises = course.exercises_of(lesson.assignment)
+        found.append(
+            Unit(
+                lesson=lesson,
+                title=heading[1].strip(),
+                question=(importlib.import_module(f"{course.package}.{lesson.module}").__doc__ or "").strip(),
+                reading=int(minutes[1]),
+                task=task[1] if task else lesson.assignment,
+                working=sum(each.minutes for each in exercises if not each.extra) + (int(writing[1]) if writing else 0),
+                checked=sum(each.out_of for each in exercises if not each.extra),
+                marked=sum(grade.points for grade in grades if grade.grade and grade.solution),
+                extra=sum(each.out_of for each in exercises if each.extra),
+            )
+        )
+    return found
+
+
+def _cells(notebook: Path) -> list[nbformat.NotebookNode]:
+    if not notebook.is_file():
+        raise CommandError(f"there is no {notebook}: build it first")
+    return nbformat.read(notebook, 4).cells
+
+
+def stale(root: Path, course: Course) -> Iterator[tuple[Path, str]]:
+    """The pages whose tables are not what the lessons say, each with the text that it should have.
+
+    CommandError for a marker that asks for what there is not.
+    """
+    counted: list[Unit] = []
+    for page in sorted([*root.glob("*.md"), *root.glob("docs/*.md")]):
+        text = page.read_text(encoding="utf-8")
+        if MARKER.search(text):
+            counted = counted or units(root, course)
+            if (made := filled(text, counted, page.relative_to(root))) != text:
+                yield page.relative_to(root), made
+
+
+def filled(text: str, course: Sequence[Unit], page: Path) -> str:
+    """The text of a page with its tables as they should be."""
+
+    def table(marker: re.Match[str]) -> str:
+        if marker["what"] not in TABLES:
+            raise CommandError(f"{page}: no table is called {marker['what']!r}; there are: {', '.join(TABLES)}")
+        made = TABLES[marker["what"]](course, marker["rest"] or "", page)
+        return f"{marker['before']}\n\n{made}\n\n{marker['after']}"
+
+    return MARKER.sub(table, text)
+
+
+def _link(words: str, target: str, page: Path) -> str:
+    return f"[{words}]({os.path.relpath(target, page.parent).replace(os.sep, '/')})"
+
+
+def _lessons(course: Sequence[Unit], rest: str, page: Path) -> str:
+    rows = (
+        (
+            unit.number,
+            _link(unit.title, unit.lecture, page),
+            unit.reading,
+            _link(unit.task, unit.assignment, page),
+            unit.working,
+            f"{unit.checked + unit.marked:g}",
+        )
+        for unit in course
+    )
+    return _table(("", "lecture", "minutes", "assignment", "minutes", "points"), rows)
+
+
+def _questions(course: Sequence[Unit], rest: str, page: Path) -> str:
+    rows = ((unit.number, _link(unit.title, unit.lecture, page), unit.question, unit.reading) for unit in course)
+    return _table(("", "lecture", "its question", "minutes"), rows)
+
+
+def _weeks(course: Sequence[Unit], rest: str, page: Path) -> str:
+    by_name = {unit.lesson.name: unit for unit in course}
+    chosen = [week.split() for week in rest.split(",")] if rest else [[name] for name in by_name]
+    if unknown := [name for week in chosen for name in week if name not in by_name]:
+        raise CommandError(f"{page}: {unknown[0]!r} is no lesson; the lessons are: {', '.join(by_name)}")
+    weeks = [[by_name[name] for name in week] for week in chosen]
+
+    def row(name: object, group: Sequence[Unit], lectures: str, assignments: str) -> tuple[object, ...]:
+        points = (sum(getattr(unit, kind) for unit in group) for kind in ("checked", "marked", "extra"))
+        reading, working = (sum(getattr(unit, kind) for unit in group) for kind in ("reading", "working"))
+        return name, lectures, reading, assignments, working, *(f"{worth:g}" for worth in points)
+
+    rows = [
+        row(
+            number,
+            group,
+            "; ".join(_link(f"{unit.number} {unit.title}", unit.lecture, page) for unit in group),
+            ", ".join(_link(unit.lesson.assignment, unit.assignment, page) for unit in group),
+        )
+        for number, group in enumerate(weeks, start=1)
+    ]
+    rows.append(row("all", [unit for group in weeks for unit in group], "", ""))
+    heads = ("week", "lecture", "minutes", "assignment", "minutes", "points by checks", "by hand", "extra")
+    return _table(heads, rows)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+TABLES = {"lessons": _lessons, "questions": _questions, "weeks": _weeks}

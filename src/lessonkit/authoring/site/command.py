@@ -1,0 +1,87 @@
+"""`lessonkit site`: the course as a web book, which opens from a folder and needs no network."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from commandkit.commands import typed
+from commandkit.errors import CommandError, needs
+
+with needs(typed("site"), "site"):
+    import myst_nb  # noqa: F401
+    import sphinx_book_theme  # noqa: F401
+
+    from lessonkit.authoring.build import Checkout, open_course
+    from lessonkit.authoring.site import check, npm, sources
+
+BUILT = ".buildinfo"  # Sphinx's own mark of a folder that it wrote
+MOST_FAULTS = 20      # are shown
+
+
+def site(checkout: Checkout, to: Path) -> int:
+    """Build the web book of the course into the folder `to`; return how many pages it has.
+
+    `to` keeps its old self until the new one is whole. Raises CommandError for a folder that holds something else, for
+    what Sphinx warns of, and for a broken link, a picture without words or something loaded from elsewhere.
+    """
+    to = to.absolute()
+    if to.exists() and not (to / BUILT).is_file() and not (to.is_dir() and not any(to.iterdir())):
+        raise CommandError(f"{to} holds something that is not a site: name another folder, or take it away")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as scratch:
+        source, made = Path(scratch, "source"), Path(scratch, "site")
+        source.mkdir()
+        sources.Sources(checkout.root, source, checkout.course).assemble()
+        npm.put(npm.MATHJAX, source / "_static")
+        _sphinx(source, made)
+        if found := list(check.faults(made)):
+            more = [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
+            raise CommandError("\n  ".join(["the site has faults:", *found[:MOST_FAULTS], *more]))
+        shutil.copymode(to.parent, made)  # that of a temporary folder is private
+        _swap(made, to, Path(scratch, "old"))
+    return len(list(to.rglob("*.html")))
+
+
+def _sphinx(source: Path, made: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-j", "auto", "-b", "html"]
+    if not sys.stdout.isatty():
+        command.append("-q")
+    if subprocess.run([*command, source, made]).returncode:
+        raise CommandError("Sphinx found something wrong, see above: the site is as it was")
+
+
+def _swap(made: Path, to: Path, old: Path) -> None:
+    """Put `made` in the place of `to`, which goes to `old`, or leave all as it was."""
+    try:
+        if to.exists():
+            os.replace(to, old)
+        os.replace(made, to)
+    except BaseException:
+        if old.exists() and not to.exists():
+            os.replace(old, to)
+        raise
+
+
+def _open(root: Path) -> Checkout:
+    """Raises CommandError where `root` is no course, or the package that is imported is another one's."""
+    if not (root / "docs" / "conf.py").is_file():
+        raise CommandError(
+            f"no course here (looked for docs/conf.py in {root}): run it in the folder that holds pyproject.toml"
+        )
+    return open_course(root)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", type=Path, default=Path("build/site"), metavar="DIR", help="default: build/site")
+
+
+def main(args: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    count = site(_open(Path.cwd()), args.to)
+    print(f"{args.to}/index.html: {count} pages in {time.perf_counter() - start:.0f} s")
+    return 0

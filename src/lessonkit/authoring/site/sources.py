@@ -1,0 +1,178 @@
+"""What Sphinx reads: the course's notebooks and pages, at the places that they have in the course's folder."""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from commandkit.commands import typed
+from commandkit.errors import CommandError, needs
+from lessonkit.mimetype import VERDICT
+
+with needs(typed("site"), "site"):
+    import nbformat
+    from nbformat.notebooknode import NotebookNode
+
+    from lessonkit.authoring.pages import units
+    from lessonkit.course import Course, folder_of
+
+# Pages that stand elsewhere in the site than in the folder, or whose like is there.
+MOVED = {
+    "README.md": "index.md",
+    "START.md": "assignments.md",
+    "docs/index.md": "index.md",
+    "docs/api/index.md": "api/index.md",
+}
+# A link in Markdown, whatever its words are: [words](target) or [words](target "title").
+LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=[)\s])")
+WIDGETS = "application/vnd.jupyter.widget-state+json"
+ANSWERS = """
+```{{important}}
+This page holds the answers, folded away. Try it yourself first: [assignment {number}](path:{assignment}) is the
+notebook without them.
+```
+"""
+ASSIGNMENTS = """# Assignments
+
+One for each lecture. Download a notebook, open it in JupyterLab where the course is installed, and run the check under
+each exercise: it says what was expected, what was found, and often what you were thinking. Minutes are our estimate;
+minutes and points leave out an assignment's last exercise, which is for extra points.
+
+| | notebook to download | minutes | points | its lecture | |
+|---|---|---|---|---|---|
+"""
+
+
+class BrokenLink(CommandError):
+    """A link to something that the course does not have."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The sources of the course at `root`, to be written into the empty folder `to`."""
+
+    root: Path
+    to: Path
+    course: Course
+
+    def assemble(self) -> None:
+        """Raises BrokenLink, with page and target, and CommandError for a widget that the pages cannot show."""
+        for path in sorted(self.root.glob("assignments/*/*.ipynb")):
+            self._copy(path)
+        pages = [*sorted(self.root.glob("docs/*.md")), *sorted(self.root.glob("docs/api/*.md"))]
+        for path in [*pages, self.root / "CONTRIBUTING.md"]:
+            name = path.relative_to(self.root).as_posix()
+            self._write(self.place(name), self.relink(path.read_text(encoding="utf-8"), name))
+        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *sorted(self.root.glob("solutions/*/*.ipynb"))]:
+            name = path.relative_to(self.root).as_posix()
+            self._write(name, nbformat.writes(self.notebook(name)))
+        self._copy(self.root / "README.md")  # the start page includes its table of lectures
+        self._write("assignments.md", self.assignments())
+        shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
+        for folder in ("_static", "_templates"):
+            shutil.copytree(self.root / "docs" / folder, self.to / folder)
+        if self.course.widgets:
+            package, name = self.course.widgets
+            shutil.copyfile(folder_of(package) / name, self.to / "_static/widgets.js")
+
+    def relink(self, text: str, page: str) -> str:
+        """`text` of the page `page` (its path in the folder), its links leading to where the site has their targets.
+
+        A module's source becomes its page of the reference. A file that the site has no page for is copied, and Sphinx
+        offers it as a download. Raises BrokenLink.
+        """
+        here = PurePosixPath(page).parent
+
+        def lead(link: re.Match) -> str:
+            target = os.path.normpath(here / link["path"]).replace(os.sep, "/")
+            if target.startswith("..") or not (self.root / target).is_file():
+                raise BrokenLink(f"{page}: a link to {link['path']}, which is no file of the course")
+            place = self.place(target)
+            path = os.path.relpath(place, PurePosixPath(self.place(page)).parent).replace(os.sep, "/")
+            if target.startswith("assignments/"):
+                return f"path:{path}"                                # a download, and no page
+            if place != target:
+                return path                                          # the anchor was another page's
+            if not target.endswith((".md", ".ipynb")):
+                self._copy(self.root / target)
+            return path + (link["anchor"] or "")
+
+        # What stands in code is no link.
+        parts = re.split(r"(^```.*?^```|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
+        return "".join(part if i % 2 else LINK.sub(lead, part) for i, part in enumerate(parts))
+
+    def place(self, name: str) -> str:
+        """Where the site has what the folder has at `name`."""
+        module = re.sub(r"/__init__$", "", name.removeprefix("src/").removesuffix(".py")).replace("/", ".")
+        return f"api/{module}.rst" if module in self._reference else MOVED.get(name, name)
+
+    @cached_property
+    def _reference(self) -> set[str]:
+        """The modules that have a page."""
+        listed = (self.root / "docs/api/index.md").read_text(encoding="utf-8")
+        ours = "|".join((*self.course.library, self.course.package, "lessonkit"))
+        return set(re.findall(rf"^ +((?:{ours})[\w.]*)$", listed, re.MULTILINE))
+
+    def notebook(self, name: str) -> NotebookNode:
+        """The notebook of a lecture or a solution as the site shows it."""
+        notebook = nbformat.read(self.root / name, as_version=4)
+        state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
+        kinds = {widget["model_name"] for widget in state.values()}
+        if others := sorted(kinds - {"AnyModel", "LayoutModel"}):
+            raise CommandError(f"{name}: the site shows the course's own widgets (anywidget's) alone, not {others[0]}")
+        for cell in notebook.cells:
+            cell.source = re.sub(r"\A<!-- Built from .*? -->\n", "", cell.source)
+            if cell.cell_type == "markdown":
+                cell.source = boxes(self.relink(cell.source, name))
+            for output in cell.get("outputs", []):
+                output.get("data", {}).pop(VERDICT, None)  # for graders; beside it stands the card
+        if name.startswith("solutions/"):
+            fold(notebook, name)
+        return notebook
+
+    def assignments(self) -> str:
+        """The page that offers the assignments, each with its lecture, minutes, points and solution."""
+        rows = "".join(
+            f"| {unit.number} | [{unit.task}](path:{unit.assignment}) "
+            f"| {unit.working} | {unit.checked + unit.marked:g} "
+            f"| [{unit.title}]({unit.lecture}) | [solution]({unit.assignment.replace('assignments', 'solutions')}) |\n"
+            for unit in units(self.root, self.course)
+        )
+        return f"{ASSIGNMENTS}{rows}\n```{{toctree}}\n:hidden:\n:glob:\nsolutions/*/*\n```\n"
+
+    def _copy(self, path: Path) -> None:
+        copied = self.to / path.relative_to(self.root)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copied)
+
+    def _write(self, name: str, text: str) -> None:
+        (self.to / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.to / name).write_text(text, encoding="utf-8")
+
+
+def boxes(text: str) -> str:
+    """Markdown whose boxes have a class for the style sheet: errata, and questions to check oneself by."""
+    for words, look in (("On the slide", "erratum"), ("Check yourself", "check-yourself")):
+        text = re.sub(rf"^(?=> \*\*{words})", f"{{.{look}}}\n", text, flags=re.MULTILINE)
+    # In raw HTML MathJax looks only where it is told to.
+    return text.replace("<details>", '<details class="mathjax_process">')
+
+
+def fold(notebook: NotebookNode, name: str) -> None:
+    """Fold the answers of a solution, take out what is for the graders alone, and say so under the title."""
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    answers = ANSWERS.format(
+        number=PurePosixPath(name).parent.name[1:], assignment=f"../../{name.replace('solutions', 'assignments')}"
+    )
+    notebook.cells[0].source = title.replace("# Assignment", "# Solution") + answers + rest
+    for cell in notebook.cells:
+        cell.source = re.sub(r"\n?### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", cell.source, flags=re.DOTALL)
+        cell.source = re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE)
+        if not cell.metadata.get("nbgrader", {}).get("solution"):
+            continue
+        if cell.cell_type == "code":
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+        else:
+            cell.source = f'<details class="answer"><summary>Show the answer</summary>\n\n{cell.source}\n\n</details>'

@@ -1,0 +1,252 @@
+"""A course: a package with a folder a lesson, and the calls that its notebooks make: `check`, `hint`, `progress`."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from commandkit.errors import CommandError
+
+if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
+    from lessonkit.exercises.exercise import Exercise
+    from lessonkit.exercises.progress import Progress
+    from lessonkit.exercises.verdict import Verdict
+
+# Three seeds, because sizes are drawn too: a mistake that one set of sizes hides shows on another.
+VISIBLE_SEEDS = (0, 1, 2)
+FOLDER = re.compile(r"l(\d\d)_([a-z0-9_]+)")
+# @name in a text is the number of the lesson of that name: the numbers stand in the folders' names alone.
+REFERENCE = re.compile(r"(?<![\w.@/`])(a?)@([a-z][a-z0-9_]*)")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A folder `lNN_name`: the lecture NN, the assignment aNN, and its exercises."""
+
+    number: str
+    name: str
+    folder: Path
+
+    @property
+    def assignment(self) -> str:
+        return f"a{self.number}"
+
+    @property
+    def module(self) -> str:
+        """Its name in the course's package."""
+        return f"l{self.number}_{self.name}"
+
+    @property
+    def lecture_notebook(self) -> str:
+        """Its path in the course's folder, as that of the assignment's."""
+        return f"lectures/{self.number}_{self.name}.ipynb"
+
+    @property
+    def assignment_notebook(self) -> str:
+        return f"assignments/{self.assignment}/{self.assignment}_{self.name}.ipynb"
+
+
+class Course:
+    """The course whose lessons are the folders of `package`.
+
+    `library` names the packages that its notebooks import, and whose parts a submission may use while it is graded;
+    `distribution` is what pip calls it all; `widgets` is the script, a package and a file in it, that draws the
+    lectures' widgets in the web book; `demo` is the lesson whose assignment the demo grades.
+
+    Make it in the package's __init__.py, `course = Course(__name__, library=("shapes",))`, which must import nothing
+    heavy: a sandbox starts with it.
+    """
+
+    def __init__(
+        self,
+        package: str,
+        *,
+        library: Sequence[str] = (),
+        distribution: str | None = None,
+        widgets: tuple[str, str] | None = None,
+        demo: str | None = None,
+    ) -> None:
+        self.package, self.library, self.widgets = package, tuple(library), widgets
+        self.distribution, self._demo = distribution or package, demo
+
+    def __repr__(self) -> str:
+        return f"Course({self.package!r})"
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where the package's files are."""
+        return folder_of(self.package)
+
+    @cached_property
+    def lessons(self) -> tuple[Lesson, ...]:
+        """The lessons in order. CommandError where two have one number, or one name."""
+        found = []
+        for path in sorted(self.folder.iterdir()):
+            if path.is_dir() and (match := FOLDER.fullmatch(path.name)):
+                found.append(Lesson(match[1], match[2], path))
+        for what in ("number", "name"):
+            seen = [getattr(lesson, what) for lesson in found]
+            if double := next((each for each in seen if seen.count(each) > 1), None):
+                raise CommandError(f"two lessons in {self.folder} have the {what} {double}: rename one's folder")
+        return tuple(found)
+
+    def lesson(self, assignment: str) -> Lesson:
+        """The lesson of an assignment, such as "a03". LookupError if there is none."""
+        for lesson in self.lessons:
+            if lesson.assignment == assignment:
+                return lesson
+        known = ", ".join(self.assignments())
+        raise LookupError(f"there is no assignment {assignment!r}. The assignments are: {known}.")
+
+    def assignments(self) -> list[str]:
+        """The assignments that have exercises, in order: "a03", …"""
+        return [lesson.assignment for lesson in self.lessons if (lesson.folder / "exercises" / "__init__.py").is_file()]
+
+    def part(self, name: str, part: str) -> ModuleType:
+        """A module of the lesson called `name`, wherever it stands: `part("masking", "figures")`. LookupError."""
+        for lesson in self.lessons:
+            if lesson.name == name:
+                return importlib.import_module(f"{self.package}.{lesson.module}.{part}")
+        raise LookupError(f"there is no lesson {name!r}. The lessons are: {', '.join(each.name for each in self.lessons)}.")
+
+    @property
+    def demo(self) -> str:
+        """The assignment that the demo grades: the first, if the course has not chosen."""
+        chosen = [lesson.assignment for lesson in self.lessons if lesson.name == self._demo]
+        return (chosen or self.assignments())[0]
+
+    def exercises_of(self, assignment: str) -> list[Exercise]:
+        """The exercises of an assignment (such as "a03"), in the order in which they are set."""
+        lesson = self.lesson(assignment)
+        if assignment not in self.assignments():
+            return []
+        exercises = importlib.import_module(f"{self.package}.{lesson.module}.exercises").EXERCISES
+        for exercise in exercises:
+            exercise.reword(self.referred)
+        return list(exercises)
+
+    def all_exercises(self) -> dict[str, Exercise]:
+        """Every exercise of the course by its name."""
+        return {each.name: each for assignment in self.assignments() for each in self.exercises_of(assignment)}
+
+    def exercise(self, name: str) -> Exercise:
+        """The exercise called `name`. LookupError, with the known names, if there is none."""
+        for lesson in self.lessons:  # the one lesson that has a file of this name; the others need not be imported
+            if isinstance(name, str) and (lesson.folder / "exercises" / f"{file_of(name)}.py").is_file():
+                for exercise in self.exercises_of(lesson.assignment):
+                    if exercise.name == name:
+                        return exercise
+        known = self.all_exercises()
+        close = difflib.get_close_matches(str(name), known, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        raise LookupError(f"there is no exercise {name!r}.{guess} The exercises are: {', '.join(known)}.")
+
+    def referred(self, text: str) -> str:
+        """`text` with numbers in the place of its references: `@masking` becomes 06, `a@masking` a06.
+
+        ValueError for a lesson that there is not.
+        """
+        numbers = {lesson.name: lesson.number for lesson in self.lessons}
+
+        def number(match: re.Match[str]) -> str:
+            if match[2] not in numbers:
+                raise ValueError(f"@{match[2]} is no lesson; the lessons are: {', '.join(numbers)}")
+            return match[1] + numbers[match[2]]
+
+        return REFERENCE.sub(number, text)
+
+    def check(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
+        """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
+
+        The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
+        """
+        from lessonkit.exercises import progress
+        from lessonkit.exercises.judge import judge
+        from lessonkit.exercises.observe import observe
+        from lessonkit.exercises.verdict import Verdict
+
+        exercise = self.exercise(name)
+        verdicts: list[Verdict] = []
+        for seed in seeds:
+            right_so_far = all(verdict.points == verdict.out_of for verdict in verdicts)
+            verdicts.append(judge(exercise, observe(exercise, answer, seed), seed, name=right_so_far))  # named once
+        verdict = Verdict.over(verdicts)
+        if progress.wanted():
+            progress.keep(self.distribution, exercise, verdict)
+        validated = os.environ.get("NBGRADER_EXECUTION") == "validate"
+        if validated and verdict.points < verdict.out_of and not exercise.extra:
+            # nbgrader's Validate shows this, cut at some 84 columns, where it would only say "Partial credit".
+            print(verdict.text(width=80), file=sys.stderr)
+        return verdict
+
+    def hint(self, name: str, tier: int = 1) -> None:
+        """Print hint number `tier` of the exercise `name`: the first nudges, the last nearly tells."""
+        from lessonkit.exercises.verdict import WIDTH
+
+        hints = self.exercise(name).hints
+        if not 1 <= tier <= len(hints):
+            raise ValueError(f"{name} has hints 1 to {len(hints)}, got {tier}")
+        print(textwrap.fill(self.referred(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}"), WIDTH))
+        if tier < len(hints):
+            print(f'One more: hint("{name}", {tier + 1})')
+
+    def progress(self, assignment: str | None = None) -> Progress:
+        """The points of your own checks so far, assignment by assignment; they are kept on this machine alone.
+
+        LookupError for an assignment that there is not.
+        """
+        from lessonkit.exercises.progress import Progress
+
+        chosen = self.assignments() if assignment is None else [assignment]
+        return Progress(self.distribution, {name: self.exercises_of(name) for name in chosen})
+
+
+def course_of(config: Mapping[str, Any]) -> Course:
+    """The course that an nbgrader_config.py names. CommandError where it names none, or one that is not installed."""
+    return load(str(config.get("Lessonkit", {}).get("course", "")))
+
+
+def load(package: str) -> Course:
+    """The course whose lessons are in `package`. CommandError where there is no such package, or it is no course's."""
+    if not package:
+        raise CommandError('nbgrader_config.py names no course: add c.Lessonkit.course = "the_package_of_its_lessons"')
+    try:
+        return importlib.import_module(package).course
+    except (ModuleNotFoundError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name != package:
+            raise
+        raise CommandError(
+            f"nbgrader_config.py names the course {package!r}, which is not to be found here ({error}): "
+            "install it (pip install -e . in its folder); its __init__.py must make `course = Course(…)`"
+        ) from None
+
+
+def folder_of(package: str) -> Path:
+    """Where the files of an installed package are. It is not imported. CommandError if there is none."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise CommandError(f"there is no package {package} here")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def file_of(exercise: str) -> str:
+    """The stem of an exercise's file: `multi_head_attention` for `MultiHeadAttention`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", exercise).lower()
+
+
+def hidden_seeds(name: str) -> tuple[int, ...]:
+    """The seeds that decide the points of the exercise `name`: the same at every grading, and not the visible ones."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return tuple(int.from_bytes(digest[i : i + 4], "big") for i in (0, 4, 8))

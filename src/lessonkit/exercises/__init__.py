@@ -1,0 +1,1 @@
+"""What an exercise is, how an answer is observed and judged, and what a learner reads of it."""

@@ -1,0 +1,233 @@
+"""What an exercise is: aspects to look at, a reference, named misconceptions, other right answers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+Look = Callable[[Any, Any], Any]  # (the watched answer, a draw of inputs) -> the tensor that shows the aspect
+Explain = Callable[[Any, Any], str | None]  # (got, expected) -> words, or None for the usual ones
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One thing an answer must get right.
+
+    `look` runs the answer on drawn inputs and returns the tensor that shows it. `meaning` is what the learner reads
+    when it is right; `explain(got, expected)` may put a wrong array into better words than "these numbers differ".
+    """
+
+    name: str
+    points: float
+    look: Look
+    meaning: str
+    explain: Explain | None = None
+
+
+@dataclass(frozen=True)
+class Code:
+    """An answer that the course knows: a misconception, which fails some aspects, or another style: none."""
+
+    name: str
+    answer: Any
+    hint: str
+    body: str
+    fails: tuple[str, ...] = ()
+    change: Mapping[str, str] | None = None  # of a slip: the pieces of the solution that it replaces
+
+
+Misconception: TypeAlias = Code
+Alternative: TypeAlias = Code
+
+
+@dataclass(eq=False)  # compared and hashed by identity: what an exercise shows is cached
+class Exercise:
+    """A named exercise. Aspects, misconceptions and alternatives are added by decorators, in the order they are shown.
+
+    `reference` is a function, or a module class whose `forward` the learner writes. `solution` is the answer that the
+    notebook's solution shows: a function of the learner's arguments (with `self`, for a module's forward). `returns`
+    names the tensors that come back; with `numbers` a plain number may come back in a tensor's place, with `truths` a
+    plain True or False. With `lists` a list of lists of whole numbers or of texts comes back, and the aspect makes a
+    tensor of it. `extra` exercises earn extra credit: their points count on top of the assignment's.
+    """
+
+    name: str
+    reference: Any
+    returns: tuple[str, ...]
+    difficulty: int
+    minutes: int
+    hints: tuple[str, ...]
+    solution: Callable | None = None
+    forbidden: tuple[str, ...] = ()
+    extra: bool = False
+    numbers: bool = False
+    truths: bool = False
+    lists: bool = False
+    aspects: list[Aspect] = field(default_factory=list)
+    misconceptions: list[Misconception] = field(default_factory=list)
+    variants: list[Misconception] = field(default_factory=list)  # other codes of the same misconceptions
+    alternatives: list[Alternative] = field(default_factory=list)
+
+    @property
+    def out_of(self) -> float:
+        """All the points that the aspects are worth together."""
+        return float(sum(aspect.points for aspect in self.aspects))
+
+    @property
+    def solution_body(self) -> str:
+        """The solution's statements as text, fit for between the solution's markers."""
+        if self.solution is None:
+            raise ValueError(f"{self.name} has no solution: Exercise(…, solution=…)")
+        return _body(self.solution)
+
+    def decorators(self) -> tuple[Callable, Callable, Callable, Callable, Callable]:
+        """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
+        return self.aspect, self.slip, self.misconception, self.variant, self.alternative
+
+    def aspect(self, name: str, points: float, explain: Explain | None = None) -> Callable[[Look], Look]:
+        """Add an aspect. The docstring says in a few words what is true of a right answer."""
+
+        def add(look: Look) -> Look:
+            self.aspects.append(Aspect(name, points, look, _words(look), explain))
+            return look
+
+        return add
+
+    def misconception(self, name: str, fails: tuple[str, ...]) -> Callable[[Callable], Callable]:
+        """Add a wrong answer that learners really give, the aspects that it fails, and a docstring that teaches."""
+
+        def add(function: Callable) -> Callable:
+            self.misconceptions.append(self._mistake(name, function, fails))
+            return function
+
+        return add
+
+    def slip(
+        self, name: str, fails: tuple[str, ...], *changes: Mapping[str, str], words: str, base: Callable | None = None
+    ) -> None:
+        """Add a misconception that is the solution (or `base`, another right answer) with some pieces replaced.
+
+        Each of `changes`, {right: wrong}, is one code of it: the first is named so, the others are variants of it.
+        ValueError where a piece is not in the solution exactly once, or not at all what was there before.
+        """
+        right = base or self.solution
+        if right is None:
+            raise ValueError(f"{self.name}: a slip needs a solution to slip in")
+        for number, change in enumerate(changes):
+            body = edited(_body(right), change, f"{self.name}, {name!r}")
+            function = compiled(inspect.signature(right), body, right.__globals__, f"{self.name}: {name} ({number})")
+            code = replace(self._mistake(name, function, fails, body), hint=" ".join(words.split()), change=change)
+            (self.variants if number else self.misconceptions).append(code)
+
+    def variant(self, *names: str, fails: tuple[str, ...]) -> Callable[[Callable], Callable]:
+        """Add another code for the misconception of that name; for several, if it holds several at once.
+
+        The misconceptions' hints are what the learner reads; the docstring says what is different here.
+        """
+
+        def add(function: Callable) -> Callable:
+            code = self._mistake(names[0], function, fails)
+            known = {misconception.name: misconception for misconception in self.misconceptions}
+            self.variants += [replace(code, name=name, hint=known[name].hint) for name in names]
+            return function
+
+        return add
+
+    def alternative(self, name: str) -> Callable[[Callable], Callable]:
+        """Add a right answer in another style: it must earn every point."""
+
+        def add(function: Callable) -> Callable:
+            self.alternatives.append(self._code(name, function, ()))
+            return function
+
+        return add
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Put `change(text)` in the place of every text that a learner reads. What it returns must be left as it is."""
+        self.hints = tuple(map(change, self.hints))
+        for known in (self.misconceptions, self.variants, self.alternatives):
+            known[:] = [replace(code, hint=change(code.hint)) for code in known]
+
+    def _mistake(self, name: str, function: Callable, fails: tuple[str, ...], body: str | None = None) -> Misconception:
+        if not fails or set(fails) - {aspect.name for aspect in self.aspects}:
+            raise ValueError(f"{self.name}: misconception {name!r} must fail known aspects, got {fails}")
+        return self._code(name, function, fails, body)
+
+    def _code(self, name: str, function: Callable, fails: tuple[str, ...], body: str | None = None) -> Code:
+        words = "" if body else _words(function)
+        return Code(name, self.as_answer(function), words, body or _body(function), fails)
+
+    def as_answer(self, function: Callable) -> Any:
+        """What a learner hands in who writes this function: itself, or a module with it as its forward."""
+        if isinstance(self.reference, type):
+            return type(self.name, (self.reference,), {"forward": function})
+        return function
+
+
+def edited(body: str, change: Mapping[str, str], what: str) -> str:
+    """`body` with every key of `change` replaced by its value.
+
+    ValueError, about `what`, for a piece that is not there exactly once, or that overlaps another.
+    """
+    for piece in change:
+        if body.count(piece) != 1:
+            raise ValueError(f"{what}: {piece!r} is {body.count(piece)} times in the solution, expected once")
+    end = len(body)
+    for piece, instead in sorted(change.items(), key=lambda item: -body.index(item[0])):
+        start = body.index(piece)
+        if start + len(piece) > end:
+            raise ValueError(f"{what}: {piece!r} overlaps another piece that is replaced")
+        body, end = body[:start] + instead + body[start + len(piece) :], start
+    return body
+
+
+def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], title: str) -> Callable:
+    """A function of this signature and body, which sees the names of the module that it comes from.
+
+    A traceback shows its lines, under the file name <title>. It is compiled when it is first called: a check that finds
+    nothing wrong need not pay for the mistakes.
+    """
+    plain = signature.replace(
+        parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()],
+        return_annotation=signature.empty,
+    )
+    file = f"<{title}>"
+    text = f"def answer{plain}:\n{textwrap.indent(body, '    ')}\n"
+
+    @cache
+    def function() -> Callable:
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        scope = dict(names)
+        exec(compile(text, file, "exec"), scope)
+        return scope["answer"]
+
+    def answer(*arguments: Any, **named: Any) -> Any:
+        return function()(*arguments, **named)
+
+    answer.__signature__ = signature  # type: ignore[attr-defined]
+    return answer
+
+
+def _words(function: Callable) -> str:
+    """The docstring as one paragraph."""
+    if not function.__doc__:
+        raise ValueError(f"{function.__qualname__} needs a docstring: learners read it")
+    return " ".join(inspect.cleandoc(function.__doc__).split())
+
+
+def _body(function: Callable) -> str:
+    """The function's statements as text, without signature and docstring: fit for between the solution's markers."""
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    definition = ast.parse("\n".join(lines)).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    start = definition.body[0].end_lineno
+    if ast.get_docstring(definition) is None:  # from the line after the signature's last, with comments on top
+        numbered = list(enumerate(lines, start=1))[definition.lineno - 1 :]
+        start = next(number for number, line in numbered if line.rstrip().endswith(":"))
+    return textwrap.dedent("\n".join(lines[start:])).strip("\n")

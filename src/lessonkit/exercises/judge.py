@@ -1,0 +1,227 @@
+"""Compare what was observed with what the reference shows, and name the misconception that explains the difference.
+
+`judge` is a pure function of plain data: it never runs the learner's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
+from lessonkit.exercises.local_runner import Problem
+from lessonkit.exercises.observe import Observation, observe
+from lessonkit.exercises.verdict import AspectVerdict, Verdict
+
+# Learners compute in float32, in an order of their own: errors of 1e-6 are rounding, errors of 1e-3 are mistakes.
+RELATIVE, ABSOLUTE = 1e-4, 1e-5
+
+
+def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int, *, name: bool = True) -> Verdict:
+    """The verdict on `observations`, which `observe` made from an answer to `exercise` on `seed`.
+
+    `name=False` leaves out the misconceptions, which take most of the time.
+    """
+    expected = observe_known(exercise, exercise.reference, seed)
+    lines = []
+    for aspect in exercise.aspects:
+        fault = _fault(aspect, observations[aspect.name], expected[aspect.name])
+        lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
+    wrong = [line.name for line in lines if not line.ok]
+    return Verdict(
+        exercise=exercise.name,
+        aspects=tuple(lines),
+        misconceptions=tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ()),
+        problem=_common_problem(observations, wrong),
+        hints=len(exercise.hints),
+        extra=exercise.extra,
+    )
+
+
+def same(seen: Observation, other: Observation) -> bool:
+    """Whether two answers did the same thing: equal arrays up to rounding, or the same failure."""
+    if seen.value is None or other.value is None:
+        a, b = seen.problem, other.problem
+        return a is not None and b is not None and (a.kind, a.detail) == (b.kind, b.detail)
+    return (
+        seen.value.shape == other.value.shape
+        and (seen.value.dtype == np.bool_) == (other.value.dtype == np.bool_)
+        and np.allclose(seen.value, other.value, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+    )
+
+
+def row_sums(got: np.ndarray, expected: np.ndarray) -> str | None:
+    """For weights: says which row does not sum to what it should."""
+    sums, wanted = got.sum(-1), expected.sum(-1)
+    off = np.argwhere(~np.isclose(sums, wanted, rtol=RELATIVE, atol=ABSOLUTE))
+    if not len(off):
+        return None
+    row = tuple(off[0])
+    seen, right = _apart(sums[row], wanted[row])
+    return f"row {_index(row)} sums to {seen}, expected {right}"
+
+
+def told(words: str) -> Explain:
+    """For a difference: `words` with {got}, {expected} and {size} at the worst {place}."""
+
+    def explain(got: np.ndarray, expected: np.ndarray) -> str:
+        place = _worst_place(got, expected)
+        seen, right = _apart(got[place], expected[place])
+        return words.format(got=seen, expected=right, size=seen.removeprefix("-"), place=_index(place))
+
+    return explain
+
+
+nonzero = told("{got} at {place}, expected 0")
+
+
+def arrives(*inputs: str) -> Explain:
+    """For `gradients` and `reached`: says which input is not reached at all."""
+
+    def explain(got: np.ndarray, expected: np.ndarray) -> str | None:
+        rows = zip(inputs, got, expected, strict=True)
+        lost = [f"`{name}`" for name, row, wanted in rows if wanted.any() and not row.any()]
+        return f"no gradient reaches {' and '.join(lost)}" if lost else None
+
+    return explain
+
+
+def _fault(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
+    """What is wrong with one aspect, in words; None if nothing is."""
+    fault = _difference(aspect, seen, expected)
+    asked_for = {dtype for _, _, dtype in expected.shapes}  # a right answer to inputs of half precision has it too
+    low = next((d for _, _, d in seen.shapes if d in ("float16", "bfloat16") and d not in asked_for), None)
+    return f"{fault}; computed in {low}, the inputs are float32" if fault and low else fault
+
+
+def _difference(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
+    assert expected.value is not None, f"the reference fails its own aspect {aspect.name!r}: {expected.problem}"
+    if seen.problem and seen.problem.kind != "unusable":
+        return _say(seen.problem)
+    if same(seen, expected):
+        return None
+    got, right = _parameters(seen), _parameters(expected)
+    if got and got != right:
+        have, lack = (", ".join(name for name in a if name not in b) or "none" for a, b in ((got, right), (right, got)))
+        return f"`__init__` was changed: of its parameters {have} should not be there, and {lack} should"
+    for (name, shape, _), (_, wanted, _) in zip(seen.shapes, expected.shapes, strict=False):
+        if shape != wanted:
+            return f"{name} has shape {shape}, expected {wanted}"
+    if seen.value is None:
+        return f"what came back cannot be used: {seen.problem.detail if seen.problem else 'nothing came back'}"
+    if seen.value.shape != expected.value.shape:
+        return f"shape {seen.value.shape}, expected {expected.value.shape}"
+    if (seen.value.dtype == np.bool_) != (expected.value.dtype == np.bool_):
+        return f"got {_values(seen.value)}, expected {_values(expected.value)}"
+    nan = np.argwhere(np.isnan(seen.value) & ~np.isnan(expected.value))
+    if len(nan):
+        return f"contains NaN, first at {_index(nan[0])}: something was 0/0, ∞ − ∞ or 0 · ∞"
+    words = aspect.explain(seen.value, expected.value) if aspect.explain else None
+    return words or _worst(seen.value, expected.value)
+
+
+def _worst(got: np.ndarray, expected: np.ndarray) -> str:
+    place = _worst_place(got, expected)
+    count = f"{_off(got, expected).sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
+    at = f"at {_index(place)} " if got.size > 1 else ""
+    seen, right = _apart(got[place], expected[place])
+    return f"{count}; {at}got {seen}, expected {right}"
+
+
+def _worst_place(got: np.ndarray, expected: np.ndarray) -> tuple:
+    error = np.where(_off(got, expected), np.abs(got.astype(np.float64) - expected), 0)
+    return np.unravel_index(int(np.argmax(error)), got.shape)
+
+
+def _off(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    return ~np.isclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+
+
+def _apart(got: float, expected: float) -> tuple[str, str]:
+    """Both as text, with as many digits as it takes to see that they differ: four or more."""
+    pairs = ((f"{got:.{digits}g}", f"{expected:.{digits}g}") for digits in range(4, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (f"{got:g}", f"{expected:g}"))
+
+
+def _parameters(observation: Observation) -> list[str]:
+    start = "the parameter "
+    return list(dict.fromkeys(name[len(start) :] for name, *_ in observation.shapes if name.startswith(start)))
+
+
+def _index(place: object) -> str:
+    return "[" + ", ".join(str(int(i)) for i in place) + "]"  # type: ignore[attr-defined]
+
+
+def _values(array: np.ndarray) -> str:
+    return "booleans" if array.dtype == np.bool_ else "numbers"
+
+
+def _say(problem: Problem) -> str:
+    match problem.kind:
+        case "not written":
+            return "not written yet"
+        case "raised":
+            return f"raised {problem.detail}" + (f"  ({problem.where})" if problem.where else "")
+        case "forbidden":
+            return f"uses {problem.detail}, which does what you are asked to build: write it from simpler operations"
+        case _:
+            return problem.detail
+
+
+def _common_problem(observations: Mapping[str, Observation], wrong: list[str]) -> str | None:
+    """The kind of problem that stopped every aspect alike: the card then says it once."""
+    problems = {o.problem for o in observations.values()}
+    if len(wrong) == len(observations) and len(problems) == 1:
+        problem = problems.pop()
+        return problem.kind if problem else None
+    return None
+
+
+def _explain(
+    exercise: Exercise, observations: Mapping[str, Observation], wrong: list[str], seed: int
+) -> list[Misconception]:
+    """The misconceptions that would have produced the wrong aspects, those that explain most first; two at most.
+
+    None if, together, they leave half of what is wrong unexplained: no name is better than an untrue one.
+    """
+    mistakes = exercise.misconceptions + exercise.variants
+    explains = [_explained(exercise, mistake, observations, wrong, seed) for mistake in mistakes]
+    found: list[Misconception] = []
+    left = set(wrong)
+
+    while left and len(found) < 2:
+        best = max(range(len(mistakes)), default=None, key=lambda index: len(explains[index] & left))
+        if best is None or not explains[best] & left:
+            break
+        found += [mistake for mistake in mistakes if mistake.answer is mistakes[best].answer]
+        left -= explains[best]
+    return found[:2] if 2 * len(left) < len(wrong) else []
+
+
+def _explained(
+    exercise: Exercise, mistake: Misconception, observations: Mapping[str, Observation], wrong: list[str], seed: int
+) -> set[str]:
+    """The wrong aspects in which `mistake` does what was observed; none if that is too little to go by.
+
+    All that it makes wrong must be wrong, and at least half of that alike. NaN alone is what many mistakes come to: it
+    tells only where the misconception explains all that is wrong, and makes nothing else wrong.
+    """
+    if not set(mistake.fails) <= set(wrong):
+        return set()
+    known = observe_known(exercise, mistake.answer, seed)
+    alike = {name for name in wrong if same(observations[name], known[name])}
+    telling = any(not _all_nan(observations[name]) for name in alike)
+    exactly = alike == set(wrong) == set(mistake.fails)
+    return alike if exactly or (telling and 2 * len(alike) >= len(mistake.fails)) else set()
+
+
+def _all_nan(observation: Observation) -> bool:
+    return observation.value is not None and bool(np.isnan(observation.value).all())
+
+
+@lru_cache(maxsize=4096)
+def observe_known(exercise: Exercise, answer: Callable, seed: int) -> dict[str, Observation]:
+    """What the course's own code does. It never changes, so it is observed once a seed."""
+    return observe(exercise, answer, seed, trusted=True)

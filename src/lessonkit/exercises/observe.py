@@ -1,0 +1,230 @@
+"""Look at what a learner's answer does on drawn inputs, and write it down in plain data.
+
+This half of a check compares nothing, and it needs no more of the answer than what `answering.Runner` gives: the answer
+may live in another process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lessonkit.exercises.local_runner import Guard, Here, Problem, Runner, Stop, in_words, kind_of
+
+if TYPE_CHECKING:
+    from lessonkit.exercises.exercise import Exercise
+
+# Of every tensor that came back, and of every parameter: its name, its shape and its number type.
+Shapes = tuple[tuple[str, tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one aspect showed: an array or a problem, and the shapes of everything the answer returned on the way."""
+
+    value: np.ndarray | None
+    problem: Problem | None
+    shapes: Shapes
+
+
+class Draw:
+    """Random inputs for one aspect of one exercise. The same seed and label give the same inputs on every machine."""
+
+    def __init__(self, seed: int, label: str) -> None:
+        self.seed, self.label = seed, label
+        digest = hashlib.sha256(f"{seed}/{label}".encode()).digest()
+        self.generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+    def sizes(self, count: int, low: int, high: int) -> list[int]:
+        """`count` different whole numbers from `low` to `high`: no two axes may be confused by being equal."""
+        return (low + torch.randperm(high - low + 1, generator=self.generator)[:count]).tolist()
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.generator, dtype=torch.float32)
+
+    def uniform(self, *shape: int) -> Tensor:
+        return torch.rand(*shape, generator=self.generator, dtype=torch.float32)
+
+    def integers(self, high: int, *shape: int) -> Tensor:
+        """Whole numbers from 0 to `high` - 1."""
+        return torch.randint(high, shape, generator=self.generator)
+
+    def padding_mask(self, batch: int, n: int) -> Tensor:
+        """(batch, n), True where there is a word. The first row is full, the second is padded, none is empty."""
+        lengths = 1 + self.integers(n, batch)
+        lengths[0] = n
+        lengths[1:2].clamp_(max=n - 1)
+        return torch.arange(n) < lengths[:, None]
+
+    def child(self, name: str) -> Draw:
+        """A stream of its own for `name`, the same whatever was drawn before."""
+        return Draw(self.seed, f"{self.label}/{name}")
+
+
+class Answer:
+    """A learner's answer as an aspect sees it: called like a function; what comes back is checked and put in words."""
+
+    def __init__(self, runner: Runner, exercise: Exercise, shapes: list | None = None, sizes: tuple = ()) -> None:
+        self.runner, self.exercise, self.sizes = runner, exercise, sizes
+        self.shapes: list[tuple[str, tuple[int, ...], str]] = [] if shapes is None else shapes
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The answer's result on `arguments`: a tensor, a tuple of as many tensors as the exercise names, or lists."""
+        returns = self.exercise.returns
+        result = self.runner.call(arguments)
+        if self.exercise.lists:
+            return _as_lists(returns[0], result)
+        tensors = (result,) if len(returns) == 1 else result
+        if len(returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(returns)):
+            kinds = "numbers" if self.exercise.numbers else "tensors"
+            wanted = f"{len(returns)} {kinds} ({', '.join(returns)})"
+            raise Stop(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
+        if self.exercise.numbers:
+            tensors = tuple(_as_tensor(tensor) for tensor in tensors)
+        if self.exercise.truths:
+            tensors = tuple(torch.tensor(bool(t)) if isinstance(t, bool | np.bool_) else t for t in tensors)
+        for name, tensor in zip(returns, tensors, strict=True):
+            if not isinstance(tensor, Tensor):
+                reminder = ": is a `return` missing?" if tensor is None else ""
+                number = "a number" if len(returns) == 1 else "a number or a tensor"
+                kind = "True or False" if self.exercise.truths else number if self.exercise.numbers else "a tensor"
+                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected {kind}{reminder}"))
+            self.shapes.append(_described(name, tensor))
+        return tensors[0] if len(returns) == 1 else tuple(tensors)
+
+    def build(self, draw: Draw, *sizes: int) -> Answer:
+        """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else."""
+        runner = self.runner.build(sizes)
+        values = {}
+        for name, parameter in sorted(runner.parameters().items()):
+            self.shapes.append(_described(f"the parameter {name}", parameter))
+            values[name] = draw.child(name).normal(*parameter.shape) / 2
+        runner.fill(values)
+        return Answer(runner, self.exercise, self.shapes, sizes)
+
+    def parameter(self, name: str) -> Tensor:
+        """A parameter of the module that `build` made, to take a gradient at."""
+        try:
+            return self.runner.parameters()[name]
+        except KeyError:
+            raise Stop(Problem("unusable", f"there is no parameter {name}")) from None
+
+    @cached_property
+    def twin(self) -> nn.Module:
+        """The course's own module with the parameters of what `build` made: to go on from the answer's values.
+
+        A parameter that the answer's module lacks is NaN: only what depends on it is lost.
+        """
+        module = self.exercise.reference(*self.sizes)
+        given = self.runner.parameters()
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                fits = name in given and given[name].shape == parameter.shape
+                parameter.copy_(given[name] if fits else torch.full_like(parameter, torch.nan))
+        return module.eval()
+
+
+def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False) -> dict[str, Observation]:
+    """What `answer` does on the inputs of `seed`, aspect by aspect, as plain data.
+
+    A problem in one aspect leaves the others alone. `trusted` is for the course's own code, which may call the names
+    that the exercise forbids. The learner's random state is left as it was.
+    """
+    runner = Here(answer, Guard(() if trusted else exercise.forbidden))
+    return observe_through(runner, exercise, seed)
+
+
+def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, Observation]:
+    """`observe`, of an answer that may live in another process: only what it returns is looked at."""
+    observations = {}
+    for aspect in exercise.aspects:
+        watched = Answer(runner, exercise)
+        value, problem = None, None
+        try:
+            draw = Draw(seed, f"{exercise.name}/{aspect.name}")
+            with runner.undisturbed(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
+                value = _plain(aspect.look(watched, draw))
+        except Stop as stop:
+            problem = stop.problem
+        except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
+            problem = Problem("unusable", in_words(error))
+        observations[aspect.name] = Observation(value, problem, tuple(watched.shapes))
+    return observations
+
+
+def telling(tensor: Tensor) -> Tensor:
+    """The tensor, for an aspect that shows that something is *not* there, or does *not* change.
+
+    An answer that returns the same number everywhere would pass such an aspect without having done anything.
+    """
+    if tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all()):
+        raise Stop(Problem("unusable", "it is the same number everywhere"))
+    return tensor
+
+
+def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
+    """The gradient of a drawn combination of `output` at `inputs`: a row for each, filled up with zeros.
+
+    Zeros, too, where none arrives.
+    """
+    loss = (output * draw.child("direction").normal(*output.shape)).sum()
+    found: Iterable[Tensor] = map(torch.zeros_like, inputs)
+    if loss.requires_grad:
+        found = torch.autograd.grad(loss, inputs, retain_graph=True, materialize_grads=True)
+    return nn.utils.rnn.pad_sequence([gradient.flatten() for gradient in found], batch_first=True)
+
+
+def reached(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
+    """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
+    found = gradients(output, inputs, draw)
+    return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
+
+
+def _plain(value: Tensor) -> np.ndarray:
+    """A float64, int64 or bool array: widening loses nothing, and no learner's object survives it."""
+    value = value.detach().cpu()
+    if value.dtype == torch.bool:
+        return value.numpy().copy()
+    return value.to(torch.float64 if value.is_floating_point() else torch.int64).numpy().copy()
+
+
+def _as_tensor(value: Any) -> Any:
+    """A plain number, numpy's too, as a tensor; anything else as it is."""
+    if isinstance(value, float | np.floating):
+        return torch.tensor(float(value), dtype=torch.float64)
+    plain = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return torch.tensor(int(value)) if plain else value
+
+
+def _as_lists(name: str, value: Any) -> list[list]:
+    """A list of lists of whole numbers or texts, plain ones: tuples and tensors of whole numbers are lists, too."""
+    reminder = ": is a `return` missing?" if value is None else ""
+    if not isinstance(value, list | tuple):
+        raise Stop(Problem("wrong type", f"{name}: returned {kind_of(value)}, expected a list of lists{reminder}"))
+    lists: list[list] = []
+    for i, row in enumerate(value):
+        row = row.tolist() if isinstance(row, Tensor) and row.ndim == 1 else row
+        if not isinstance(row, list | tuple):
+            raise Stop(Problem("wrong type", f"{name}: item {i} is {kind_of(row)}, expected a list"))
+        lists.append([])
+        for item in row:
+            whole = isinstance(item, Tensor) and item.ndim == 0 and not item.is_floating_point()
+            item = item.item() if whole or isinstance(item, np.integer) else item
+            if isinstance(item, bool) or not isinstance(item, int | str):
+                what = f"{kind_of(item)} in item {i}, expected whole numbers or texts"
+                raise Stop(Problem("wrong type", f"{name}: returned {what}"))
+            lists[-1].append(item)
+    return lists
+
+
+def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:
+    return name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+
+

@@ -1,0 +1,587 @@
+"""`lessonkit grade aNN`: execute a class's submissions on all cores or on a cluster, then let nbgrader grade them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import glob
+import hashlib
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from commandkit.commands import typed
+from commandkit.errors import CommandError, needs
+from commandkit.interrupts import Asked
+
+with needs(typed("grade"), "grading"):
+    import nbformat
+    from nbformat import NotebookNode
+    from nbgrader.api import Assignment
+    from nbgrader.apps.baseapp import NbGrader
+    from nbgrader.converters import Autograde
+    from nbgrader.converters.base import NbGraderException
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from lessonkit.course import course_of
+    from lessonkit.grading import pool as workers
+    from lessonkit.grading.check_cells import PREFIX
+    from lessonkit.grading.cluster import Deserted
+    from lessonkit.grading.course import Log, application, assignment_of, environment, find_course, quick
+    from lessonkit.grading.execution import (
+        Cache,
+        Job,
+        Record,
+        checked,
+        fingerprint,
+        lock,
+        seeds_of,
+        set_aside,
+        write_whole,
+    )
+    from lessonkit.grading.execution import environment as versions
+    from lessonkit.grading.pool import KERNEL, how_to_execute
+    from lessonkit.grading.preprocessors import ExecuteOrReplay
+    from lessonkit.grading.repair.exporter import unreadable
+    from lessonkit.grading.repair.folder import prepare
+
+
+FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
+READ_ONLY = "attempt to write a readonly database"
+
+
+@dataclass
+class Outcome:
+    """What a run has done, student by student."""
+
+    graded: list[str] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)  # of them, those that were not replayed from the cache
+    unchanged: list[str] = field(default_factory=list)  # graded before, and nothing has changed since
+    set_aside: dict[str, str] = field(default_factory=dict)  # 0 points, because it could not be executed, and why
+    failed: dict[str, str] = field(default_factory=dict)  # and why
+    how: str = ""
+
+
+@dataclass
+class Submission:
+    """A student's notebooks on their way: what is to be executed of each, by key, and what is not executed yet."""
+
+    student: str
+    jobs: dict[str, Job]
+    missing: list[str] = field(default_factory=list)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", help="such as a03")
+    parser.add_argument("--student", action="append", metavar="ID", help="only this student (may be given again)")
+    parser.add_argument("--force", action="store_true", help="execute and grade anew what was graded already")
+    parser.add_argument("--workers", type=int, metavar="N", help="submissions at a time (default: one for each core)")
+    parser.add_argument("--cluster", metavar="tcp://…", help="execute on the workers of this Dask scheduler")
+    parser.add_argument("--unsafe", action="store_true", help="run students' code without walls, where there are none")
+    parser.add_argument("--course", type=Path, default=Path(), metavar="DIR", help="the course's folder (here)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Grade; 1 if a submission could not be executed or graded. CommandError where nothing can be."""
+    if args.workers is not None and args.workers < 1:
+        raise CommandError(f"--workers: got {args.workers}, expected at least 1")
+    course = find_course(args.course)
+    console = Console(highlight=False)
+    began = time.monotonic()
+    with _progress(console) as stage:
+        outcome = grade(
+            course,
+            args.assignment,
+            students=args.student,
+            force=args.force,
+            n_workers=args.workers or cores(),
+            cluster=args.cluster,
+            unsafe=args.unsafe,
+            stage=stage,
+        )
+    for line in summary(outcome, args.assignment, time.monotonic() - began):
+        console.print(line, markup=False, soft_wrap=True)  # some of it is to be copied
+    return 1 if outcome.failed or outcome.set_aside else 0
+
+
+LISTEN_SECONDS = 0.2  # how long a Ctrl-C may wait while nothing comes back from the workers
+
+Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
+
+
+def silent(what: str, of: int) -> Callable[[], None]:
+    return lambda: None
+
+
+def grade(
+    course: Path,
+    assignment: str,
+    *,
+    students: Sequence[str] | None = None,
+    force: bool = False,
+    n_workers: int = 1,
+    cluster: str | None = None,
+    unsafe: bool = False,
+    stage: Stage = silent,
+) -> Outcome:
+    """Grade an assignment of the course in the folder `course`. CommandError where nothing can be graded.
+
+    Whatever is stopped in the middle, by Ctrl-C or by a power cut, goes on from there when it is called again.
+    """
+    folder = course / "grading" / assignment
+    log = Log(folder / "grade.log")
+    app = application(course, "autograde", f"--assignment={assignment}", log=log)
+    if unsafe:
+        app.config.ExecuteOrReplay.unsafe = True
+    try:
+        with warnings.catch_warnings(), contextlib.chdir(course), environment(NBGRADER_EXECUTION="autograde"), quick():
+            warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
+            with assignment_of(app.coursedir, assignment):
+                folder.mkdir(parents=True, exist_ok=True)
+            with lock(folder / "grade.lock", wait=False):
+                run = Grading(app, assignment, force, log, stage)
+                return run.grade(run.submissions(students), n_workers, cluster)
+    except BlockingIOError:
+        raise CommandError(f"{assignment} is being graded already by another `{typed('grade')}`: wait for it") from None
+    except PermissionError as error:
+        raise CommandError(f"{error}: grading writes into the course's folder") from None
+
+
+class Grading:
+    """One run over an assignment's submissions. It works in the course's folder."""
+
+    def __init__(self, app: NbGrader, assignment: str, force: bool, log: Log, stage: Stage) -> None:
+        self.app, self.assignment, self.force, self.log, self.stage = app, assignment, force, log, stage
+        self.course = course_of(app.config).package
+        self.folder = Path("grading") / assignment
+        self.cache = Cache(self.folder / "executions")
+        self.step = ExecuteOrReplay(parent=app)
+        self.how = how_to_execute(self.step.unsafe)
+        self.outcome = Outcome(how=self.how)
+        self.converter = Replay(coursedir=app.coursedir, parent=app)
+        source = app.coursedir.format_path(app.coursedir.source_directory, ".", assignment)
+        self.given = Path(source)
+        release = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
+        self._common = _digest_of([self.given, release, Path("nbgrader_config.py"), Path(__file__).parent])
+        with assignment_of(app.coursedir, assignment) as (_, found):
+            self._gradebook, self._submitted, checks = _known(found)
+            self._notebooks = {notebook.name for notebook in found.notebooks}
+        self._fresh: set[str] = set()  # keys of what was executed in this run
+        seeds_of(self.folder, checks)  # they are part of the state, from the first submission on
+
+    def submissions(self, students: Sequence[str] | None) -> list[str]:
+        """Who has submitted, of the students asked for. CommandError for one who has not."""
+        coursedir = self.app.coursedir
+        prepare(coursedir, self.assignment)
+        folders = glob.glob(coursedir.format_path(coursedir.submitted_directory, "*", self.assignment))
+        place = coursedir.format_path(coursedir.submitted_directory, "\0", self.assignment).split("\0")
+        found = sorted(folder.removeprefix(place[0]).removesuffix(place[1]) for folder in folders)
+        unknown = sorted(set(students or ()) - set(found))
+        if unknown:
+            raise CommandError(f"nothing was submitted for {self.assignment} by {', '.join(unknown)}")
+        if not found:
+            raise CommandError(f"nothing was submitted for {self.assignment}: run `nbgrader collect` first")
+        return [student for student in found if students is None or student in students]
+
+    def grade(self, students: Sequence[str], n_workers: int, cluster: str | None) -> Outcome:
+        """Execute ahead, as many at a time as there are workers, and grade each as soon as it is executed."""
+        if cluster is not None and self.how == KERNEL:
+            raise CommandError("--cluster: no walls here for a submission that must be executed again: grade on Linux")
+        tick = self.stage(f"grade {self.assignment}", len(students))
+        waiting = deque(students)
+        suspects: deque[Submission] = deque()  # something was cut off while they were executed: each waits to be alone
+        running: dict[Future, str] = {}  # -> key
+        asking: dict[str, list[Submission]] = {}  # of these keys: who waits for it
+        run = workers.run if cluster is None else workers.run_elsewhere
+        # Where Ctrl-C is ignored, as in a script's background, it stays so.
+        heard = () if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT,)
+        with self._counted(running), _executor(n_workers, cluster) as (executor, width), Asked(heard) as asked:
+
+            def execute(submission: Submission, keys: Sequence[str]) -> None:
+                for key in keys:
+                    if key not in asking:
+                        running[self._submit(executor, run, key, submission.jobs[key])] = key
+                    asking.setdefault(key, []).append(submission)
+
+            def finish(submission: Submission) -> None:
+                self._replay(submission)
+                tick()
+
+            while waiting or running or suspects:
+                asked.stop()
+                while waiting and len(running) < 2 * width():
+                    asked.stop()
+                    student = waiting.popleft()
+                    with self._problems(student, tick):
+                        if not self.force and self._mark_of(student) == self._state(student):
+                            self.outcome.unchanged.append(student)
+                            tick()
+                            continue
+                        submission = self._read(student)
+                        if any(map(self._tries, submission.missing)):
+                            suspects.append(submission)
+                        elif submission.missing:
+                            execute(submission, submission.missing)
+                        else:
+                            finish(submission)
+                alone = bool(suspects) and not running
+                if alone:
+                    submission = suspects.popleft()
+                    with self._problems(submission.student, tick):
+                        submission.missing = self._missing(submission)  # another's may have been the same
+                        if submission.missing:
+                            execute(submission, submission.missing[:1])
+                        else:
+                            finish(submission)
+                for done in wait(running, LISTEN_SECONDS, FIRST_COMPLETED).done if running else ():
+                    asked.stop()
+                    key = running.pop(done)
+                    for submission in asking.pop(key):
+                        if submission.student in self.outcome.failed:
+                            continue
+                        with self._problems(submission.student, tick):
+                            if self._is_kept(key, submission.jobs[key]) or self._keep(key, submission, done, alone):
+                                submission.missing.remove(key)
+                            if not submission.missing:
+                                finish(submission)
+                            elif not any(key in asking for key in submission.missing):
+                                suspects.append(submission)
+        return self.outcome
+
+    def _submit(self, executor: Executor, run: Callable[[str, str, Job], Record], key: str, job: Job) -> Future:
+        self._fresh.add(key)
+        tries = self._tries(key)
+        if tries > workers.TRIES:  # the first time it had company
+            done: Future[Record] = Future()
+            reason = f"set aside after {tries} tries, in each of which grading was cut off"
+            done.set_result(set_aside(job, reason, self.how))
+            return done
+        self._count(key, tries + 1)
+        return executor.submit(run, self.assignment, self.how, {**job, "environment": versions(self.course)})
+
+    def _keep(self, key: str, submission: Submission, done: Future, alone: bool) -> bool:
+        """Keep what came out, or set it aside; False where it must be tried again, alone. Raises what was raised."""
+        job = submission.jobs[key]
+        try:
+            record = checked(done.result(), len(job["cells"]))
+        except Deserted:
+            raise  # the try counts
+        except workers.Lost as error:
+            if not alone:
+                return False
+            record = set_aside(job, f"set aside after {self._tries(key)} tries: {error}", self.how)
+        except BaseException:
+            self._count(key, 0)
+            raise
+        if record.get("set_aside"):
+            write_whole(self.folder / "set-aside" / key, str(record["ended"]))
+        else:
+            self.cache.put(key, record)
+            if submission.student not in self.outcome.executed:
+                self.outcome.executed.append(submission.student)
+        self._count(key, 0)
+        return True
+
+    def _why_aside(self, key: str) -> str | None:
+        """Why a job was set aside; None if it was not."""
+        path = self.folder / "set-aside" / key
+        return path.read_text(errors="replace") if path.exists() else None
+
+    @contextlib.contextmanager
+    def _counted(self, running: dict[Future, str]) -> Iterator[None]:
+        """Only a run that is cut off leaves a try behind: one that ends by itself, if by Ctrl-C, takes it back."""
+        try:
+            yield
+        except Deserted:
+            running.clear()  # one of them may have ended all workers
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                for key in running.values():
+                    self._count(key, self._tries(key) - 1)
+
+    def _read(self, student: str) -> Submission:
+        """A student's notebooks, without those that cannot be read, which are graded without being executed."""
+        self._log_to(student).unlink(missing_ok=True)
+        coursedir, jobs = self.app.coursedir, {}
+        folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
+        but = {self.given / name for name in self.converter.exclude_overwriting.get(self.assignment, [])}
+        for notebook in sorted(folder.glob("*.ipynb")):
+            if notebook.stem in self._notebooks:  # nbgrader skips what else there is
+                sanitised = self.converter.sanitise(str(notebook))
+                if not unreadable(sanitised):
+                    job = self.step.job(sanitised, self.assignment, [folder, self.given], but)
+                    jobs[fingerprint(job, self.how)] = job
+        submission = Submission(student, jobs)
+        submission.missing = self._missing(submission)
+        return submission
+
+    def _log_to(self, student: str) -> Path:
+        self.log.path = self.folder / "logs" / f"{student}.log"
+        self.log.path.parent.mkdir(exist_ok=True)
+        self.log.errors.clear()
+        return self.log.path
+
+    def _missing(self, submission: Submission) -> list[str]:
+        return [key for key, job in submission.jobs.items() if not self._is_kept(key, job)]
+
+    def _is_kept(self, key: str, job: Job) -> bool:
+        """Whether nothing is to be executed: it is, or was set aside. Once in a run that is forced, it is forgotten."""
+        aside = self.folder / "set-aside" / key
+        if self.force and key not in self._fresh:
+            self.cache.forget(key)
+            aside.unlink(missing_ok=True)
+        if self.how == KERNEL:
+            self._fresh.add(key)
+            return True  # nbgrader executes it
+        if self.cache.get(key, len(job["cells"])) is None:
+            return aside.exists()
+        aside.unlink(missing_ok=True)  # nbgrader has executed it since
+        return True
+
+    def _replay(self, submission: Submission) -> None:
+        """Let nbgrader grade one student, from what is in the cache. NbGraderException if it cannot."""
+        student = submission.student
+        state = self._state(student)
+        self._mark(student).unlink(missing_ok=True)
+        (self.folder / "facts" / f"{student}.json").unlink(missing_ok=True)
+        aside = {key: why for key in submission.jobs if (why := self._why_aside(key))}
+        self.converter.set_aside = {key: set_aside(submission.jobs[key], why, self.how) for key, why in aside.items()}
+        self._log_to(student)
+        try:
+            self.app.coursedir.student_id, self.converter.student = glob.escape(student), student
+            self.converter.force = True
+            self.converter.start()
+        finally:
+            self.app.coursedir.student_id = "*"
+        if aside:
+            self.outcome.set_aside[student] = next(iter(aside.values()))
+        else:
+            write_whole(self._mark(student), state)
+            self.outcome.graded.append(student)
+
+    def _state(self, student: str) -> str:
+        """A hash of all that decides a student's grade: what was submitted, the course's side of it, the package."""
+        coursedir = self.app.coursedir
+        folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
+        course = [self._common, self._gradebook, _digest_of([self.folder / "seeds.json"])]
+        content = [_digest_of([folder]), course, versions(self.course), self.how, str(self.app.config.ExecuteOrReplay)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def _mark_of(self, student: str) -> str | None:
+        """The state in which a student was graded last, if the result is still there."""
+        coursedir = self.app.coursedir
+        graded = Path(coursedir.format_path(coursedir.autograded_directory, student, self.assignment))
+        mark = self._mark(student)
+        there = mark.exists() and any(graded.glob("*.ipynb")) and student in self._submitted
+        return mark.read_text(errors="replace") if there else None
+
+    def _mark(self, student: str) -> Path:
+        return self.folder / "graded" / student
+
+    def _tries(self, key: str) -> int:
+        """How often this was being executed when a run was cut off; while it is executed, one more."""
+        path = self.folder / "tries" / key
+        try:
+            return int(path.read_text(errors="replace")) if path.exists() else 0
+        except ValueError:  # torn
+            return 1
+
+    def _count(self, key: str, tries: int) -> None:
+        path = self.folder / "tries" / key
+        if tries > 0:
+            write_whole(path, str(tries))
+        else:
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _problems(self, student: str, tick: Callable[[], None]) -> Iterator[None]:
+        """One submission's trouble is its own."""
+        try:
+            yield
+        except (CommandError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
+            words = f"{type(error).__name__}: {error}"
+            if any(full in said for said in [words, *self.log.errors] for full in FULL):
+                raise CommandError("the disk is full: make room and call it again; it goes on from here") from error
+            if any(READ_ONLY in said for said in [words, *self.log.errors]):
+                raise CommandError(f"{READ_ONLY}: {self.app.coursedir.db_url}: grading writes into it") from error
+            if isinstance(error, NbGraderException) and self.log.errors:  # it says no more than that there was one
+                told = next((said for said in self.log.errors if "Traceback" in said), self.log.errors[0])
+                words = f"{told.strip().splitlines()[-1]} (see {self.log.path})"
+            self.outcome.failed[student] = words
+            tick()
+
+
+class Replay(Autograde):
+    """nbgrader's Autograde, which does not sanitise again what was sanitised to be executed."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.student = ""
+        self.set_aside: dict[str, Record] = {}  # by key: what ExecuteOrReplay shall not execute
+        self._texts: dict[str, tuple[str, Any]] = {}
+
+    def init_notebooks(self) -> None:
+        """One student's. nbgrader takes the brackets in a student's id for a pattern."""
+        folder = self._format_source(self.coursedir.assignment_id, self.student)
+        self.assignments = {folder: sorted(map(str, Path(folder).glob("*.ipynb")))}
+        self.notebooks: list[str] = []
+
+    def init_single_notebook_resources(self, notebook_filename: str) -> dict[str, Any]:
+        resources = super().init_single_notebook_resources(notebook_filename)
+        return {**resources, "lessonkit_set_aside": self.set_aside}
+
+    def sanitise(self, path: str) -> NotebookNode:
+        """A submitted notebook as it is executed: without outputs, repaired, its checks and locked cells restored."""
+        self.exporter = self.exporter_class(parent=self, config=self.config)
+        self._init_preprocessors()
+        self._texts[path] = self.exporter.from_filename(path, resources=self.init_single_notebook_resources(path))
+        return nbformat.reads(self._texts[path][0], as_version=4)
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        sanitised = self._texts.pop(notebook_filename, None)
+        if sanitised is None:
+            return super().convert_single_notebook(notebook_filename)
+        self.write_single_notebook(*sanitised)
+        self._sanitizing = False
+        self._init_preprocessors()
+        try:
+            super(Autograde, self).convert_single_notebook(
+                os.path.join(self.writer.build_directory, os.path.basename(notebook_filename))
+            )
+        finally:
+            self._sanitizing = True
+
+
+def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
+    """What to tell the instructor."""
+    n = len(outcome.graded)
+    none = "none graded" if outcome.failed or outcome.set_aside else "nothing to do"
+    lines = [f"{n} graded in {seconds:.0f} s ({60 * n / max(seconds, 1e-9):.0f} a minute)" if n else none]
+    if outcome.unchanged:
+        lines[0] += f", {len(outcome.unchanged)} unchanged since they were graded (--force grades them anew)"
+    if outcome.how in ("none", KERNEL):
+        lines.append("without walls: what the submissions did to these grades, only they know")
+    lines += [f"not graded: {student}: {why}" for student, why in outcome.failed.items()]
+    lines += [f"0 points: {student}: {why}" for student, why in outcome.set_aside.items()]
+    if outcome.set_aside:
+        again = " ".join(f"--student {shlex.quote(student)}" for student in outcome.set_aside)
+        lines.append(f"look at what it does, and try it again with: {typed('grade')} {assignment} --force {again}")
+    return [*lines, f"{typed('report')} {assignment} shows the class; the formgrader, in jupyter lab, each submission"]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _known(found: Assignment) -> tuple[str, set[str], list[str]]:
+    """Of an assignment in the gradebook: its due date and cells, as text; who has a submission in it; its exercises."""
+    cells = [(cell.name, cell.source, cell.checksum) for notebook in found.notebooks for cell in notebook.source_cells]
+    points = [(cell.name, cell.max_score) for notebook in found.notebooks for cell in notebook.grade_cells]
+    submitted = {submission.student_id for submission in found.submissions}
+    checks = [name.removeprefix(PREFIX) for name, _ in points if name.startswith(PREFIX)]
+    return str((found.duedate, sorted(map(str, cells)), sorted(points))), submitted, checks
+
+
+def _digest_of(paths: Sequence[Path]) -> str:
+    """A hash over the files at and below these paths. Links count as what they say."""
+    total = hashlib.sha256()
+    for top in paths:
+        for path in sorted([top, *top.rglob("*")]) if top.is_dir() else [top]:
+            if path.is_symlink():
+                content = os.fsencode(os.readlink(path))
+            elif path.is_file() and path.suffix != ".pyc":
+                content = path.read_bytes()
+            else:
+                continue
+            total.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())
+    return total.hexdigest()
+
+
+@contextlib.contextmanager
+def _executor(n_workers: int, cluster: str | None) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """Where jobs are executed, and how many at a time just now."""
+    if cluster is not None:
+        from lessonkit.grading.cluster import executor
+
+        with executor(cluster) as found:
+            yield found
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(n_workers)
+    try:
+        yield pool, lambda: n_workers
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        workers.end()
+        pool.shutdown()
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{60 * task.speed:.0f}/min" if task.speed else "")
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Stage]:
+    """A bar with rate and time left; where the output is no terminal, a line now and then."""
+    if not console.is_terminal:
+        yield lambda what, of: _Lines(what, of).tick
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, speed_estimate_period=120) as progress:
+
+        def stage(what: str, of: int) -> Callable[[], None]:
+            task = progress.add_task(what, total=of)
+            return lambda: progress.advance(task)
+
+        yield stage
+
+
+class _Lines:
+    """Progress for a log file: a line at the start, and one every ten seconds."""
+
+    def __init__(self, what: str, of: int) -> None:
+        self.what, self.of, self.n = what, of, 0
+        self.began = self.said = time.monotonic()
+        print(f"{what}: {of}", flush=True)
+
+    def tick(self) -> None:
+        self.n += 1
+        now = time.monotonic()
+        if now - self.said > 10:
+            self.said = now
+            rate = self.n / (now - self.began)
+            print(f"{self.what}: {self.n} of {self.of}, {60 * rate:.0f}/min, {(self.of - self.n) / rate:.0f} s left",
+                  flush=True, file=sys.stdout)  # fmt: skip

@@ -1,0 +1,221 @@
+"""Workers as the head holds them: processes that execute jobs, each submission behind walls."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from commandkit.errors import CommandError
+from lessonkit.grading.execution import Job, Record, environment, set_aside
+
+KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel
+START_SECONDS, PATIENCE = 120, 60  # seconds to start, and seconds above a submission's own limit
+CLEAN_SECONDS = 5  # to clean up
+TRIES = 3
+VARIABLES = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "ATTNCOURSE_DATA"
+)  # fmt: skip
+
+
+class Lost(Exception):
+    """The worker died, or did not answer, while it executed a job."""
+
+
+class NotStarted(Lost):
+    """Nothing of the submission has run, because of the machine: the submission is not to blame."""
+
+
+class Ended(Exception):
+    """The work was ended on purpose, by `end`."""
+
+
+@functools.cache
+def how_to_execute(unsafe: bool = False) -> str:
+    """The best that this machine has: "namespaces", "bubblewrap", or "kernel" on macOS and Windows, without walls.
+
+    On a Linux that allows no walls, "none" if the instructor said `unsafe`, otherwise CommandError.
+    """
+    if sys.platform != "linux":
+        return KERNEL
+    from lessonkit.grading.sandbox import linux as walls
+
+    reason = walls.why_not()
+    if reason is None:
+        return "namespaces"
+    if walls.bubblewrap_works():
+        return "bubblewrap"
+    if unsafe:
+        return "none"
+    raise CommandError(
+        f"students' code cannot be walled in on this machine: {reason}. Install bubblewrap (apt install bubblewrap), "
+        "or grade on another machine. If you trust every submission, --unsafe grades without walls: a submission can "
+        "then read and write whatever you can, the gradebook too"
+    )
+
+
+class Worker:
+    """A worker process for one assignment. For one thread at a time; `kill` may be called from any."""
+
+    def __init__(self, course: str, assignment: str, how: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="lessonkit-"))  # for its temporary files, however it ends
+        self._folder.chmod(0o711)  # behind walls, root is nobody
+        self._jobs, theirs = socket.socketpair()  # a pipe could not be ended from another thread
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "lessonkit.grading.sandbox.observer", course, assignment, how, str(self._folder)],
+            stdin=theirs.fileno(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # One thread: OpenMP's threads would not survive the fork. And no more of the head's variables than it
+            # takes: they may hold passwords, and what a process has had in its memory a fork of it can find.
+            env={name: os.environ[name] for name in VARIABLES if name in os.environ} | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is the head's to handle
+        )
+        theirs.close()
+        self._buffer = bytearray()
+        self._said = bytearray()
+
+    def start(self) -> None:
+        """Wait until it can take a job. Raises NotStarted."""
+        try:
+            self._line(START_SECONDS)
+        except Lost as error:
+            raise NotStarted(str(error)) from None
+
+    def execute(self, job: Job) -> Record:
+        """The record of a job. Raises Lost."""
+        limits = {"notebook_seconds": 180.0, **job["limits"]}
+        self._jobs.settimeout(PATIENCE)
+        try:
+            self._jobs.sendall(json.dumps(job).encode() + b"\n")
+        except OSError as error:
+            raise Lost(f"the worker is gone: {error}") from None
+        record = self._line(limits["notebook_seconds"] + PATIENCE)
+        if "cannot" in record:
+            raise NotStarted(str(record["cannot"]))
+        return record
+
+    def kill(self) -> None:
+        """End the worker, and every process of its submissions."""
+        with contextlib.suppress(OSError):
+            self._jobs.shutdown(socket.SHUT_RDWR)  # it then cleans up behind itself, in the middle of a job too
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLEAN_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _line(self, seconds: float) -> Record:
+        assert self._process.stdout and self._process.stderr
+        until = time.monotonic() + seconds
+        out, err = self._process.stdout.fileno(), self._process.stderr.fileno()
+        while b"\n" not in self._buffer:
+            ready = select.select([out, err], [], [], max(0.0, until - time.monotonic()))[0]
+            if not ready:
+                raise Lost(f"the worker gave no answer for {seconds:.0f} seconds")
+            if err in ready:
+                piece = os.read(err, 1 << 16)
+                self._said = (self._said + piece)[-4000:]
+            if out in ready:
+                piece = os.read(out, 1 << 20)
+                if not piece:
+                    raise Lost(f"the worker died (exit code {self._process.wait()}): {self._last_words()}")
+                self._buffer += piece
+        line, _, rest = self._buffer.partition(b"\n")
+        self._buffer = bytearray(rest)
+        return json.loads(line)
+
+    def _last_words(self) -> str:
+        lines = self._said.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+_here = threading.local()
+_all: dict[Worker, None] = {}  # of every thread, to end them
+_ends = 0  # how often all were ended
+
+
+def execute(assignment: str, how: str, job: Job) -> Record:
+    """Execute a job in this thread's own worker, which is started when it is first needed. Raises Lost, Ended.
+
+    CommandError if this machine's package is not the one that the job was made with.
+    """
+    here = environment(job["course"])
+    if job.get("environment", here) != here:
+        raise CommandError(f"it has {_versions(here)}, the head has {_versions(job['environment'])}: "
+                           "install the same on both")  # fmt: skip
+    ends = _ends
+    wanted = job["course"], assignment, how
+    worker, for_whom = getattr(_here, "worker", (None, None))
+    try:
+        if worker is None or for_whom != wanted or worker not in _all:
+            if worker is not None:
+                _end(worker)
+            worker = Worker(*wanted)
+            _all[worker] = None
+            _here.worker = (worker, wanted)
+            if _ends != ends:
+                raise Ended
+            worker.start()
+        return worker.execute(job)
+    except BaseException:
+        _end(worker)
+        if _ends != ends:
+            raise Ended from None
+        raise
+
+
+def run(assignment: str, how: str, job: Job) -> Record:
+    """`execute`, and again if the worker was lost. After `TRIES` the job is set aside: no cell of it has run.
+
+    Raises Ended, and CommandError where it is not the job's fault.
+    """
+    for _ in range(TRIES):
+        try:
+            return execute(assignment, how, job)
+        except Lost as error:
+            lost = error
+    if isinstance(lost, NotStarted):
+        raise CommandError(f"no worker could be started: {lost}")
+    reason = f"set aside after {TRIES} tries, in which the grading process was lost: {lost}"
+    return set_aside(job, reason, how)
+
+
+def run_elsewhere(assignment: str, how: str, job: Job) -> Record:
+    """`run` on another machine than the head's, with the walls that this one has. All that a cluster executes.
+
+    CommandError if it has none, unless the head's `how` is to do without.
+    """
+    here = how_to_execute(unsafe=how == "none")
+    if here == KERNEL:
+        raise CommandError("it has no walls for students' code: a cluster's machines must run Linux")
+    return run(assignment, here, job)
+
+
+def end() -> None:
+    """End all of this process's workers, and what they execute."""
+    global _ends
+    _ends += 1
+    for worker in list(_all):
+        _end(worker)
+
+
+def _end(worker: Worker | None) -> None:
+    if worker is not None:
+        _all.pop(worker, None)
+        worker.kill()
+
+
+def _versions(found: dict[str, str]) -> str:
+    """Short, for a person: the package's hash is cut."""
+    return ", ".join(f"{name} {version[:14]}" for name, version in found.items())

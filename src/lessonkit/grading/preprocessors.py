@@ -1,0 +1,238 @@
+"""The steps of `nbgrader autograde` that are ours: execution, points from verdicts, extra credit."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from traitlets import Bool, Float, Integer, default
+
+from lessonkit.course import Course, course_of
+from lessonkit.grading import pool
+from lessonkit.grading.check_cells import (
+    NOT_RUN,
+    TIMEOUT,
+    ended_early,
+    exercise_of,
+    grading,
+    is_autograded,
+    is_extra,
+    verdict_of,
+    why_none,
+    zero,
+)
+from lessonkit.grading.execution import Cache, Job, Record, fingerprint, job_of, replay, seeds_of
+from lessonkit.grading.pool import KERNEL, how_to_execute
+from lessonkit.grading.repair.exporter import unreadable
+from lessonkit.grading.run_log import nothing, write_facts
+from lessonkit.mimetype import VERDICT
+
+Step = tuple[NotebookNode, Any]
+
+
+class ExecuteOrReplay(Execute):
+    """In the place of nbgrader's Execute: has the cells run by a worker, behind walls, or replays what it has kept.
+
+    What was observed of the answers goes to ScoreByVerdict by way of the resources. On macOS and Windows, where there
+    are no walls, the cells run in a kernel, and the checks judge in it.
+    """
+
+    unsafe = Bool(False, help="Run students' code without walls where this machine has none.").tag(config=True)
+    notebook_timeout = Float(180, help="Seconds for all cells of a notebook together.").tag(config=True)
+    memory_mb = Integer(2048, help="Memory of each of a submission's processes.").tag(config=True)
+    processes = Integer(64, help="Processes and threads that a submission may have at a time.").tag(config=True)
+    home_mb = Integer(64, help="Size of the folder that a submission may write to.").tag(config=True)
+    keep = Bool(True, help="Keep executions, and replay them when nothing that matters has changed.").tag(config=True)
+
+    @default("error_on_timeout")
+    def _error_on_timeout_default(self) -> dict[str, Any]:
+        words = f"stopped after {self.timeout} seconds: is there a loop that does not end?"
+        return {"ename": TIMEOUT, "evalue": words, "traceback": [words]}
+
+    def preprocess(self, nb: NotebookNode, resources: Any = None, km: Any = None) -> Step:
+        where = resources["nbgrader"]
+        course = course_of(self.config)
+        folder = Path("grading") / where["assignment"]  # nbgrader works in the course's folder
+        if unreadable(nb):
+            write_facts(folder / "facts", where, nb, *nothing(), course)
+            return nb, resources
+        how = how_to_execute(self.unsafe)
+        job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
+        key, kept = fingerprint(job, how), Cache(folder / "executions")
+        record = resources.get("lessonkit_set_aside", {}).get(key)
+        if record is None and self.keep:
+            record = kept.get(key, len(job["cells"]))
+        if record is None:
+            in_a_kernel = how == KERNEL
+            record = self._in_a_kernel(nb, resources, km) if in_a_kernel else pool.run(where["assignment"], how, job)
+            if self.keep and not record.get("set_aside"):
+                kept.put(key, record)
+        replay(nb, record)
+        observed = {c["exercise"]: e["observations"] for c, e in zip(job["cells"], record["cells"], strict=True)}
+        resources["lessonkit_seen"] = None if how == KERNEL else (observed, job["seeds"])
+        write_facts(folder / "facts", where, nb, job, record, course)
+        return nb, resources
+
+    def job(
+        self, nb: NotebookNode, assignment: str, folders: Sequence[Path], but: Collection[Path] = ()
+    ) -> Job:
+        """What a worker needs to execute the sanitised notebook; of files in several folders the last one counts.
+
+        Without the files `but`, and without those that nbgrader ignores.
+        """
+        course = course_of(self.config)
+        known = course.all_exercises()  # what else looks like a check has no verdict to get
+        seeds = seeds_of(Path("grading") / assignment, [n for n in map(exercise_of, nb.cells) if n in known])
+        limits = {
+            "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
+            "notebook_seconds": self.notebook_timeout,
+            "memory_mb": self.memory_mb,
+            "processes": self.processes,
+            "home_mb": self.home_mb,
+        }
+        return job_of(course.package, nb, folders, seeds, limits, CourseDirectory(config=self.config).ignore, but)
+
+    def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Record:
+        """The record of an execution by a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""
+        self._stopped: str | None = None  # why no further cell can run
+        self._seconds: dict[int, float] = {}
+        began = time.monotonic()
+        super().preprocess(nb, resources, km)
+        cells = [
+            {
+                "count": cell.execution_count,
+                "outputs": cell.outputs,
+                "seconds": self._seconds.get(index, 0.0),
+                "observations": None,
+            }
+            for index, cell in enumerate(nb.cells)
+            if cell.cell_type == "code"
+        ]
+        metadata = {name: nb.metadata[name] for name in ("language_info", "widgets") if name in nb.metadata}
+        seconds = round(time.monotonic() - began, 3)
+        return {"cells": cells, "ended": self._stopped, "flags": [], "seconds": seconds, "peak_mb": None,
+                "sandbox": KERNEL, "metadata": metadata}  # fmt: skip
+
+    def setup_kernel(self, **kwargs: Any) -> Any:
+        # One thread: small tensors gain nothing from more, and threads that wait for busy cores lose a lot.
+        return super().setup_kernel(env={"OMP_NUM_THREADS": "1", **os.environ}, **kwargs)
+
+    def preprocess_cell(self, cell: NotebookNode, resources: Any, index: int) -> Step:
+        if cell.cell_type != "code":
+            return cell, resources
+        if self._stopped is not None:
+            cell.execution_count, cell.outputs = None, [_not_run(f"not run, because {self._stopped}")]
+            return cell, resources
+        before = time.monotonic()
+        try:
+            return super().preprocess_cell(cell, resources, index)
+        except DeadKernelError:
+            why, reason = "the Python process died", "the Python process died before this cell was done"
+        except CellTimeoutError:
+            why, reason = "the Python process could not be interrupted", self.error_on_timeout["evalue"]
+        finally:
+            self._seconds[index] = round(time.monotonic() - before, 3)
+        cell.outputs.append(_not_run(reason))
+        self._stopped = f"{why} in `{grading(cell).get('grade_id') or 'a cell above'}`"
+        return cell, resources
+
+
+class ScoreByVerdict(NbGraderPreprocessor):
+    """Put the verdict's points where nbgrader looks for a cell's score: in its first output.
+
+    A check cell without a verdict gets 0 and a reason. What else was printed stays, below it, and costs nothing.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        answers = {grading(cell).get("grade_id"): cell for cell in nb.cells}
+        course = course_of(self.config)
+        seen = resources.get("lessonkit_seen")  # None where the checks judged in a kernel
+        observed: dict[str, Any] = seen[0] if seen else {}
+        seeds: dict[str, list[int]] = seen[1] if seen else {}
+        for cell in nb.cells:
+            exercise = exercise_of(cell)
+            if exercise is not None:
+                if seen:  # a verdict that the notebook shows is none of ours
+                    for output in cell.outputs:
+                        output.get("data", {}).pop(VERDICT, None)
+                judged = bool(seen) and _judge(course, cell, exercise, observed.get(exercise), seeds.get(exercise, []))
+                reason = unreadable(nb) or (None if judged else why_none(cell, answers.get(exercise)))
+                _put_score_first(cell, reason)
+            elif is_autograded(cell):
+                # A test of the instructor's own: nbgrader's rule, except that a warning is no failure.
+                for output in cell.outputs:
+                    if output.output_type == "stream":
+                        output.name = "stdout"
+        return nb, resources
+
+
+class SaveExtras(NbGraderPreprocessor):
+    """After SaveAutoGrades: write extra credit, and why a submission could not be read, into the gradebook.
+
+    The extra credit of a check cell worth 0 points is this step's to write; other cells' is the marker's.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        extras = [cell for cell in nb.cells if exercise_of(cell) and is_extra(cell)]
+        reason = unreadable(nb)
+        if not extras and not reason:
+            return nb, resources
+        where = resources["nbgrader"]
+        place = (where["notebook"], where["assignment"], where["student"])
+        with Gradebook(where["db_url"]) as gradebook:
+            for cell in extras:
+                grade = gradebook.find_grade(grading(cell)["grade_id"], *place)
+                grade.extra_credit = _extra_points(course_of(self.config), cell)
+            for cell in nb.cells if reason else []:
+                if grading(cell).get("solution"):
+                    gradebook.find_comment(grading(cell)["grade_id"], *place).auto_comment = reason
+            gradebook.db.commit()
+        return nb, resources
+
+
+def _judge(course: Course, cell: NotebookNode, exercise: str, observed: Any, seeds: Sequence[int]) -> bool:
+    """Add the verdict on what was observed in a check cell, as its last value; False if nothing was."""
+    from lessonkit.grading import observations
+
+    if observed is None:
+        return False
+    verdict = observations.verdict(course.exercise(exercise), observed, seeds)
+    cell.outputs.append(new_output("execute_result", verdict._repr_mimebundle_(), execution_count=cell.execution_count))
+    return True
+
+
+def _put_score_first(cell: NotebookNode, reason: str | None) -> None:
+    """Make the verdict, or 0 with the `reason` that there is none, the cell's first output and its only value."""
+    if reason is None:
+        last = max(i for i, output in enumerate(cell.outputs) if output.output_type == "execute_result")
+        value = cell.outputs.pop(last)
+        points = value.data[VERDICT]["points"]
+        value.data["text/plain"] = "0" if is_extra(cell) else f"{points:g}"
+    else:
+        value = zero(cell, reason)
+    others = [] if ended_early(cell) else cell.outputs  # the card says already why it ended
+    for output in others:
+        if output.output_type == "execute_result":  # printed by the learner's code: shown, not scored
+            output.output_type = "display_data"
+            del output["execution_count"]
+        elif output.output_type == "error":  # its traceback would quote the hidden check
+            output.traceback = [f"{output.ename}: {output.evalue}"]
+    cell.outputs = [value, *others]
+
+
+def _extra_points(course: Course, cell: NotebookNode) -> float:
+    verdict = verdict_of(cell)
+    return min(verdict["points"], course.exercise(verdict["exercise"]).out_of) if verdict else 0.0
+
+
+def _not_run(reason: str) -> NotebookNode:
+    return new_output("error", ename=NOT_RUN, evalue=reason, traceback=[reason])

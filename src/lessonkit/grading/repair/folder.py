@@ -1,0 +1,311 @@
+"""Before a class is converted: each submission's folder holds nothing dangerous, and a notebook of the right name.
+
+Nothing is lost: what is taken out of a submission's folder goes to grading/<assignment>/originals/<student>/, and what
+was done is noted in grading/<assignment>/intake/<student>.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_markdown_cell, new_notebook
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
+
+from lessonkit.grading.repair.cells import belongs
+from lessonkit.grading.repair.reading import OURS, Unreadable, kind_of, read, read_bytes
+from lessonkit.grading.repair.released import Released
+
+MAX_BYTES_BESIDE = 100_000_000  # of the files beside the notebook, together
+NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers and mail programs add the second
+ARCHIVE = re.compile(r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$", re.IGNORECASE)
+
+
+def prepare(coursedir: CourseDirectory, assignment: str) -> dict[str, list[str]]:
+    """Make the submissions of an assignment fit to be converted; return what was done, by student.
+
+    Of the students that `coursedir.student_id` matches. What cannot be read gets a notebook that says why. Running it
+    again changes nothing more.
+    """
+    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        try:
+            expected = sorted(notebook.name for notebook in gradebook.find_assignment(assignment).notebooks)
+        except MissingEntry:
+            return {}  # nbgrader says so itself
+    found = {}
+    for student, folder in _submissions(coursedir, assignment):
+        try:
+            found[student] = _Submission(coursedir, assignment, student, folder, expected).take_in()
+        except OSError as error:
+            coursedir.log.warning("Cannot prepare the submission of %s: %s", student, error)
+    return found
+
+
+def notes(coursedir: CourseDirectory, assignment: str, student: str) -> list[str]:
+    """What `prepare` has done to a student's submission, a sentence each."""
+    return _load(_store(coursedir, assignment) / "intake" / f"{student}.json")["notes"]
+
+
+def _store(coursedir: CourseDirectory, assignment: str) -> Path:
+    return Path(coursedir.root) / "grading" / assignment
+
+
+def _submissions(coursedir: CourseDirectory, assignment: str) -> Iterator[tuple[str, Path]]:
+    """As nbgrader finds them, also where there is no notebook."""
+    step = coursedir.submitted_directory
+    pattern = re.compile(coursedir.format_path(step, "(?P<student>.*)", assignment, escape=True))
+    for path in sorted(glob.glob(coursedir.format_path(step, coursedir.student_id, assignment))):
+        match = pattern.fullmatch(path)
+        if match:
+            yield match["student"], Path(path)
+
+
+class _Submission:
+    """One student's folder, while it is taken in."""
+
+    def __init__(
+        self, coursedir: CourseDirectory, assignment: str, student: str, folder: Path, expected: Sequence[str]
+    ) -> None:
+        store = _store(coursedir, assignment)
+        self.db_url, self.assignment, self.folder, self.expected = coursedir.db_url, assignment, folder, expected
+        self.record, self.originals = store / "intake" / f"{student}.json", store / "originals" / student
+        self.notes: list[str] = []
+        self.instead: dict[str, str] = {}  # what stood in the place of an expected notebook
+
+    def take_in(self) -> list[str]:
+        before = _load(self.record)
+        if before["files"] is not None and before["files"] == _listing(self.folder):
+            return before["notes"]
+        plan = list(self._unwanted())
+        if before["files"] is None:  # stopped on the way: what is gone already cannot be noticed any more
+            self.notes = before["notes"] + self.notes
+            self.instead = before["instead"] | self.instead
+        self.notes = list(dict.fromkeys(self.notes))
+        placed = before["placed"]
+        self._save(None, placed)
+        for path in reversed(plan):  # what is in a folder before the folder
+            self._set_aside(path)
+        self.folder.mkdir(exist_ok=True)
+        for name in self.expected:
+            digest = self._provide(name, placed.get(name))
+            if digest:
+                placed[name] = digest
+        self.notes = list(dict.fromkeys(self.notes))
+        self._save(_listing(self.folder), placed)
+        return self.notes
+
+    def _unwanted(self) -> Iterator[Path]:
+        """What must not stay, noted: what is no file, what cannot be read, what is too much."""
+        if self.folder.is_symlink() or not self.folder.is_dir():
+            kind = kind_of(self.folder.lstat().st_mode)
+            self.notes.append(f"{kind} was handed in in place of the submission's folder: not opened")
+            self.instead = dict.fromkeys(self.expected, kind)
+            yield self.folder
+            return
+        files: list[tuple[int, Path]] = []
+        for path in _walk(self.folder):
+            found = path.lstat()
+            kind, place = kind_of(found.st_mode), self._expected_at(path)
+            if stat.S_ISDIR(found.st_mode):
+                if place:
+                    self.instead[place] = kind
+                    yield path
+            elif not stat.S_ISREG(found.st_mode):
+                target = f" to {shown(os.readlink(path))}" if path.is_symlink() else ""
+                self.notes.append(f"`{self._relative(path)}` was {kind}{target}: not opened")
+                if place:
+                    self.instead[place] = kind
+                yield path
+            elif not os.access(path, os.R_OK):
+                self.notes.append(f"`{self._relative(path)}` may not be read: left out")
+                yield path
+            elif path == self.folder / "timestamp.txt" and not _is_time(path):
+                self.notes.append("`timestamp.txt` holds no time, so it is not known when this was handed in")
+                yield path
+            elif path.suffix != ".ipynb":
+                files.append((found.st_size, path))
+        total = sum(size for size, _ in files)
+        for size, path in sorted(files, reverse=True):
+            if total <= MAX_BYTES_BESIDE:
+                break
+            total -= size
+            self.notes.append(f"`{self._relative(path)}` ({size / 1e6:,.0f} MB) was left out: the files are too large")
+            yield path
+
+    def _set_aside(self, path: Path) -> None:
+        """Take something out of the submission, and keep it; of what is no file, keep what it was."""
+        try:
+            mode = path.lstat().st_mode
+            target = os.readlink(path) if stat.S_ISLNK(mode) else ""
+        except FileNotFoundError:
+            return  # in a folder that is gone already, or another process was faster
+        kept = self.originals / (path.relative_to(self.folder) if path != self.folder else path.name)
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(path, _free(kept))
+            return
+        words = f"{kind_of(mode)}{' to ' + target if target else ''}\n".encode(errors="surrogateescape")
+        _write(_free(kept.with_name(kept.name + ".was.txt")), words)
+        path.unlink(missing_ok=True)
+
+    def _provide(self, name: str, ours: str | None) -> str | None:
+        """Make sure that there is a notebook of this name. Returns the file's digest, if it was put there by us."""
+        target = self.folder / f"{name}.ipynb"
+        others = [path for path in _walk(self.folder) if self._is_candidate(path)]
+        there = _digest(target) if target.is_file() else None
+        if there and there != ours:
+            if others:
+                self.notes.append(f"there is more than the notebook `{target.name}`; not graded: {self._names(others)}")
+            return None
+        chosen, reason = self._choose(name, others)
+        if chosen:
+            self.notes.append(f"the notebook was handed in as `{self._relative(chosen)}`")
+            if there and there != _digest(chosen) and not _is_placeholder(target):
+                self._set_aside(target)
+            _place(target, chosen.read_bytes())
+        elif there is None or _is_placeholder(target):
+            _place(target, _placeholder(reason))
+        return _digest(target)
+
+    def _choose(self, name: str, candidates: list[Path]) -> tuple[Path | None, str]:
+        """The file that is this notebook under another name, or why there is none."""
+        distinct = list({_digest(path): path for path in reversed(candidates)}.values())
+        if len(distinct) == 1 and len(self.expected) == 1:
+            return distinct[0], ""
+        released = Released.load(self.db_url, name, self.assignment)
+        fitting = [path for path in distinct if _belongs(path, released)]
+        if len(fitting) == 1:
+            return fitting[0], ""
+        if name in self.instead:
+            return None, f"{self.instead[name]} was handed in in place of the notebook"
+        if len(fitting or distinct) > 1:
+            names = self._names(fitting or distinct)
+            return None, f"there is no {name}.ipynb, and several notebooks could be it: {names}"
+        files = sorted(self._relative(path) for path in _walk(self.folder) if path.is_file())
+        files = [file for file in files if file not in ("timestamp.txt", *(f"{name}.ipynb" for name in self.expected))]
+        archives = [file for file in files if ARCHIVE.search(file)]
+        if archives:
+            return None, f"an archive was handed in ({archives[0]}), which is not opened: hand in the notebook itself"
+        there = f"; there is {', '.join(files[:5])}{' and more' if len(files) > 5 else ''}" if files else ""
+        return None, f"there is no notebook {name}.ipynb in the submission{there}"
+
+    def _expected_at(self, path: Path) -> str | None:
+        there = path.parent == self.folder and path.suffix == ".ipynb" and path.stem in self.expected
+        return path.stem if there else None
+
+    def _is_candidate(self, path: Path) -> bool:
+        hidden = any(part.startswith((".", "__")) for part in path.relative_to(self.folder).parts)
+        return bool(NOTEBOOK.search(path.name)) and path.is_file() and not hidden and self._expected_at(path) is None
+
+    def _relative(self, path: Path) -> str:
+        return shown(path.relative_to(self.folder).as_posix())
+
+    def _names(self, paths: Sequence[Path]) -> str:
+        return ", ".join(f"`{self._relative(path)}`" for path in sorted(paths)[:5]) + (" ..." if len(paths) > 5 else "")
+
+    def _save(self, files: dict[str, str] | None, placed: dict[str, str]) -> None:
+        content = {"files": files, "placed": placed, "notes": self.notes, "instead": self.instead}
+        _write(self.record, json.dumps(content, indent=1).encode())
+
+
+def shown(name: str) -> str:
+    """A file's name as it can be printed and saved."""
+    printable = "".join(letter if letter.isprintable() else "�" for letter in name)
+    return printable if len(printable) <= 120 else printable[:119] + "…"
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """The record of a submission that was taken in; an empty one if there is none."""
+    record: dict[str, Any] = {"files": None, "placed": {}, "notes": [], "instead": {}}
+    with contextlib.suppress(OSError, ValueError):
+        record |= json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def _listing(folder: Path) -> dict[str, str]:
+    """What is in a submission's folder, and when it was handed in: as much as tells one submission from the next."""
+    if folder.is_symlink() or not folder.is_dir():
+        return {".": "no folder"}
+    content = {}
+    for path in _walk(folder):
+        found = path.lstat()
+        content[path.relative_to(folder).as_posix()] = f"{stat.S_IFMT(found.st_mode):o} {found.st_size}"
+        if stat.S_ISDIR(found.st_mode):  # its size depends on the file system
+            content[path.relative_to(folder).as_posix()] = "folder"
+        elif path == folder / "timestamp.txt" and stat.S_ISREG(found.st_mode) and found.st_size < 1000:
+            content["timestamp.txt"] = path.read_bytes().decode(errors="replace")
+    return content
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Everything in a folder, parents first; links are not followed."""
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name) for name in sorted([*folders, *files]))
+
+
+def _is_time(path: Path) -> bool:
+    try:
+        text = path.read_text().strip() if path.stat().st_size < 1000 else "no time"
+        return not text or bool(parse_utc(text))
+    except (OSError, ValueError, OverflowError, TypeError, AttributeError):
+        return False
+
+
+def _belongs(path: Path, released: Released) -> bool:
+    try:
+        return belongs(read(read_bytes(path))[0], released)
+    except Unreadable:
+        return False
+
+
+def _placeholder(reason: str) -> bytes:
+    cell = new_markdown_cell(f"This notebook was put here because {reason}.", id="reason")
+    return nbformat.writes(new_notebook(cells=[cell], metadata={OURS: {"placeholder": reason}})).encode()
+
+
+def _is_placeholder(path: Path) -> bool:
+    try:
+        return "placeholder" in nbformat.read(path, as_version=4).metadata.get(OURS, {})
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _free(path: Path) -> Path:
+    """The path, or one like it where there is nothing yet."""
+    free, number = path, 2
+    while os.path.lexists(free):
+        free, number = path.with_name(f"{path.name}.{number}"), number + 1
+    return free
+
+
+def _place(path: Path, data: bytes) -> None:
+    """Write into a submission's folder, where a half-written file must never be found under this name."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(part, path)

@@ -1,0 +1,240 @@
+"""`lessonkit report aNN`: the class as a table, what it got wrong and who to talk to, and the same as a page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commandkit.commands import typed
+from commandkit.errors import CommandError, needs
+
+with needs(typed("report"), "grading"):
+    from rich.columns import Columns
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from lessonkit.course import course_of
+    from lessonkit.grading.course import application, find_course
+    from lessonkit.grading.report.page import NO_FACTS, UNSAFE_NOTE, flat, full_share, page
+    from lessonkit.grading.report.results import (
+        OUTLIER_RULE,
+        Column,
+        Distribution,
+        Results,
+        Row,
+        distribution,
+        flags,
+        grading_folder,
+        mistakes,
+        outliers,
+        read_results,
+        unsafe,
+        why,
+    )
+
+if TYPE_CHECKING:
+    from lessonkit.exercises.exercise import Exercise
+    from lessonkit.grading.report.similarity import Pair
+
+NAMES = 8  # students named in a line of the terminal; the page names all
+MISTAKES, FLAGS, PAIRS = 15, 30, 10  # lines of the terminal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", help="such as a03")
+    parser.add_argument(
+        "--course", type=Path, default=Path(), metavar="DIR", help="the course's folder (default: here)"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--html", type=Path, metavar="FILE", help="where to write the page (default: grading/<assignment>/report.html)"
+    )
+    what.add_argument("--brief", action="store_true", help="print the table alone, and write no page")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the report and write the page; the exit status is 0 whatever the grades are.
+
+    CommandError where there is nothing to show, or the page cannot be written.
+    """
+    app = application(find_course(args.course), "autograde")
+    coursedir = app.coursedir
+    results = read_results(coursedir, args.assignment)
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    warn(results, console)
+    show(results, console)
+    if args.brief:
+        return 0
+    course = course_of(app.config)  # torch comes with its exercises: a second in which nothing could be shown
+    exercises = course.exercises_of(args.assignment) if args.assignment in course.assignments() else []
+    from lessonkit.grading.report.similarity import similar
+
+    pairs = similar(results, exercises)
+    show_class(results, exercises, pairs, console)
+    path = (args.html or grading_folder(coursedir, args.assignment) / "report.html").resolve()
+    write(path, page(results, exercises, pairs, path.parent))
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    console.print(Text(f"\nthe page: {here}"))
+    return 0
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole, or not at all. CommandError if that cannot be done."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_text(text, encoding="utf-8", errors="replace")
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CommandError(f"cannot write {path}: {reason} (choose another place with --html FILE)") from None
+
+
+# ------------------------------------------------------------------------------------------------------------ the table
+
+
+def show(results: Results, console: Console) -> None:
+    """Print the results: a table that fits the terminal, or one line a student where the output is not a terminal."""
+    if not console.is_terminal:
+        console = Console(file=console.file, width=10_000, highlight=False)
+    else:
+        names = [f"{number} {column.name}" for number, column in enumerate(results.columns, start=1)]
+        console.print(Columns([Text(f"{results.assignment}, {len(results.rows)} students:", "bold"), *names]), "")
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("student")
+    for number, column in enumerate(results.columns, start=1):
+        heading = f"{number}\n{_worth(column)}" if console.is_terminal else f"{column.name} ({_worth(column)})"
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(
+        f"total\n{results.out_of:g}" if console.is_terminal else f"total ({results.out_of:g})", justify="right"
+    )
+    table.add_column("what went wrong", ratio=1)
+    for row in results.rows:
+        points = [_points(row, column) for column in results.columns]
+        reason = Text(flat(why(row, results)))
+        table.add_row(Text(flat(row.name)), *points, Text(f"{row.total:g}", "bold"), reason)
+    console.print(table)
+    waiting = [
+        c.name for c in results.columns if any(r.submitted and r.points[c.grade_id] is None for r in results.rows)
+    ]
+    if waiting:
+        console.print(
+            f"…  waits to be marked by hand, in the formgrader, and counts 0 until then: {', '.join(waiting)}"
+        )
+
+
+def _worth(column: Column) -> str:
+    return f"{column.out_of:g}" if column.out_of else "extra"
+
+
+def _points(row: Row, column: Column) -> Text:
+    points = row.points.get(column.grade_id)
+    if points is None:
+        return Text("…" if row.submitted else "-", "dim")
+    if column.out_of == 0:
+        return Text(f"+{points:g}", "green" if points else "dim")
+    return Text(f"{points:g}", "green" if points >= column.out_of else "yellow" if points else "red")
+
+
+# ------------------------------------------------------------------------------------------------------------ the class
+
+
+def warn(results: Results, console: Console) -> None:
+    """Say first what matters most: that marks could have been written by students' code."""
+    rows = unsafe(results)
+    if rows:
+        which = "all submissions" if len(rows) == sum(row.submitted for row in results.rows) else _who(rows)
+        console.print(Text(f"Graded without a sandbox: {which}. {UNSAFE_NOTE}\n", "bold"))
+
+
+def show_class(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], console: Console) -> None:
+    """Print what the class as a whole shows, each part only where it has something to say."""
+    for heading, lines in _parts(results, exercises, pairs, _bar_characters(console)):
+        lines = list(lines)
+        if lines:
+            console.print("", Text(heading, "bold"), sep="\n")
+            for line in lines:
+                console.print(Padding(line, (0, 0, 0, 2)) if console.is_terminal else Text("  ") + line)
+
+
+def _parts(
+    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], bars: str
+) -> Iterator[tuple[str, Iterable[Text]]]:
+    """The headings of the report, and the lines under each."""
+    known = [d for d in (distribution(results, column) for column in results.columns) if d.marked]
+    width = max((len(d.column.name) for d in known), default=0)
+    yield "points (bars: students, from no points to all)", [_spread(d, width, bars) for d in known]
+    hints = {(e.name, m.name): f"\n    {first_sentence(m.hint)}" for e in exercises for m in e.misconceptions}
+    yield (
+        "misconceptions: who to talk to",
+        _first(
+            MISTAKES,
+            [
+                _line(f"{len(m.rows)} ×", m.name, f"({m.exercise}): {_who(m.rows)}")
+                + Text(hints.get((m.exercise, m.name), ""))
+                for m in mistakes(results)
+            ],
+        ),
+    )
+    yield "flags", _first(FLAGS, [_line(f"{f.kind},", f.row.name, f": {f.text}") for f in flags(results)])
+    far = [
+        _line(f"{o.what},", o.row.name, f": {o.amount(o.value)} where the median is {o.amount(o.median)} {o.where}")
+        for o in outliers(results)
+    ]
+    yield "far more time or memory than the class", [*far, Text(f"({OUTLIER_RULE})", "dim")] if far else []
+    alike = [_line("", f"{pair.first.name} and {pair.other}", f": {'; '.join(pair.evidence)}") for pair in pairs]
+    yield "nearly identical: look at them side by side, on the page", _first(PAIRS, alike)
+    handed_in = [row for row in results.rows if row.submitted]
+    unknown = [row for row in handed_in if row.facts is None]
+    of_whom = "" if len(unknown) == len(handed_in) else f"of {_who(unknown)}: "
+    yield "not known", [Text(f"{of_whom}{NO_FACTS}")] if unknown else []
+
+
+def _line(kind: str, bold: str, rest: str) -> Text:
+    space = "" if rest.startswith(":") else " "
+    return Text.assemble(f"{kind} " if kind else "", (flat(bold), "bold"), f"{space}{flat(rest)}")
+
+
+def _first(n: int, lines: Sequence[Text]) -> list[Text]:
+    more = [Text(f"and {len(lines) - n} more: see the page", "dim")] if len(lines) > n else []
+    return [*lines[:n], *more]
+
+
+def _spread(spread: Distribution, width: int, bars: str) -> Text:
+    """A line of bars, one for each mark that there can be."""
+    most = max(count for _, count in spread.bars)
+    line = "".join(bars[-(-count * (len(bars) - 1) // most)] for _, count in spread.bars)
+    low, high = spread.bars[0][0].split("–")[0], spread.bars[-1][0].split("–")[-1]
+    missed = f"; most often missed: {spread.missed[0][0]} ({spread.missed[0][1]})" if spread.missed else ""
+    drawn = f"{low} {line} {high}"
+    return Text(f"{spread.column.name:<{width}}  {drawn:<16} mean {spread.mean:.3g}, {full_share(spread)}{missed}")
+
+
+def _bar_characters(console: Console) -> str:
+    """From nothing to all; the blocks where the output's encoding has them."""
+    blocks = "·▁▂▃▄▅▆▇█"
+    try:
+        blocks.encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return ".:-=+*#%@"
+    return blocks
+
+
+def _who(rows: Sequence[Row]) -> str:
+    more = f" and {len(rows) - NAMES} more" if len(rows) > NAMES else ""
+    return flat(", ".join(row.name for row in rows[:NAMES]) + more)
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence."""
+    end = next((i for i in range(len(text)) if text[i] in ".?" and text[i + 1 : i + 2] in ("", " ")), len(text))
+    return text[: end + 1]

@@ -1,0 +1,435 @@
+"""What a class got: points from the gradebook, reasons from the autograded notebooks, facts from the engine."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.api import Assignment, Grade, Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
+
+from lessonkit.grading.check_cells import PREFIX, exercise_of, grading, verdict_of
+from lessonkit.grading.course import assignment_of
+from lessonkit.grading.repair.exporter import unreadable
+from lessonkit.grading.submissions import BEGIN, solutions
+
+# Sandboxes that are none: there, what a student's code wrote could stand for its marks.
+UNSAFE = ("none", "kernel")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A graded cell: a check, or a written answer that a person marks. `out_of` is 0 for extra credit."""
+
+    notebook: str
+    grade_id: str
+    out_of: float
+    written: bool
+
+    @property
+    def name(self) -> str:
+        return self.grade_id.removeprefix(PREFIX)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the engine noted while it graded a submission; None where it noted nothing. `cells` are (name, seconds)."""
+
+    seconds: float | None = None
+    peak_mb: float | None = None
+    ended: str | None = None
+    repairs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    unusual: tuple[str, ...] = ()
+    sandbox: str | None = None
+    cells: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass
+class Row:
+    """One student's result. `points` is None where a written answer waits to be marked, or nothing was graded."""
+
+    student: str
+    name: str
+    points: dict[str, float | None] = field(default_factory=dict)
+    total: float = 0.0
+    penalty: float = 0.0  # for handing in late: already taken off the total
+    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
+    unreadable: str | None = None
+    submitted: bool = True
+    facts: Facts | None = None  # None: not graded by `lessonkit grade`
+    repairs: list[str] = field(default_factory=list)
+    tampering: list[str] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)  # grade id -> the cell that the student wrote in
+    notebooks: list[Path] = field(default_factory=list)  # autograded
+    pages: list[Path] = field(default_factory=list)  # feedback
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a person has something to mark."""
+        return self.submitted and None in self.points.values()
+
+
+@dataclass(frozen=True)
+class Released:
+    """A cell to answer in, as students got it, and the model answer where the course's source has one."""
+
+    source: str
+    code: bool = True
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """`released` are the cells that students answer in, by grade id; `words` is the text around them."""
+
+    assignment: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    out_of: float
+    released: Mapping[str, Released] = field(default_factory=dict)
+    words: str = ""
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_results(coursedir: CourseDirectory, assignment: str) -> Results:
+    """The results of an assignment of a course. CommandError if the gradebook does not know it."""
+    with assignment_of(coursedir, assignment) as (gradebook, found):
+        columns = _columns(found)
+        released, words = _released(coursedir, found)
+        rows = [_row(gradebook, coursedir, assignment, columns, student) for student in gradebook.students]
+        return Results(assignment, columns, rows, float(found.max_score), released, words)
+
+
+def grading_folder(coursedir: CourseDirectory, assignment: str) -> Path:
+    """Where the engine keeps what it notes about an assignment."""
+    return Path(coursedir.root) / "grading" / assignment
+
+
+def _columns(assignment: Assignment) -> list[Column]:
+    """The graded cells of an assignment, in the order of its notebooks."""
+    columns = []
+    for notebook in assignment.notebooks:
+        place = {cell.name: i for i, cell in enumerate(notebook.source_cells)}
+        solutions = {cell.name for cell in notebook.solution_cells}
+        graded = [*notebook.grade_cells, *notebook.task_cells]
+        for cell in sorted(graded, key=lambda cell: place.get(cell.name, len(place))):
+            written = cell.name in solutions or cell.cell_type != "code"
+            columns.append(Column(notebook.name, cell.name, float(cell.max_score), written))
+    return columns
+
+
+def _released(coursedir: CourseDirectory, assignment: Assignment) -> tuple[dict[str, Released], str]:
+    """The cells to answer in, by grade id, and the text of the other cells, where the course's source is at hand."""
+    released, words = {}, []
+    for notebook in assignment.notebooks:
+        folder = coursedir.format_path(coursedir.source_directory, ".", assignment.name)
+        source = _notebook(Path(folder) / f"{notebook.name}.ipynb")
+        models = solutions(source) if source else {}
+        words += [cell.source for cell in source.cells if BEGIN not in cell.source] if source else []
+        answers = {cell.name for cell in notebook.solution_cells}
+        for cell in notebook.source_cells:
+            if cell.name in answers:
+                text, code = cell.source or "", cell.cell_type == "code"
+                released[cell.name] = Released(text, code, models.get(cell.name, ""))
+    return released, "\n\n".join(words)
+
+
+def _row(
+    gradebook: Gradebook, coursedir: CourseDirectory, assignment: str, columns: Sequence[Column], student: Any
+) -> Row:
+    name = " ".join(part for part in (student.first_name, student.last_name) if part)
+    row = Row(student.id, name or student.id)
+    try:
+        submission = gradebook.find_submission(assignment, student.id)
+    except MissingEntry:
+        row.submitted = False
+        return row
+    row.penalty = float(submission.late_submission_penalty or 0)
+    row.total = max(0.0, float(submission.score) - row.penalty)
+    row.facts = read_facts(grading_folder(coursedir, assignment) / "facts" / f"{student.id}.json")
+    if row.facts:
+        row.repairs += row.facts.repairs
+    grades: dict[tuple[str, str], Grade] = {}
+    for notebook in submission.notebooks:
+        grades |= {(notebook.name, grade.name): grade for grade in notebook.grades}
+        _read_notebook(coursedir, assignment, notebook.name, row)
+    for column in columns:
+        grade = grades.get((column.notebook, column.grade_id))
+        waiting = grade is None or (grade.manual_score is None and grade.needs_manual_grade)
+        row.points[column.grade_id] = None if grade is None or waiting else float(grade.score)
+    return row
+
+
+def _read_notebook(coursedir: CourseDirectory, assignment: str, notebook: str, row: Row) -> None:
+    """Add what an autograded notebook says to the row, and where it and its feedback page are."""
+    page = Path(coursedir.format_path(coursedir.feedback_directory, row.student, assignment)) / f"{notebook}.html"
+    row.pages += [page] if page.is_file() else []
+    path = Path(coursedir.format_path(coursedir.autograded_directory, row.student, assignment)) / f"{notebook}.ipynb"
+    autograded = _notebook(path)
+    if autograded is None:
+        return  # graded elsewhere: there are points, no reasons
+    row.notebooks.append(path)
+    row.unreadable = unreadable(autograded) or row.unreadable
+    ours = autograded.metadata.get("lessonkit")
+    if isinstance(ours, dict):
+        row.repairs += [text for text in _strings(ours.get("repairs")) if text not in row.repairs]
+        row.tampering += [text for text in _strings(ours.get("flags")) if text not in row.tampering]
+    for cell in autograded.cells:
+        exercise, verdict = exercise_of(cell), verdict_of(cell)
+        if exercise and verdict:
+            row.verdicts[exercise] = _well_formed(verdict)
+        if grading(cell).get("solution") and grading(cell).get("grade_id"):
+            row.answers[str(grading(cell)["grade_id"])] = cell.source
+
+
+def _notebook(path: Path) -> NotebookNode | None:
+    try:
+        return nbformat.read(path, as_version=4)
+    except (OSError, ValueError, nbformat.reader.NotJSONError):
+        return None
+
+
+def _well_formed(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """A verdict with every part there and of its type: where there was no sandbox, a student may have written it."""
+    aspects = verdict.get("aspects")
+    return {
+        **verdict,
+        "out_of": _number(verdict.get("out_of")) or 0.0,
+        "aspects": [
+            {
+                **aspect,
+                "name": str(aspect.get("name", "")),
+                "ok": aspect.get("ok") is True,
+                "message": str(aspect.get("message", "")),
+            }
+            for aspect in (aspects if isinstance(aspects, list) else [])
+            if isinstance(aspect, dict)
+        ],
+        "misconceptions": list(_strings(verdict.get("misconceptions"))),
+        "problem": str(verdict["problem"]) if verdict.get("problem") else None,
+    }
+
+
+def read_facts(path: Path) -> Facts | None:
+    """The facts in a file of the engine's; None if it is not there or cannot be read."""
+    try:
+        noted = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(noted, dict):
+        return None
+    cells = noted.get("cells")
+    return Facts(
+        _number(noted.get("seconds")),
+        _number(noted.get("peak_mb")),
+        str(noted["ended"]) if noted.get("ended") else None,
+        _strings(noted.get("repairs")),
+        _strings(noted.get("flags")),
+        _strings(noted.get("unusual")),
+        noted.get("sandbox") if isinstance(noted.get("sandbox"), str) else None,
+        tuple(
+            (str(cell.get("grade_id") or f"cell {place}"), _number(cell.get("seconds")) or 0.0)
+            for place, cell in enumerate(cells if isinstance(cells, list) else [], start=1)
+            if isinstance(cell, dict)
+        ),
+    )
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _number(value: Any) -> float | None:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None
+
+
+# ------------------------------------------------------------------------------------------------- the class as a whole
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The points of one exercise. `bars` are (points, students), from none to all; None where nobody has a mark."""
+
+    column: Column
+    bars: tuple[tuple[str, int], ...]
+    mean: float | None
+    out_of: float  # for extra credit: what the exercise gives
+    full: int  # students with all the points
+    marked: int
+    waiting: int
+    missed: tuple[tuple[str, int], ...]  # aspects, the most often missed first
+    unwritten: int
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A misconception, and who holds it."""
+
+    exercise: str
+    name: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something about a submission that a person should see."""
+
+    kind: str
+    row: Row
+    text: str
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A submission that took far more of something than the class: `limit` is where that begins."""
+
+    what: str
+    unit: str
+    row: Row
+    value: float
+    median: float
+    limit: float
+    where: str = ""
+
+    def amount(self, value: float) -> str:
+        """A value with its unit."""
+        return f"{value:.0f} {self.unit}" if value >= 100 else f"{value:.2g} {self.unit}"
+
+
+# An outlier lies beyond the third quartile by three interquartile ranges (Tukey's "far out"), is at least double the
+# median, and more than it by an amount that matters. Fewer values than MANY show no quartiles.
+OUTLIER_RULE = (
+    "beyond the third quartile plus three times the interquartile range, at least double the median, "
+    "and at least 2 s or 100 MB above it; judged in classes of ten submissions or more"
+)
+MANY = 10
+MATTERS = {"time": 2.0, "memory": 100.0}
+
+
+def distribution(results: Results, column: Column) -> Distribution:
+    """How the points of one exercise are spread over the students who handed in."""
+    rows = [row for row in results.rows if row.submitted]
+    marks = [mark for row in rows if (mark := row.points.get(column.grade_id)) is not None]
+    verdicts = [row.verdicts[column.name] for row in rows if column.name in row.verdicts]
+    out_of = column.out_of or max([0.0, *marks, *(verdict["out_of"] for verdict in verdicts)])
+    written = [verdict for verdict in verdicts if verdict["problem"] != "not written"]
+    missed = Counter(a["name"] for verdict in written for a in verdict["aspects"] if not a["ok"])
+    return Distribution(
+        column,
+        _bars(marks, out_of),
+        statistics.fmean(marks) if marks else None,
+        out_of,
+        sum(mark >= out_of for mark in marks),
+        len(marks),
+        sum(row.points.get(column.grade_id) is None for row in rows),
+        tuple(missed.most_common()),
+        len(verdicts) - len(written),
+    )
+
+
+def _bars(marks: Sequence[float], out_of: float) -> tuple[tuple[str, int], ...]:
+    """One bar for each mark that there can be; for each tenth of the points where those would be too many."""
+    top = max([out_of, *marks])
+    for step in (1.0, 0.5):
+        if top <= 12 * step and all(mark % step == 0 for mark in [top, *marks]) and min([0.0, *marks]) == 0:
+            counts = Counter(marks)
+            return tuple((f"{i * step:g}", counts[i * step]) for i in range(int(top / step) + 1))
+    if top <= 0:
+        return (("0", len(marks)),) if marks else ()
+    bins = Counter(min(9, max(0, int(10 * mark / top))) for mark in marks)
+    return tuple((f"{i * top / 10:.3g}–{(i + 1) * top / 10:.3g}", bins[i]) for i in range(10))
+
+
+def mistakes(results: Results) -> list[Mistake]:
+    """The misconceptions of a class, the most frequent first."""
+    holders: dict[tuple[str, str], list[Row]] = {}
+    for row in results.rows:
+        for exercise, verdict in row.verdicts.items():
+            for name in dict.fromkeys(verdict["misconceptions"]):
+                holders.setdefault((exercise, name), []).append(row)
+    found = [Mistake(exercise, name, tuple(rows)) for (exercise, name), rows in holders.items()]
+    return sorted(found, key=lambda mistake: -len(mistake.rows))
+
+
+def flags(results: Results) -> list[Flag]:
+    """What a person should see, by kind: signs of tampering, limits reached, what could not be read, repairs."""
+    kinds: list[tuple[str, Any]] = [
+        ("signs of tampering", lambda row: row.tampering),
+        ("reached a limit", lambda row: _limits(row.facts)),
+        ("worth reading", lambda row: row.facts.unusual if row.facts else []),
+        ("could not be read", lambda row: [row.unreadable] if row.unreadable else []),
+        ("repaired", lambda row: row.repairs),
+    ]
+    return [Flag(kind, row, text) for kind, texts in kinds for row in results.rows for text in texts(row)]
+
+
+def _limits(facts: Facts | None) -> list[str]:
+    """What a submission was cut off at."""
+    return [] if facts is None else list(dict.fromkeys([*([facts.ended] if facts.ended else []), *facts.flags]))
+
+
+def why(row: Row, results: Results) -> str:
+    """What cost a student points, in a few words for each exercise."""
+    if not row.submitted:
+        return "nothing submitted"
+    if row.unreadable:
+        return row.unreadable
+    reasons: dict[str, list[str]] = {}
+    for exercise, verdict in row.verdicts.items():
+        if verdict["points"] < verdict["out_of"] or verdict["problem"]:
+            reasons.setdefault(_reason(verdict), []).append(exercise)
+    said = [
+        reason if len(exercises) == len(row.verdicts) > 1 else f"{', '.join(exercises)}: {reason}"
+        for reason, exercises in reasons.items()
+    ]
+    return "; ".join([*said, *([f"handed in late: {row.penalty:g} points off"] if row.penalty else [])])
+
+
+def _reason(verdict: dict) -> str:
+    if verdict["misconceptions"]:
+        return " + ".join(verdict["misconceptions"])
+    wrong = [aspect for aspect in verdict["aspects"] if not aspect["ok"]]
+    if verdict["problem"] and wrong:  # the same thing stopped every aspect
+        return verdict["problem"] if verdict["problem"] == "not written" else wrong[0]["message"]
+    return verdict["problem"] or "wrong: " + ", ".join(aspect["name"] for aspect in wrong)
+
+
+def unsafe(results: Results) -> list[Row]:
+    """The submissions that were graded where their own code could have written the marks."""
+    return [row for row in results.rows if row.facts and row.facts.sandbox in UNSAFE]
+
+
+def outliers(results: Results) -> list[Outlier]:
+    """The submissions that took far more time or memory than the class (see OUTLIER_RULE), the furthest out first."""
+    found = []
+    for what, unit, name in (("time", "s", "seconds"), ("memory", "MB", "peak_mb")):
+        known = [(row, value) for row in results.rows if (value := getattr(row.facts, name, None)) is not None]
+        if len(known) < MANY:
+            continue
+        first, median, third = statistics.quantiles([value for _, value in known], n=4, method="inclusive")
+        limit = max(third + 3 * (third - first), 2 * median, median + MATTERS[what])
+        far = sorted(((row, value) for row, value in known if value > limit), key=lambda pair: -pair[1])
+        found += [
+            Outlier(what, unit, row, value, median, limit, _slowest(row) if what == "time" else "")
+            for row, value in far
+        ]
+    return found
+
+
+def _slowest(row: Row) -> str:
+    """The cell that took most of a submission's time, if one did."""
+    cells = row.facts.cells if row.facts else ()
+    name, seconds = max(cells, key=lambda cell: cell[1], default=("", 0.0))
+    return f"({seconds:.1f} s of it in {name})" if cells and 2 * seconds > sum(s for _, s in cells) else ""

@@ -1,0 +1,152 @@
+"""What the grader noticed about a submission beside its points: for the report, one file each."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from lessonkit.course import Course
+from lessonkit.grading.check_cells import TIMEOUT
+from lessonkit.grading.execution import MAX_FILE_MB, Job, Record, write_whole
+
+# Names that an answer has no use for: ways around the watch on forbidden calls, and out of the notebook.
+UNUSUAL = re.compile(
+    r"(^|\.)(setprofile|settrace|_getframe|get_objects|get_referrers|ctypes|__subclasses__|__globals__|__closure__)($|\.)"
+    r"|^torch\.(ops|jit|_)|^(sys\.)?modules($|\.)|^sys\.meta_path"
+)
+
+
+MAX_SOURCE = 50_000  # characters of a cell; a longer one is itself worth reading
+MAX_NOTES = 50  # nobody reads more
+
+
+def unusual(cells: Sequence[Mapping[str, Any]], course: Course) -> list[str]:
+    """Names in the learner's own cells that a person should look at, a sentence for each: no accusation.
+
+    The names that the assignment's exercises forbid are among them, so that a call which the watch on the calls has
+    missed is seen here.
+    """
+    known = course.all_exercises()
+    forbidden = {name for cell in cells if cell["exercise"] in known for name in known[cell["exercise"]].forbidden}
+    last = {name.rpartition(".")[2] for name in forbidden if name.startswith("torch.")}
+    found: dict[str, None] = {}
+    for cell in cells:
+        if len(cell["source"]) > MAX_SOURCE:
+            found[f"a cell of {len(cell['source'])} characters"] = None
+        if len(found) >= MAX_NOTES:
+            break
+        for name in _names(cell["source"]) if not cell["exercise"] else ():
+            if UNUSUAL.search(name) or not last.isdisjoint(name.split(".")):
+                found[f"uses `{name[:100]}` in `{cell['grade_id'] or 'a cell of its own'}`"] = None
+    return list(found)[:MAX_NOTES]
+
+
+def _names(source: str) -> Iterator[str]:
+    """The names in a cell's code, dotted as they are written; none where it does not parse, or is far too long."""
+    if len(source) > MAX_SOURCE:
+        return
+    code = re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE)  # IPython's own
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except Exception:  # of many kinds, for code made to break a parser
+        return
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
+            parts: list[str] = []
+            part: ast.expr = node
+            while isinstance(part, ast.Attribute):
+                parts.append(part.attr)
+                part = part.value
+            parts += [part.id] if isinstance(part, ast.Name) else []
+            yield ".".join(reversed(parts))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def nothing() -> tuple[Job, Record]:
+    """The job and the record of a notebook that could not be read: there was nothing to execute."""
+    record: Record = {"cells": [], "ended": None, "flags": [], "seconds": None, "peak_mb": None, "sandbox": None}
+    return {"cells": []}, record
+
+
+def write_facts(
+    folder: Path, where: Mapping[str, str], notebook: NotebookNode, job: Job, record: Record, course: Course
+) -> None:
+    """Write into `folder`/<student>.json, in the place of what it said of this notebook before.
+
+    `where` is nbgrader's: the student and the notebook. Above what is known of each notebook stands the whole: times
+    are added up, of memory the most is taken, notes are put together.
+    """
+    noted = notebook.metadata.get("lessonkit")
+    noted = noted if isinstance(noted, dict) else {}
+    stopped = [
+        f"`{cell['grade_id'] or 'a cell of its own'}`: {output['evalue']}"
+        for cell, executed in zip(job["cells"], record["cells"], strict=True)
+        for output in executed["outputs"]
+        if output.get("ename") == TIMEOUT
+    ]
+    left_out = [
+        f"`{name}` ({size / 2**20:,.0f} MB) was not there when the cells ran: files above {MAX_FILE_MB} MB are left out"
+        for name, size in job.get("left_out", {}).items()
+    ]
+    facts: dict[str, Any] = {
+        "seconds": record["seconds"],
+        "peak_mb": record["peak_mb"],
+        "ended": record["ended"],
+        "repairs": list(noted.get("repairs", [])),
+        "flags": list(dict.fromkeys([*record["flags"], *stopped, *left_out])),
+        "unusual": unusual(job["cells"], course),
+        "sandbox": record["sandbox"],
+        "cells": [
+            {"grade_id": cell["grade_id"], "seconds": executed["seconds"]}
+            for cell, executed in zip(job["cells"], record["cells"], strict=True)
+        ],
+        "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    path = folder / f"{where['student']}.json"
+    notebooks = {**_notebooks(path), where["notebook"]: facts}
+    whole = {"student": where["student"], **_together(list(notebooks.values())), "notebooks": notebooks}
+    write_whole(path, json.dumps(whole, indent=1))
+
+
+def _notebooks(path: Path) -> dict[str, dict[str, Any]]:
+    """What a file says of each notebook; nothing if it is not there or not as it must be."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["notebooks"]
+        _together(list(found.values()))
+        return found
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _together(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts of all of a student's notebooks as those of one."""
+
+    def known(name: str) -> list[Any]:
+        return [each[name] for each in facts if each[name] is not None]
+
+    def joined(name: str) -> list[Any]:
+        return [item for each in facts for item in each[name]]
+
+    walls = sorted(known("sandbox"), key=lambda how: how in ("none", "kernel"))  # the weakest is what counts
+    return {
+        "seconds": round(sum(known("seconds")), 3) if known("seconds") else None,
+        "peak_mb": max(known("peak_mb"), default=None),
+        "ended": next(iter(known("ended")), None),
+        "repairs": list(dict.fromkeys(joined("repairs"))),
+        "flags": list(dict.fromkeys(joined("flags"))),
+        "unusual": list(dict.fromkeys(joined("unusual"))),
+        "sandbox": walls[-1] if walls else None,
+        "cells": joined("cells"),
+        "graded_at": max(known("graded_at")),
+    }

@@ -1,0 +1,372 @@
+"""The trusted worker: has each submission run in a process of its own behind walls, and looks at its answers.
+
+`python -m lessonkit.grading.sandbox.observer COURSE a03 namespaces FOLDER` reads jobs from stdin and writes records to
+stdout, a line of JSON each. A job is what `execution.job_of` makes; a record is what `Run.record` returns.
+
+Only this process holds the course's reference answers. It looks at a learner's answer by asking the learner's process
+to call it, and takes nothing but plain arrays.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lessonkit.course import load
+from lessonkit.exercises.local_runner import Problem, Stop, in_words, kind_of
+from lessonkit.grading.sandbox import linux as walls
+from lessonkit.grading.sandbox.limits import Limits
+from lessonkit.grading.sandbox.outputs import Outputs, count_of
+from lessonkit.grading.sandbox.protocol import Broken, Channel, Closed, tensors_in
+from lessonkit.grading.sandbox.remote_autograd import Calls, attached
+
+if TYPE_CHECKING:
+    from lessonkit.grading.sandbox.forkserver import Started, Zygote
+
+KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
+GRACE = 2.0  # seconds that an interrupted cell has to come to its end
+PATIENCE = 10.0  # seconds that the process has to read what is sent to it
+MAX_LENT = 1 << 17  # numbers that a function handed to an answer is called with
+MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
+
+
+class Over(BaseException):
+    """A limit was reached, and the process must end."""
+
+
+class Overtime(BaseException):
+    """The cell's time was up while its answer was asked."""
+
+
+class Aborted(BaseException):
+    """The cell came to its end while its answer was looked at."""
+
+
+class Run:
+    """One submission from its first cell to its last, and what came out of it."""
+
+    def __init__(self, job: Mapping[str, Any], started: Started, limits: Limits) -> None:
+        self.job, self.process, self.limits = job, started, limits
+        self.channel = Channel(started.connection, PATIENCE)
+        self.outputs = Outputs()
+        self.ended: str | None = None
+        self.peak_bytes = 0
+        self.current: Mapping[str, Any] = {}
+        self.observations: list | None = None
+        self.looked = False  # at the present cell's answer; it is done once
+        self.lent_calls = Calls()  # of functions that were handed to the answer
+        self.began = time.monotonic()
+        self.until = 0.0  # when the present cell must have ended
+
+    def record(self) -> dict[str, Any]:
+        """Run all cells: {"cells": [{"count", "outputs", "seconds", "observations"}], "ended", "flags", ...}."""
+        cells = []
+        self._prepare()
+        for cell in self.job["cells"]:
+            before = time.monotonic()
+            count = None
+            self.current, self.observations, self.looked = cell, None, False
+            self.outputs.begin()
+            if self.ended is not None:
+                self.outputs.stop("NotRun", f"not run, because {self.ended}")
+            elif not cell["skip"]:
+                count = self._cell(cell)
+            outputs = self.outputs.end()
+            cells.append(
+                {
+                    "count": count,
+                    "outputs": outputs,
+                    "seconds": round(time.monotonic() - before, 3),
+                    "observations": self.observations,
+                }
+            )
+        self.process.kill()
+        return {
+            "cells": cells,
+            "ended": self.ended,
+            "flags": self.outputs.flags,
+            "seconds": round(time.monotonic() - self.began, 3),
+            "peak_mb": round(self.peak_bytes / 2**20),
+        }
+
+    def _prepare(self) -> None:
+        """Wait until the process is there, and put the submission's files beside the notebook."""
+        self.until = time.monotonic() + 60
+        try:
+            self._receive("ready")
+        except (TimeoutError, Over, Closed, Broken) as error:  # nothing of the submission has run: it is not to blame
+            raise RuntimeError(f"a process for a submission was lost before it was ready: {error!r}") from None
+        self.began = time.monotonic()
+        with self._endings("while its files were written"):
+            for path, content in self.job["files"].items():
+                data = np.frombuffer(base64.b64decode(content), np.uint8)
+                self.channel.send("file", path=path, data=torch.from_numpy(data.copy()))
+
+    def _cell(self, cell: Mapping[str, Any]) -> int | None:
+        """Run one cell; its execution count, if it came to its end."""
+        now = time.monotonic()
+        left = self.began + self.limits.notebook_seconds - now
+        self.until = now + min(self.limits.cell_seconds, max(left, 0.0))
+        whole = left < self.limits.cell_seconds
+        name = f"`{cell['grade_id']}`" if cell["grade_id"] else "a cell above"
+        with self._endings(f"in {name}"):
+            try:
+                self.channel.send("run", source=cell["source"], checks=cell["exercise"] is not None)
+                return self._done()
+            except ValueError as error:
+                self.outputs.stop("NotRun", f"not run, because the cell is {error}")
+                return None
+            except Aborted:  # an error that no check may catch, such as KeyboardInterrupt
+                return None
+            except (TimeoutError, Overtime):
+                self.outputs.stop("CellTimeoutError", self._overtime(whole))
+                return self._interrupt(name, whole)
+        return None
+
+    def _overtime(self, whole: bool) -> str:
+        if whole:
+            return f"stopped: all cells together took more than {self.limits.notebook_seconds:g} seconds"
+        return f"stopped after {self.limits.cell_seconds:g} seconds: is there a loop that does not end?"
+
+    def _interrupt(self, name: str, whole: bool) -> int | None:
+        """Interrupt the cell as a person would; if that does not help, end the process."""
+        self.outputs.silent = self.looked = True
+        self.observations = None
+        self.process.interrupt()
+        self.until = time.monotonic() + GRACE
+        count = None
+        try:
+            count = self._done()
+        except (TimeoutError, Over):
+            self.ended = f"the Python process could not be interrupted in {name}"
+        if whole and self.ended is None:
+            self.ended = f"all cells together took more than {self.limits.notebook_seconds:g} seconds"
+        if self.ended is not None:
+            self.process.kill()
+        return count
+
+    @contextmanager
+    def _endings(self, where: str) -> Iterator[None]:
+        """What the end of the process means for the cell that ran, and for those after it."""
+        try:
+            yield
+        except Over as over:
+            why = str(over)
+        except Closed:
+            why = f"the Python process died ({self.process.how_it_ended()})"
+        except Broken:
+            why = "the Python process tampered with its connection to the grader"
+            self.outputs.flags.append("tampered with the connection to the grader")
+        else:
+            return
+        self.observations = None
+        self.process.kill()
+        self.outputs.drain(self.process.descriptors)
+        self.outputs.stop("NotRun", f"{why} before this cell was done")
+        self.ended = self.ended or f"{why} {where}"
+
+    # ------------------------------------------------------------------------------------------- talking to the process
+
+    def _done(self) -> int | None:
+        """Wait until the cell is done; its execution count."""
+        count = self._receive("done").get("count")
+        self.outputs.drain(self.process.descriptors)
+        return count_of(count)
+
+    def _receive(self, *wanted: str) -> dict[str, Any]:
+        """The next message of a wanted kind; what is shown on the way goes into the outputs."""
+        while True:
+            kind, content = self.channel.receive(self.until, self._watch, self.process.descriptors)
+            if kind in wanted:
+                return {**content, "kind": kind}
+            if kind == "done":
+                raise Aborted
+            if kind == "check":
+                self._check(str(content.get("name")))
+            elif self.outputs.silent and kind in ("reply", "problem", "lent"):
+                continue  # it was on its way when the cell was interrupted
+            elif kind == "lent" and "reply" in wanted:
+                self._lend(content)
+            else:
+                try:
+                    taken = self.outputs.take(kind, content)
+                except Exception as error:
+                    raise Broken(f"a message with the wrong content: {error}") from None
+                if not taken:
+                    raise Broken(f"an unexpected {kind[:20]}")
+
+    def _watch(self) -> None:
+        self.outputs.drain(self.process.descriptors)
+        count, resident = walls.processes_of(self.process.pid)
+        self.peak_bytes = max(self.peak_bytes, resident)
+        if count > self.limits.processes:
+            raise Over(f"the Python process started more than {self.limits.processes} processes and was ended")
+        most = self.limits.memory_mb * 2**20 * 1.25
+        if resident > most and walls.processes_of(self.process.pid, exact=True)[1] > most:
+            raise Over(f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended")
+
+    def _check(self, name: str) -> None:
+        """Look at the answer, if this is the cell that checks it and the first time that it asks."""
+        from lessonkit.exercises.observe import observe_through
+        from lessonkit.grading.observations import as_data
+
+        if name == self.current["exercise"] and name in self.job["seeds"] and not self.looked:
+            self.looked = True
+            exercise = load(self.job["course"]).exercise(name)
+            runner = There(self._ask, exercise.forbidden)
+            self.channel.lent, self.lent_calls = [], Calls()
+            self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
+            self.channel.lent = None
+        self.channel.send("enough")
+
+    def _lend(self, content: Mapping[str, Any]) -> None:
+        """Call a function that was handed to the answer, or go back through such a call, for the learner's process."""
+        try:
+            value = self._lent(**content)
+        except Exception as error:  # the answer called it with something that it does not take
+            self.channel.send("raised", detail=in_words(error)[:2000])
+        else:
+            self.channel.send("returned", value=value)
+
+    def _lent(self, request: str, number: int = 0, arguments: Any = (), call: int = 0, gradients: Any = ()) -> Any:
+        if sum(tensor.numel() for tensor in tensors_in([arguments, gradients])) > MAX_LENT:
+            raise ValueError("more numbers than it takes")
+        if request == "back":
+            return self.lent_calls.back(call, gradients)
+        assert self.channel.lent is not None
+        return self.lent_calls.add(tensors_in(arguments), self.channel.lent[number](*arguments))
+
+    def _ask(self, request: str, **content: Any) -> Any:
+        """The process's reply to a request. Raises Stop with the problem that it reports."""
+        try:
+            self.channel.send(request, **content)
+            reply = self._receive("reply", "problem")
+        except TimeoutError:
+            raise Overtime from None
+        if reply["kind"] == "problem":
+            kind, detail, where = (str(reply.get(key, "")) for key in ("kind_", "detail", "where"))
+            raise Stop(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
+        value = reply.get("value")
+        count = sum(tensor.numel() for tensor in tensors_in(value))
+        if count > MAX_NUMBERS:
+            raise Stop(Problem("unusable", f"{count} numbers, which is too many"))
+        return value
+
+
+class There:
+    """A runner (see `lessonkit.exercises.local_runner.Runner`) of an answer in the learner's process.
+
+    Gradients find their way through its calls, and a function among the arguments stays here: the learner's process
+    asks for what it returns.
+    """
+
+    def __init__(
+        self, ask: Callable[..., Any], forbidden: tuple[str, ...], target: int = 0, leaves: Mapping[str, Tensor] = {}
+    ) -> None:
+        self._ask, self.forbidden, self.target, self.leaves = ask, forbidden, target, dict(leaves)
+
+    @contextmanager
+    def undisturbed(self, seed: int) -> Iterator[None]:
+        self._ask("begin", seed=seed, forbidden=list(self.forbidden))
+        yield
+
+    def call(self, arguments: tuple) -> Any:
+        ends = [*tensors_in(arguments), *self.leaves.values()]
+        reply = self._ask("call", target=self.target, arguments=arguments)
+        if not (isinstance(reply, tuple) and len(reply) == 2):
+            raise Broken("a call's reply must be its result and its number")
+        result, number = reply
+        return attached(result, number, ends, functools.partial(self._ask, "back"))
+
+    def build(self, sizes: tuple) -> There:
+        reply = self._ask("build", sizes=tuple(sizes))
+        target, parameters = reply if isinstance(reply, tuple) and len(reply) == 2 else (None, None)
+        if type(target) is not int or not isinstance(parameters, dict) or len(parameters) > 1000:
+            raise Broken("a module's reply must be its number and its parameters")
+        leaves = {}
+        for name, parameter in parameters.items():
+            if not (isinstance(name, str) and isinstance(parameter, Tensor)):
+                raise Stop(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
+            leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
+        return There(self._ask, self.forbidden, target, leaves)
+
+    def parameters(self) -> dict[str, Tensor]:
+        return self.leaves
+
+    def fill(self, values: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, leaf in self.leaves.items():
+                leaf.copy_(values[name])
+        self._ask("fill", target=self.target, values=dict(values))
+
+
+def main(package: str, assignment: str, kind: str, folder: str) -> None:
+    """Serve jobs until stdin ends. `kind` is "namespaces", "bubblewrap" or "none"; `folder` takes temporary files."""
+    from lessonkit.grading.sandbox.forkserver import Zygote
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    tempfile.tempdir = folder
+    jobs, records = sys.stdin, os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else prints must not be taken for a record
+    course = load(package)
+    data = os.environ.get("ATTNCOURSE_DATA")
+    zygote = Zygote(course, assignment, kind, [Path(data)] if data else [])  # before this process knows any answer
+    if assignment in course.assignments():  # one of the instructor's own has none
+        course.exercises_of(assignment)
+    # Tensors that a learner's process sent are added and multiplied here: a shape chosen to fill the memory must not.
+    most = _data_bytes() + (2 << 30)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the head's to handle
+    threading.Thread(target=_end_with_head, args=(zygote, folder), daemon=True).start()
+    with contextlib.closing(zygote):
+        print(json.dumps({"ready": kind}), file=records, flush=True)
+        for line in jobs:
+            job = json.loads(line)
+            limits = Limits.of(job["limits"])
+            try:
+                with contextlib.closing(zygote.start(limits)) as process:
+                    record = Run(job, process, limits).record()
+            except (RuntimeError, OSError) as error:  # the machine's fault
+                record = {"cannot": f"{type(error).__name__}: {error}"}
+            print(json.dumps({**record, "sandbox": kind}), file=records, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _data_bytes() -> int:
+    """The private memory that this process has asked for so far."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("VmData:")[2].split()[0])
+
+
+def _end_with_head(zygote: Zygote, folder: str) -> None:
+    """End this process and its submission when nobody holds the other end of stdin, in the middle of a job too."""
+    hung_up = select.poll()
+    hung_up.register(sys.stdin.fileno(), 0)
+    hung_up.poll()
+    zygote.abandon()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,714 @@
+"""What a check says of answers that are wrong, strange or forbidden, and how it says it."""
+
+import copy
+import cProfile
+import io
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attncourse import check, hint
+from attncourse_lessons import course as lessons
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import judge
+from lessonkit.exercises.observe import observe
+from lessonkit.exercises.verdict import Verdict
+from lessonkit.grading.sandbox.protocol import pack, unpack
+from lessonkit.mimetype import VERDICT
+
+SEEDS = range(8)
+
+
+def verdicts(exercise, answer, seeds=SEEDS):
+    # A known answer to a class exercise borrows the reference's __init__, which the guard would refuse.
+    trusted = isinstance(exercise.reference, type)
+    return [judge(exercise, observe(exercise, answer, seed, trusted=trusted), seed) for seed in seeds]
+
+
+def known(exercise, name):
+    return next(code.answer for code in lessons.exercise(exercise).misconceptions if code.name == name)
+
+
+# ------------------------------------------------------------------------------- answers that are not even wrong
+
+
+@pytest.fixture
+def softmax():
+    """A small exercise of the tests' own."""
+    exercise = Exercise(
+        "softmax",
+        reference=lambda scores: scores.softmax(dim=-1),
+        returns=("weights",),
+        difficulty=1,
+        minutes=1,
+        hints=("one", "two"),
+        forbidden=("torch.nn.functional.softmax", "torch.nn.Softmax", "torch.Tensor.softmax", "attncourse.attention"),
+    )
+
+    @exercise.aspect("weights", points=2)
+    def _(answer, draw):
+        """rows sum to one"""
+        return answer(draw.normal(3, 4))
+
+    @exercise.aspect("single row", points=0.5)
+    def _(answer, draw):
+        """one row works too"""
+        return answer(draw.normal(1, 4))
+
+    return exercise
+
+
+def by_hand(scores):
+    exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def one(exercise, answer, seed=0):
+    return judge(exercise, observe(exercise, answer, seed), seed)
+
+
+def text(verdict):
+    """The card without its line breaks."""
+    return " ".join(str(verdict).split())
+
+
+def wrong(name, answer):
+    return {line.name: line.message for line in check(name, answer).aspects if not line.ok}
+
+
+def test_an_unwritten_answer_is_told_what_to_do(softmax):
+    def answer(scores):
+        raise NotImplementedError()
+
+    verdict = one(softmax, answer)
+    assert verdict.points == 0
+    assert "Not written yet" in str(verdict) and "raise NotImplementedError()" in str(verdict)
+
+
+def test_an_answer_that_raises_is_told_the_error_and_its_own_line(softmax):
+    def answer(scores):
+        rows = scores.unbind()
+        return rows[7]
+
+    verdict = one(softmax, answer)
+    assert verdict.points == 0
+    assert "IndexError: tuple index out of range" in str(verdict)
+    assert "return rows[7]" in str(verdict)
+
+
+def test_an_error_in_one_aspect_leaves_the_points_of_the_others(softmax):
+    def answer(scores):
+        if len(scores) == 1:
+            raise RuntimeError("cannot do one row")
+        return by_hand(scores)
+
+    verdict = one(softmax, answer)
+    assert verdict.points == 2
+    assert "RuntimeError: cannot do one row" in verdict.aspects[1].message
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (None, "returned None, expected a tensor: is a `return` missing?"),
+        ([1.0, 2.0], "returned a list of 2, expected a tensor"),
+        (0.5, "returned a float, expected a tensor"),
+    ],
+)
+def test_a_wrong_type_is_named(softmax, result, words):
+    verdict = one(softmax, lambda scores: result)
+    assert verdict.points == 0 and words in str(verdict)
+
+
+@pytest.mark.parametrize("answer", [lambda x: 4, lambda x: 4.0, lambda x: torch.tensor(4.0)])
+def test_a_plain_number_counts_where_the_exercise_asks_for_one(answer):
+    exercise = numbers_exercise(3)
+    assert one(exercise, answer).points == 1
+    for unfit in (lambda x: True, lambda x: "4", lambda x: None):
+        assert "expected a number" in one(exercise, unfit).aspects[0].message
+
+
+@pytest.mark.parametrize("answer", [lambda x: True, lambda x: np.bool_(True), lambda x: torch.tensor(True)])
+def test_a_plain_truth_counts_where_the_exercise_asks_for_one(answer):
+    exercise = Exercise(
+        "odd", lambda x: torch.tensor(True), ("odd",), difficulty=1, minutes=1, hints=("one", "two"), truths=True
+    )
+    exercise.aspect("odd", points=1)(look_at_three)
+    assert one(exercise, answer).points == 1
+    assert one(exercise, lambda x: False).points == 0
+    for unfit in (lambda x: 1, lambda x: "True", lambda x: None):
+        assert "expected True or False" in one(exercise, unfit).aspects[0].message
+
+
+def look_at_three(answer, draw):
+    """true of three"""
+    return answer(3)
+
+
+def test_a_wrong_shape_is_told_beside_the_right_one(softmax):
+    verdict = one(softmax, lambda scores: by_hand(scores).mT)
+    assert verdict.points == 0
+    assert verdict.aspects[0].message == "weights has shape (4, 3), expected (3, 4)"
+
+
+def test_nan_is_told_with_its_place(softmax):
+    def answer(scores):
+        weights = by_hand(scores).clone()
+        weights[-1, 2] = float("nan")
+        return weights
+
+    assert "contains NaN, first at [2, 2]" in one(softmax, answer).aspects[0].message
+
+
+def test_writing_into_the_input_is_refused_and_the_argument_named(softmax):
+    def answer(scores):
+        scores -= scores.amax(-1, keepdim=True)
+        return by_hand(scores)
+
+    verdict = one(softmax, answer)
+    assert verdict.points == 0 and "it writes into `scores`" in str(verdict)
+
+
+def numbers_exercise(*inputs):
+    """One whose answer is called with `inputs` and returns a number."""
+    exercise = Exercise(
+        "count", lambda x: 4, returns=("cost",), difficulty=1, minutes=1, hints=("one", "two"), numbers=True
+    )
+
+    @exercise.aspect("cost", points=1)
+    def _(answer, draw):
+        """four"""
+        return answer(*inputs)
+
+    return exercise
+
+
+def test_lengthening_the_callers_lists_is_refused():
+    def lengthens(sequences):
+        sequences[0].append(0)
+        return 4
+
+    verdict = one(numbers_exercise([[1], [2, 3]]), lengthens)
+    assert verdict.points == 0 and "writes into `sequences`" in text(verdict)
+    assert one(numbers_exercise([[1], [2, 3]]), lambda sequences: 4).points == 1
+
+
+@pytest.mark.parametrize("four", [4, 4.0, np.int64(4), np.float64(4), np.ceil(3.5), np.float32(4), torch.tensor(4)])
+def test_a_number_counts_whatever_its_type_here_and_after_the_way_to_the_grader(four):
+    assert one(numbers_exercise(0), lambda x: four).points == 1
+    arrays = []
+    sent = pack(four, arrays)
+    assert unpack(sent, io.BytesIO(b"".join(arrays))) == 4
+
+
+def test_an_input_of_nan_is_not_taken_for_a_changed_one():
+    assert one(numbers_exercise(torch.tensor([torch.nan, 1.0])), lambda x: 4).points == 1
+
+
+def test_equal_looking_numbers_are_told_with_as_many_digits_as_they_differ_in():
+    off = wrong("attention_output", lambda weights, states: weights @ states * 1.0002)
+    assert "got -2.541, expected -2.5405" in off["one weight of one"]
+
+
+def test_half_precision_is_named_as_the_reason():
+    off = wrong("attention_output", lambda weights, states: weights.half() @ states.half())
+    assert "computed in float16, the inputs are float32" in off["output"]
+
+
+def test_half_precision_is_no_reason_where_the_inputs_have_it():
+    weights = known("masked_attention", "no mask")
+    assert "float16" not in wrong("masked_attention", weights)["half precision"]
+
+
+def test_booleans_are_not_numbers(softmax):
+    assert "got booleans, expected numbers" in one(softmax, lambda scores: scores > 0).aspects[0].message
+
+
+def test_a_call_in_place_of_the_function_is_told(softmax):
+    verdict = one(softmax, by_hand(torch.zeros(2, 2)))
+    assert "got a Tensor where the function itself is wanted" in str(verdict)
+
+
+def test_an_instance_in_place_of_the_class_is_told():
+    step = lessons.exercise("AttentionDecoderStep")
+    verdict = one(step, nn.Linear(2, 2))
+    assert (
+        verdict.points == 0
+        and "got an object of the class Linear: hand over the class itself, without brackets" in text(verdict)
+    )
+
+
+def test_a_parameter_of_another_shape_is_told():
+    class AttentionDecoderStep(nn.Module):
+        def __init__(self, vocabulary, d_embedding, d_hidden):
+            super().__init__()
+            self.embedding = nn.Embedding(vocabulary, d_embedding)
+            self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
+            self.combine = nn.Linear(d_hidden, d_hidden)
+            self.output = nn.Linear(d_hidden, vocabulary)
+
+        def forward(self, token, state, attentional, encoder_states, mask):
+            state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+            weights = (encoder_states @ state[..., None])[..., 0].softmax(-1)
+            attentional = self.combine((weights[:, None] @ encoder_states)[:, 0]).tanh()
+            return self.output(attentional), state, attentional, weights
+
+    verdict = one(lessons.exercise("AttentionDecoderStep"), AttentionDecoderStep)
+    assert "the parameter combine.weight has shape" in str(verdict)
+
+
+def test_an_error_inside_torch_is_told_with_the_learners_line():
+    @torch.no_grad()
+    def answer(decoder_states, encoder_states):
+        return torch.dot(decoder_states, encoder_states)
+
+    assert "return torch.dot(decoder_states" in wrong("attention_scores", answer)["scores"]
+    assert "line" not in wrong("attention_scores", torch.no_grad()(torch.dot))["scores"]
+
+
+def test_numpy_is_met_with_better_advice_than_torchs():
+    off = wrong("attention_scores", lambda s, h: torch.as_tensor(s.numpy() @ h.numpy().transpose(0, 2, 1)))
+    assert set(off) == {"gradient"} and "stay with tensor operations" in off["gradient"] and "detach" not in str(off)
+
+
+def test_an_array_is_called_an_ndarray_and_a_question_ends_in_one_mark(softmax):
+    assert "returned an ndarray" in str(one(softmax, lambda scores: scores.numpy()))
+    assert "missing?." not in str(one(softmax, lambda scores: None))
+
+
+class Step(nn.Module):
+    """What the release gives of AttentionDecoderStep."""
+
+    def __init__(self, vocabulary, d_embedding, d_hidden):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, d_embedding)
+        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
+        self.combine = nn.Linear(2 * d_hidden, d_hidden)
+        self.output = nn.Linear(d_hidden, vocabulary)
+
+    def forward(self, token, state, attentional, encoder_states, mask):
+        state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+        weights = (encoder_states @ state[..., None])[..., 0].masked_fill(~mask, -torch.inf).softmax(-1)
+        attended = (weights[:, None] @ encoder_states)[:, 0]
+        attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+        return self.predict(attentional), state, attentional, weights
+
+    def predict(self, attentional):
+        return self.output(attentional)
+
+
+def test_a_changed_init_is_told_where_it_matters():
+    class Renamed(Step):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            self.out = self.output
+            del self.output
+
+        def predict(self, attentional):
+            return self.out(attentional)
+
+    off = wrong("AttentionDecoderStep", Renamed)
+    assert set(off) == {"logits"}
+    assert "`__init__` was changed: of its parameters out.bias, out.weight should not be there" in off["logits"]
+
+
+def test_a_missing_super_init_is_told():
+    class Forgetful(Step):
+        def __init__(self, vocabulary, d_embedding, d_hidden):
+            self.embedding = nn.Embedding(vocabulary, d_embedding)
+
+    assert "`__init__` must begin with `super().__init__()`" in text(check("AttentionDecoderStep", Forgetful))
+
+
+# ------------------------------------------------------------------------------ what once earned too much or too little
+
+
+def softmax_of(scores, mask):
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def zeros_for_the_whole_batch(scores, mask):
+    return torch.zeros_like(scores) if (~mask).all(-1).any() else softmax_of(scores, mask)
+
+
+def mends_the_first_sentence_only(scores, mask):
+    weights = softmax_of(scores, mask)
+    return torch.cat([weights[:1].nan_to_num(), weights[1:]])
+
+
+def adds_infinity(scores, mask):
+    return (scores + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)).softmax(-1).nan_to_num()
+
+
+@pytest.mark.parametrize(
+    ("answer", "aspects"),
+    [
+        (zeros_for_the_whole_batch, {"nothing but padding", "gradient"}),
+        (mends_the_first_sentence_only, {"nothing but padding"}),
+        (lambda scores, mask: scores.masked_fill(~mask, -20).softmax(-1) * mask, {"beside padding", "large scores"}),
+        (lambda scores, mask: scores.masked_fill(~mask, -100).softmax(-1) * mask, {"large scores"}),
+        (lambda scores, mask: torch.tensor(softmax_of(scores, mask).nan_to_num().tolist()), {"gradient"}),
+        (adds_infinity, {"gradient"}),
+    ],
+)
+def test_weights_that_are_nearly_right_lose_something(answer, aspects):
+    off = set(wrong("attention_distribution", answer))
+    assert off and off <= aspects
+
+
+class Idle(Step):
+    """Hands on what came in, and zeros for the rest."""
+
+    def forward(self, token, state, attentional, encoder_states, mask):
+        logits = torch.zeros(len(token), self.output.out_features)
+        return logits, torch.zeros_like(state), torch.zeros_like(attentional), mask / mask.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("attention_scores", lambda decoder, encoder: decoder.new_zeros(*decoder.shape[:2], encoder.shape[1])),
+        ("attention_distribution", lambda scores, mask: torch.zeros_like(scores)),
+        ("attention_distribution", lambda scores, mask: torch.full_like(scores, 1 / scores.shape[-1])),
+        ("attention_output", lambda weights, states: weights.new_zeros(*weights.shape[:2], states.shape[-1])),
+        ("AttentionDecoderStep", Idle),
+        ("local_attention", lambda weights, centers, sigma: torch.zeros_like(weights)),
+    ],
+)
+def test_an_answer_that_is_the_same_whatever_comes_in_earns_nothing(name, answer):
+    assert check(name, answer).points == 0
+
+
+def test_dividing_by_the_sum_after_masking_is_right():
+    def answer(scores, mask):
+        weights = scores.softmax(-1) * mask
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+
+    assert wrong("attention_distribution", answer) == {}
+
+
+def test_a_width_written_into_the_code_is_noticed():
+    def answer(weights, centers, sigma):
+        return weights * torch.exp(-((torch.arange(weights.shape[-1]) - centers[..., None]) ** 2) / 4.5)
+
+    assert "window" in wrong("local_attention", answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "aspects"),
+    [
+        ("[ã; embedding]", ["new state", "input feeding"]),
+        ("the state stands still", ["new state", "input feeding"]),
+        ("the old state asks", ["weights"]),
+        ("scaled by √d", ["weights"]),
+        ("something else in ã's place", ["attentional vector"]),
+    ],
+)
+def test_a_slip_in_one_step_is_not_paid_for_in_the_next(name, aspects):
+    mistake = next(m for m in lessons.exercise("AttentionDecoderStep").misconceptions if m.name == name)
+    assert list(mistake.fails) == aspects  # that it fails these and no others is tested above
+
+
+def test_differences_are_told_as_what_they_are():
+    def told_of(name, aspect):
+        exercise = lessons.exercise("AttentionDecoderStep")
+        return {line.name: line.message for line in verdicts(exercise, known(exercise.name, name), [0])[0].aspects}[
+            aspect
+        ]
+
+    assert told_of("words from the state alone", "logits").startswith("the logits differ from `output(attentional)` by")
+    assert told_of("ignores the mask", "padding").endswith("when only the padding changes")
+    assert "when the fed vector changes, expected" in told_of("no input feeding", "input feeding")
+    assert told_of(
+        "cut off from the gradient", "gradient"
+    ) == "no gradient finds its way from the logits to the cell " + (
+        "or from the state to the cell and the previous state"
+    )
+    off = wrong("attention_scores", lambda decoder_states, encoder_states: decoder_states @ encoder_states.detach().mT)
+    assert off == {"gradient": "no gradient reaches `encoder_states`"}
+
+
+class Helpers(Step):
+    """A helper method, modules without parameters, a list handed back."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.softmax, self.dropout = nn.Softmax(dim=-1), nn.Dropout(0.1)
+
+    def attend(self, state, states, mask):
+        weights = self.softmax((states @ state[..., None]).squeeze(-1).masked_fill(~mask, float("-inf")))
+        return torch.einsum("bi,bid->bd", weights, states), weights
+
+    def forward(self, token, state, attentional, encoder_states, mask):
+        state = self.cell(torch.hstack([self.embedding.weight[token], attentional]), state)
+        attended, weights = self.attend(state, encoder_states, mask)
+        attentional = self.dropout(self.combine(torch.hstack([attended, state])).tanh_())
+        return [self.output(attentional), state, attentional, weights]
+
+
+def logarithms(scores, mask):
+    scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.where(mask, (scores - scores.logsumexp(-1, keepdim=True)).exp(), torch.zeros(())).nan_to_num()
+
+
+def pairwise(scores, mask):
+    differences = (scores[..., None, :] - scores[..., :, None]).double().exp() * mask[..., None, :]
+    return torch.where(mask, 1 / differences.sum(-1).clamp(min=1e-300), 0).float()
+
+
+def quarter_squares(s, h):
+    return ((s[:, :, None] + h[:, None]).pow(2).sum(-1) - (s[:, :, None] - h[:, None]).pow(2).sum(-1)) / 4
+
+
+def shares(scores, mask):
+    exponentials = torch.exp(scores - scores.max(-1, keepdim=True).values) * mask
+    total = exponentials.sum(-1, keepdim=True)
+    return exponentials / (total + (total == 0))
+
+
+UNUSUAL = {
+    "three times vmap": ("attention_scores", torch.vmap(torch.vmap(torch.vmap(torch.dot, (None, 0)), (0, None)))),
+    "quarter squares": ("attention_scores", quarter_squares),
+    "a subclass of Tensor": ("attention_scores", lambda s, h: (s @ h.mT).as_subclass(nn.Parameter)),
+    "logsumexp": ("attention_distribution", logarithms),
+    "no softmax at all": ("attention_distribution", pairwise),
+    "shares of exponentials": ("attention_distribution", shares),
+    "the diagonal of all pairs": (
+        "attention_output",
+        lambda w, h: torch.diagonal(torch.tensordot(w, h, dims=([2], [1])), dim1=0, dim2=2).permute(2, 0, 1),
+    ),
+    "linear layers": (
+        "attention_output",
+        lambda w, h: torch.stack([nn.functional.linear(a, b.T) for a, b in zip(w, h, strict=True)]),
+    ),
+    "the plain step": ("AttentionDecoderStep", Step),
+    "helpers": ("AttentionDecoderStep", Helpers),
+}
+
+
+@pytest.mark.parametrize("style", UNUSUAL)
+def test_an_unusual_style_earns_every_point(style):
+    assert wrong(*UNUSUAL[style]) == {}
+
+
+# ------------------------------------------------------------------------------------------------ forbidden names
+
+
+def helper(scores):
+    return torch.nn.functional.softmax(scores, dim=-1)
+
+
+FORBIDDEN = {
+    "the function": lambda scores: torch.nn.functional.softmax(scores, dim=-1),
+    "a method": lambda scores: scores.softmax(-1),
+    "a class": lambda scores: nn.Softmax(dim=-1)(scores),
+    "a helper that calls it": lambda scores: helper(scores),
+}
+
+
+@pytest.mark.parametrize("way", FORBIDDEN)
+def test_forbidden_names_are_refused_with_the_reason(softmax, way):
+    verdict = one(softmax, FORBIDDEN[way])
+    assert verdict.points == 0
+    assert "Refused" in str(verdict) and "which does what you are asked to build" in " ".join(str(verdict).split())
+
+
+def test_a_forbidden_module_is_refused_as_a_whole(softmax):
+    from attncourse.attention import masked_softmax
+
+    verdict = one(softmax, masked_softmax)
+    assert verdict.points == 0 and "attncourse.attention" in str(verdict)
+
+
+def test_a_refusal_cannot_be_caught(softmax):
+    def answer(scores):
+        try:
+            return scores.softmax(-1)
+        except Exception:
+            return by_hand(scores)
+
+    assert one(softmax, answer).points == 0
+
+
+def test_torchs_own_attention_is_refused_under_any_name():
+    from torch.nn.functional import scaled_dot_product_attention as innocent
+
+    verdict = one(lessons.exercise("attention_output"), lambda weights, states: innocent(weights, weights, weights))
+    assert "scaled_dot_product_attention" in str(verdict) and verdict.points == 0
+
+
+def test_a_check_works_under_a_profiler():
+    profiler = cProfile.Profile()
+    verdict = profiler.runcall(check, "attention_output", lambda weights, states: weights @ states)
+    assert verdict.points == verdict.out_of
+
+
+def test_a_slip_in_a_forbidden_name_does_not_disarm_the_guard(softmax):
+    softmax.forbidden = ("torch.nn.functional.sotfmax",)
+    with pytest.raises(LookupError, match="sotfmax"):
+        one(softmax, by_hand)
+
+
+# --------------------------------------------------------------------------------------- judging is pure and steady
+
+
+def test_judging_leaves_the_observations_as_they_were(softmax):
+    observations = observe(softmax, by_hand, 3)
+    before = copy.deepcopy(observations)
+    judge(softmax, observations, 3)
+    assert all(np.array_equal(before[name].value, seen.value) for name, seen in observations.items())
+
+
+def test_observing_leaves_the_learners_random_state_alone(softmax):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    observe(softmax, lambda scores: torch.rand_like(scores), 0)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_two_mistakes_at_once_are_both_named():
+    class Twice(Step):
+        def forward(self, token, state, attentional, encoder_states, mask):
+            _, state, _, weights = super().forward(token, state, 0 * attentional, encoder_states, mask)
+            attended = (weights[:, None] @ encoder_states)[:, 0]
+            attentional = self.combine(torch.cat([attended, state], dim=-1))
+            return self.output(attentional), state, attentional, weights
+
+    names = {m.name for m in check("AttentionDecoderStep", Twice).misconceptions}
+    assert names == {"no input feeding", "tanh left out"}
+
+
+def test_a_wrong_answer_that_nobody_foresaw_gets_a_message_and_no_name(softmax):
+    verdict = one(softmax, lambda scores: by_hand(scores) + 0.25)
+    assert verdict.misconceptions == ()
+    assert "12 of 12 numbers differ" in verdict.aspects[0].message
+
+
+def test_an_aspect_must_be_right_on_every_seed(softmax):
+    def answer(scores):  # right for some inputs alone
+        return by_hand(scores) if scores[0, 0] > 0 else by_hand(scores) * 2
+
+    by_seed = verdicts(softmax, answer)
+    assert max(v.points for v in by_seed) > 0 and Verdict.over(by_seed).points == 0
+
+
+# ----------------------------------------------------------------------------------------------- what a learner meets
+
+
+@pytest.fixture
+def half_right():
+    return check("attention_distribution", known("attention_distribution", "masks after the softmax"))
+
+
+def test_the_card_shows_points_marks_the_mistake_and_the_way_to_a_hint(half_right):
+    card = str(half_right)
+    assert "attention_distribution" in card and "6 of 7 points" in card
+    assert "✗ beside padding" in card and "✓ weights" in card
+    assert "masks after the softmax" in card and 'hint("attention_distribution")' in card
+    assert max(len(line) for line in card.splitlines()) <= 92
+
+
+def test_a_right_answer_is_not_offered_hints():
+    verdict = check("attention_output", lessons.exercise("attention_output").alternatives[0].answer)
+    assert verdict.points == verdict.out_of and "hint(" not in str(verdict)
+
+
+def test_in_a_notebook_the_card_comes_as_html_text_and_data(half_right, monkeypatch):
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    bundle = half_right._repr_mimebundle_()
+    assert bundle["text/plain"] == str(half_right)
+    assert "<table" in bundle["text/html"] and "masks after the softmax" in bundle["text/html"]
+    assert json.loads(json.dumps(bundle[VERDICT]))["misconceptions"] == ["masks after the softmax"]
+
+
+def test_for_nbgrader_the_text_is_the_number(half_right, monkeypatch):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    bundle = half_right._repr_mimebundle_()
+    assert float(bundle["text/plain"]) == 6.0
+    assert "masks after the softmax" in bundle["text/html"]
+
+
+def test_extra_credit_never_prints_a_number_for_nbgrader(monkeypatch):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    verdict = check("local_attention", lessons.exercise("local_attention").alternatives[0].answer)
+    assert verdict.points == 2
+    with pytest.raises(ValueError, match="could not convert"):
+        float(verdict._repr_mimebundle_()["text/plain"])
+
+
+def test_a_warning_costs_nothing_and_is_not_shown(capsys):
+    def answer(weights, encoder_states):
+        warnings.warn("careful", stacklevel=1)
+        return weights @ encoder_states
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        verdict = check("attention_output", answer)
+    assert verdict.points == verdict.out_of and seen == [] and capsys.readouterr().err == ""
+
+
+def test_validate_is_told_what_is_wrong_on_stderr_and_nothing_else_is(capsys, monkeypatch):
+    answers = lessons.exercise("local_attention"), lessons.exercise("attention_distribution")
+    for execution, shown in (("validate", True), ("autograde", False)):
+        monkeypatch.setenv("NBGRADER_EXECUTION", execution)
+        check("attention_distribution", known("attention_distribution", "masks after the softmax"))
+        told = capsys.readouterr().err
+        assert ("masks after the softmax" in told) == shown and max(map(len, told.split("\n"))) <= 80
+    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
+    for exercise in answers:
+        check(exercise.name, exercise.alternatives[0].answer)
+    check("local_attention", known("local_attention", "no minus"))  # extra credit: nothing is lost
+    assert capsys.readouterr().err == ""
+
+
+def test_html_from_a_learners_error_is_escaped(softmax):
+    def answer(scores):
+        raise ValueError("<script>alert(1)</script>")
+
+    assert "<script>" not in one(softmax, answer)._repr_mimebundle_()["text/html"]
+
+
+def test_an_unknown_exercise_lists_the_known_ones():
+    with pytest.raises(LookupError, match="Did you mean 'attention_scores'") as error:
+        check("atention_scores", None)
+    assert "attention_distribution" in str(error.value)
+
+
+def test_an_unknown_assignment_lists_the_known_ones():
+    with pytest.raises(LookupError, match="a03"):
+        lessons.exercises_of("a99")
+
+
+def test_hints_come_one_by_one_in_lines_that_a_notebook_need_not_break(capsys):
+    hint("attention_scores")
+    printed = capsys.readouterr().out
+    assert printed.startswith("Hint 1 of 3.") and printed.endswith('\nOne more: hint("attention_scores", 2)\n')
+    assert all(len(line) <= 92 for line in printed.splitlines())
+    with pytest.raises(ValueError, match="hints 1 to 3, got 4"):
+        hint("attention_scores", 4)
+
+
+def test_a_misconception_must_fail_a_known_aspect(softmax):
+    with pytest.raises(ValueError, match="must fail known aspects"):
+        softmax.misconception("nothing", fails=("nonsense",))(by_hand)
+
+
+def test_a_variant_must_fail_a_known_aspect(softmax):
+    softmax.misconception("adds a quarter", fails=("weights",))(by_hand_with_docstring)
+    with pytest.raises(ValueError, match="must fail known aspects"):
+        softmax.variant("adds a quarter", fails=("nonsense",))(by_hand_with_docstring)
+
+
+def test_a_variant_must_belong_to_a_misconception(softmax):
+    with pytest.raises(KeyError, match="nothing"):
+        softmax.variant("nothing", fails=("weights",))(by_hand_with_docstring)
+
+
+def by_hand_with_docstring(scores):
+    """Another code."""
+    return scores

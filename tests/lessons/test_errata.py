@@ -1,0 +1,194 @@
+"""Every erratum's test fails on what is printed and passes on what is right, and the lectures' boxes draw on them."""
+
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import jupytext
+import pytest
+import torch
+
+from attncourse import viz
+from attncourse_lessons.errata import DECKS, ERRATA, FAULTS, STRUCTURAL, SlideModel, erratum, structural
+from lessonkit.authoring.source import read
+
+LECTURES = sorted((Path(__file__).parents[2] / "src" / "notebooks" / "lectures").glob("*.py"))
+
+
+@cache
+def boxes():
+    """The texts of the cells that are marked with an erratum's name, by that name and the lecture's number."""
+    marked = defaultdict(list)
+    for path in LECTURES:
+        for cell in jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells:
+            for name in filter(None, cell.metadata.get("erratum", "").split("; ")):
+                marked[name, path.stem[:2]].append(cell.source)
+    return marked
+
+
+@pytest.mark.parametrize("entry", ERRATA, ids=lambda entry: entry.name)
+def test_the_test_fails_on_what_is_printed_and_passes_on_what_is_right(entry):
+    printed, corrected = entry.test(entry.printed), entry.test(entry.corrected)
+    assert not printed.passes, printed.measured
+    assert corrected.passes, corrected.measured
+
+
+@pytest.mark.parametrize("entry", ERRATA, ids=lambda entry: entry.name)
+def test_an_erratum_says_where_it_stands_what_it_says_and_what_is_right(entry):
+    assert entry.decks and set(entry.decks) <= set(DECKS)
+    assert entry.place and entry.claim and entry.correction and entry.question.endswith("?")
+    assert len(entry.claim) <= 100, "decks are quoted no more than a line"
+    assert entry.kind in ("definite", "overclaim", "convention")
+
+
+@pytest.mark.parametrize("entry", ERRATA, ids=lambda entry: entry.name)
+def test_the_lecture_that_is_named_has_a_box_with_the_erratum(entry):
+    texts = boxes().get((entry.name, entry.lecture), [])
+    assert any("**On the slide.**" in text for text in texts), f"no box of lecture {entry.lecture} is marked with it"
+
+
+def test_every_mark_in_a_lecture_is_an_erratums_name():
+    assert {name for name, _ in boxes()} == {entry.name for entry in ERRATA}
+
+
+def test_no_two_errata_have_one_name():
+    assert len({entry.name for entry in ERRATA}) == len(ERRATA)
+
+
+# What each deck has definitely wrong, by the slide's own words; lines that one erratum covers together stand together.
+DEFINITE = (
+    "o_i = Σ_i", "where i > i", "j < i, −∞ where j ≥ i", "set of keys and queries", "attention weights to 0",
+    "μ = Σ x_j", "(x_j μ)²", "(√σ + ε)", "unit mean", "Y[output_1", "output_ℓ ∈ R^(d/h)", "R^(T×T)", "x_i ∈ R^d",
+    "Encoder: Cross-attention", "q_i = Qz", "10000^(2·d/d)", "x³ = x² + x¹", "x_l = LayerNorm(x_l⁵)",
+    "LayerNorm(x_{l+1})", "self.ln1(x)", "x.size(0)", "max_len stays 128", "logits = self.fc(x)", "row 2: ReLU",
+    "Resero", "d_ff = 4096", "d_ff = 1044", "24 heads of 128", "5140", "Absolute: e_ij", "(Shaw+ 2018)",
+    "ends with ConvS2S", "BertVis", "does not increase sequence length",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", DEFINITE)
+def test_everything_that_is_definitely_wrong_is_in_the_list(words):
+    assert [entry.name for entry in ERRATA if entry.kind == "definite" and words in entry.claim]
+
+
+def test_the_definite_ones_are_these_and_no_others():
+    definite = [entry for entry in ERRATA if entry.kind == "definite"]
+    assert len(definite) == len(DEFINITE)
+    assert all(any(words in entry.claim for words in DEFINITE) for entry in definite)
+
+
+def test_overclaims_and_conventions_are_in_the_list():
+    kinds = [entry.kind for entry in ERRATA]
+    assert kinds.count("overclaim") >= 6 and kinds.count("convention") >= 6
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="name: got 'typo', expected one of sum over the asker, "):
+        erratum("typo")
+
+
+def test_a_test_leaves_the_random_numbers_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    for entry in ERRATA:
+        entry.test(entry.corrected)
+    structural("no final norm")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_an_implementation_that_crashes_fails_and_the_error_is_what_was_measured():
+    found = erratum("Y on the wrong side").test(erratum("Y on the wrong side").printed)
+    assert not found.passes and found.measured.startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
+
+
+def test_an_erratum_prints_as_a_card():
+    lines = str(erratum("i > i")).splitlines()
+    assert lines[0].startswith("i > i") and "transcription" in lines[0]
+    assert any(line.strip().startswith("✗") for line in lines) and any(line.strip().startswith("✓") for line in lines)
+
+
+# The code slide's model
+
+
+def test_the_repaired_model_passes_every_structural_test():
+    assert all(found.passes for found in structural().values())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_an_erratum_and_some_structural_test_catches_it(fault):
+    assert erratum(fault)
+    found = structural(fault)
+    assert list(found) == list(STRUCTURAL) and not all(finding.passes for finding in found.values())
+
+
+def test_the_repaired_model_is_the_packages_own_language_model():
+    """Weights copied over, the logits are equal: it is repaired, and not only otherwise wrong."""
+    from attncourse.transformer import LanguageModel, TransformerConfig
+
+    torch.manual_seed(0)
+    ours = SlideModel(11, d_model=8, n_heads=2, d_ff=12, max_length=9)
+    config = TransformerConfig(
+        vocabulary=11, d_model=8, n_heads=2, n_layers=2, d_ff=12, max_length=9, positions="learned", dropout=0.0,
+        tie_output=False, scale_embedding=False,
+    )  # fmt: skip
+    other = LanguageModel(config).eval()
+    state = {
+        "decoder.embedding.tokens.weight": ours.tokens.weight,
+        "decoder.embedding.positions.table": ours.positions.weight,
+        "decoder.stack.norm.weight": ours.norm.weight,
+        "decoder.stack.norm.bias": ours.norm.bias,
+        "output.weight": ours.logits.weight,
+    }
+    for i, block in enumerate(ours.blocks):
+        start = f"decoder.stack.blocks.{i}"
+        for part, weight, bias in zip(
+            ("query", "key", "value"), block.project.weight.chunk(3), block.project.bias.chunk(3), strict=True
+        ):
+            state[f"{start}.attention.sublayer.{part}.weight"] = weight
+            state[f"{start}.attention.sublayer.{part}.bias"] = bias
+        layers = {
+            "attention.sublayer.output": block.output, "attention.norm": block.norm_1,
+            "ff.norm": block.norm_2, "ff.sublayer.up": block.up, "ff.sublayer.down": block.down,
+        }  # fmt: skip
+        for name, layer in layers.items():
+            state[f"{start}.{name}.weight"], state[f"{start}.{name}.bias"] = layer.weight, layer.bias
+    missing, unexpected = other.load_state_dict(state, strict=False)
+    assert not unexpected and all(name == "output.bias" for name in missing), (missing, unexpected)
+    with torch.no_grad():
+        ours.logits.bias.zero_()
+        tokens = torch.randint(11, (3, 7))
+        torch.testing.assert_close(ours(tokens), other(tokens), rtol=1e-4, atol=1e-5)
+
+
+def test_unknown_faults_and_tokens_outside_of_the_vocabulary_are_refused():
+    with pytest.raises(ValueError, match="faults: got 'typo'"):
+        SlideModel(11, faults=("typo",))
+    with pytest.raises(ValueError, match=r"expected each within 0\.\.10"):
+        SlideModel(11)(torch.tensor([[11]]))
+
+
+# Figures
+
+
+def test_a_frame_says_claim_correction_and_what_both_give():
+    _, words = viz.erratum_frame(erratum("unit mean"), loss="shows nothing")
+    assert "The slide says: normalizing to unit mean and standard deviation" in words
+    assert "As printed: the mean is 1.00; corrected: the mean is 0.00" in words and "The loss: shows nothing." in words
+
+
+def test_the_table_says_which_test_caught_what(shown):
+    viz.caught_table({"a": {"one": (True, ""), "two": (False, "")}, "b": {"one": (False, ""), "two": (False, "")}})
+    assert shown[0] == "Which test catches which fault. a: one; b: nothing."
+
+
+def test_lectures_are_marked_in_cells_that_have_a_box():
+    assert all("**On the slide.**" in text for texts in boxes().values() for text in texts)
+    assert re.search(r'erratum="', LECTURES[0].read_text(encoding="utf-8"))
+
+
+def test_a_mark_is_for_the_tests_and_does_not_stand_in_the_notebook():
+    notebook = read(LECTURES[4], LECTURES[4], None).notebook
+    assert 'erratum="' in LECTURES[4].read_text(encoding="utf-8")
+    assert not any("erratum" in cell.metadata for cell in notebook.cells)

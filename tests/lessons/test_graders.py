@@ -1,0 +1,121 @@
+"""The graders are proven: what is right earns everything, what is wrong loses its own points and is named."""
+
+import functools
+import inspect
+
+import pytest
+
+from attncourse_lessons import course
+from lessonkit.exercises.judge import judge, observe_known
+from lessonkit.exercises.observe import observe
+
+ALL = [exercise for assignment in course.assignments() for exercise in course.exercises_of(assignment)]
+SEEDS = range(8)
+
+
+@functools.cache
+def verdicts(exercise, answer):
+    """The verdict on each seed; what the answer shows there is observed once for all tests.
+
+    As the course's own code, which may call what the exercise forbids; on the first seed, as a learner's.
+    """
+    first = observe(exercise, answer, SEEDS[0], trusted=isinstance(exercise.reference, type))
+    seen = [first, *(observe_known(exercise, answer, seed) for seed in SEEDS[1:])]
+    return [judge(exercise, observations, seed) for observations, seed in zip(seen, SEEDS, strict=True)]
+
+
+def each(*kinds):
+    return [
+        pytest.param(exercise, code, id=f"{exercise.name}: {code.name}")
+        for exercise in ALL
+        for kind in kinds
+        for code in getattr(exercise, kind)
+    ]
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_the_reference_earns_every_point_on_every_seed(exercise):
+    for seed in SEEDS:
+        verdict = judge(exercise, observe_known(exercise, exercise.reference, seed), seed)
+        assert verdict.points == exercise.out_of, str(verdict)
+        assert verdict.misconceptions == ()
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_the_solution_that_notebooks_show_earns_every_point(exercise):
+    for verdict in verdicts(exercise, exercise.as_answer(exercise.solution)):
+        assert verdict.points == verdict.out_of, str(verdict)
+
+
+@pytest.mark.parametrize(("exercise", "alternative"), each("alternatives"))
+def test_another_style_earns_every_point(exercise, alternative):
+    for verdict in verdicts(exercise, alternative.answer):
+        assert verdict.points == verdict.out_of, str(verdict)
+
+
+@pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants"))
+def test_a_misconception_loses_its_own_aspects_and_is_named_alone(exercise, code):
+    held = [other for other in exercise.variants if other.answer is code.answer] or [code]  # a variant may hold several
+    assert {(c.name, c.hint) for c in held} <= {(m.name, m.hint) for m in exercise.misconceptions}
+    for verdict in verdicts(exercise, code.answer):
+        assert {line.name for line in verdict.aspects if not line.ok} == set(code.fails), str(verdict)
+        assert {m.name for m in verdict.misconceptions} == {c.name for c in held}, str(verdict)
+
+
+@pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants"))
+def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, code, monkeypatch):
+    held = {code.name} | {variant.name for variant in exercise.variants if variant.answer is code.answer}
+    for kind in ("misconceptions", "variants"):
+        others = [other for other in getattr(exercise, kind) if other.name not in held]
+        monkeypatch.setattr(exercise, kind, others)
+    verdict = judge(exercise, observe_known(exercise, code.answer, 0), 0)
+    assert {m.name for m in verdict.misconceptions} <= HALF_TRUE
+
+
+# True as well: of a code that holds two misconceptions, the other; exponentials by hand do give 0/0 for padding; what a
+# causal mask forbids is its transpose less the diagonal; a small change is not large, nor does it show a faint leak; an
+# output's sum cancels, whether its gradient is asked or its difference.
+HALF_TRUE = {
+    *("tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"),
+    *("future for past", "not even itself"),
+    *("a gradient where there is none", "a faint leak taken for rounding", "no change large enough"),
+    "sums that cancel",
+}
+# Where two numbers have changed places, each is wrong as another code would have it.
+HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
+# Asked for both of two reasons, an answer does as either alone where the other says nothing.
+HALF_TRUE |= {"causal alone", "only the prefix is seen"}
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_known_answers_keep_the_names_of_the_contract(exercise):
+    def arguments(answer):
+        return tuple(inspect.signature(answer.forward if isinstance(answer, type) else answer).parameters)
+
+    known = exercise.misconceptions + exercise.variants + exercise.alternatives
+    assert {arguments(code.answer) for code in known} == {arguments(exercise.as_answer(exercise.solution))}
+    assert all("return" in code.body for code in known)
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_every_exercise_has_what_the_syllabus_asks(exercise):
+    assert len({m.name for m in exercise.misconceptions}) >= 3
+    assert len(exercise.alternatives) >= 2
+    assert 2 <= len(exercise.hints) <= 3
+    assert exercise.difficulty in (1, 2, 3) and exercise.minutes > 0
+    assert exercise.out_of > 0 and all(aspect.points > 0 for aspect in exercise.aspects)
+    assert {name for m in exercise.misconceptions for name in m.fails} == {a.name for a in exercise.aspects}, (
+        "an aspect that no known misconception fails is not proven to catch anything"
+    )
+
+
+def test_exercise_names_are_unique_in_the_course():
+    names = [exercise.name for exercise in ALL]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_judged_again_on_the_same_seed_an_answer_gets_the_same_verdict(exercise):
+    for code in exercise.misconceptions + exercise.alternatives:
+        again = judge(exercise, observe(exercise, code.answer, SEEDS[-1], trusted=True), SEEDS[-1])
+        assert again == verdicts(exercise, code.answer)[-1], code.name

@@ -1,0 +1,87 @@
+"""The pad counts what the package counts, offers the package's patterns, and stands still where scripts do not run."""
+
+import pytest
+import torch
+
+from attncourse import viz
+from attncourse.attention import causal_mask
+from attncourse.efficient import bigbird, dense_mask, longformer, receptive_field, sliding_window
+from attncourse_lessons.l11_cheap_attention.pattern_pad import pattern_in_words
+
+
+def test_the_pads_presets_are_the_packages_patterns():
+    presets = viz.pattern_presets(16)
+    expected = {
+        "causal": causal_mask(16),
+        "window": dense_mask(sliding_window(2), 16),
+        "window + global": dense_mask(longformer(2, 1), 16),
+        "BigBird": dense_mask(bigbird(16, 1, 1, 2), 16),
+        "itself alone": torch.eye(16, dtype=torch.bool),
+        "full": torch.ones(16, 16, dtype=torch.bool),
+    }
+    for name, mask in expected.items():
+        assert torch.equal(presets[name], mask), name
+        assert torch.equal(viz.pattern_pad(name).mask, mask), name
+
+
+def test_the_strided_preset_sees_those_just_before_and_every_fourth():
+    mask = viz.pattern_presets(16)["strided"]
+    assert mask[13].nonzero().flatten().tolist() == [1, 5, 9, 10, 11, 12, 13]
+
+
+def test_drawing_changes_the_pads_mask_and_its_words():
+    pad = viz.pattern_pad("itself alone", n=8, asking=3)
+    pad.rows = ["1" * 8, *pad.rows[1:]]
+    assert pad.mask[0].all() and pad.mask.sum() == 15
+    assert "15 of 64 pairs" in pad.still()[1] and "Position 4 hears of 1 after 1" in pad.still()[1]
+
+
+def test_the_words_of_a_pattern_tell_pairs_blocks_and_layers():
+    assert pattern_in_words(dense_mask(sliding_window(2), 16)) == [
+        "74 of 256 pairs, 29%",
+        "10 of 16 blocks of 4 × 4 hold any",
+        "after 8 layers everybody hears of everybody",
+    ]
+    assert pattern_in_words(causal_mask(6))[1:] == [
+        "3 of 4 blocks of 4 × 4 hold any",
+        "after 1 layer each hears of all before it",
+    ]
+    assert pattern_in_words(torch.eye(4, dtype=torch.bool) | (torch.arange(4) == 3))[2].startswith("some never hear")
+
+
+def test_the_pad_brings_a_still_picture_and_words_without_a_memory_address():
+    data, metadata = viz.pattern_pad("BigBird")._repr_mimebundle_()
+    assert {"image/png", "text/plain", "application/vnd.jupyter.widget-view+json"} <= set(data)
+    assert "0x" not in data["text/plain"] and metadata["image/png"]["alt"] == data["text/plain"]
+
+
+def test_the_pad_names_what_it_does_not_know():
+    with pytest.raises(ValueError, match="start: got 'star', expected one of itself alone, full"):
+        viz.pattern_pad("star")
+    with pytest.raises(ValueError, match="asking: got 16, expected a position from 0 to 15"):
+        viz.pattern_pad(asking=16)
+
+
+def test_maps_of_weights_say_in_words_whether_they_are_columns_or_diagonals(shown):
+    column = torch.zeros(6, 6)
+    column[:, 2] = 1.0
+    viz.weight_maps({"a": column, "b": torch.eye(6).roll(-1, 1), "c": torch.eye(6).flip(1), "d": torch.eye(6)})
+    assert "a: 100% lies in the column of key 3" in shown[0]
+    assert "b: 100% lies in the diagonal moved by 1 to the left" in shown[0]
+    assert "c: 100% lies in the diagonal that rises, from key 6 at the top" in shown[0]
+    assert "d: 100% lies in the diagonal." in shown[0]
+    with pytest.raises(ValueError, match=r"maps, a: got shape \(6,\)"):
+        viz.weight_maps({"a": torch.ones(6)})
+
+
+@pytest.mark.parametrize("layers", [0, 1, 3])
+def test_whom_the_words_count_is_whom_a_gradient_reaches(layers):
+    torch.manual_seed(layers)
+    mask = torch.rand(9, 9) < 0.2
+    x = torch.randn(9, 4, requires_grad=True)
+    h = x
+    for _ in range(layers):
+        h = h + (mask * torch.rand(9, 9)) @ h
+    for i in range(9):
+        (gradient,) = torch.autograd.grad(h[i].sum(), x, retain_graph=True)
+        assert torch.equal(gradient.abs().sum(dim=-1) > 0, receptive_field(mask, layers)[i])
