@@ -41,7 +41,8 @@ def python(code, cwd=ROOT):
 
 def attncourse(*arguments, cwd=ROOT, before="pass"):
     """Run the command in a fresh interpreter, after the code `before`."""
-    return python(f"import sys; {before}; from attncourse_lessons.cli import main; sys.exit(main({list(arguments)}))", cwd)
+    code = f"import sys; {before}; from attncourse_lessons.cli import main; sys.exit(main({list(arguments)}))"
+    return python(code, cwd)
 
 
 # The files that say what to install

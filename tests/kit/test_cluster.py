@@ -158,7 +158,7 @@ def test_workers_that_die_and_others_that_join_cost_nobody_a_point(undisturbed, 
 
 def test_a_worker_with_another_version_is_an_error_that_names_it(undisturbed, machines, tmp_path, monkeypatch):
     course = ungraded(undisturbed[0], tmp_path)
-    ours = {**workers.environment(), "torch": "2.0"}
+    ours = {**workers.environment("attncourse_lessons"), "torch": "2.0"}
     monkeypatch.setattr("lessonkit.grading.grade.versions", lambda: ours)
     with pytest.raises(CommandError, match=r"tcp://127\.0\.0\.1:\d+ \(.+\).*torch 2\.13.*torch 2\.0.*install the same"):
         grade(course, ASSIGNMENT, cluster=machines.address)

@@ -470,7 +470,7 @@ def autograded(outputs=(), essay="It depends.", code="def thing(x): return x", c
         "cache": "c0ffee",
         "observations": {"weights": 1},
     }
-    return new_notebook(cells=[answer, *checks, written], metadata={"attncourse": engine})
+    return new_notebook(cells=[answer, *checks, written], metadata={"lessonkit": engine})
 
 
 def traceback_through(*places):
@@ -620,7 +620,7 @@ def test_a_page_tells_nothing_of_another_student(course):
 
 
 def test_a_page_holds_nothing_that_the_engine_noted(course):
-    for secret in ("repairs", "put back", "c0ffee", "observations", "attncourse.verdict", "seeds", VERDICT):
+    for secret in ("repairs", "put back", "c0ffee", "observations", "lessonkit.verdict", "seeds", VERDICT):
         assert secret not in page(course, "ada")
 
 

@@ -640,7 +640,7 @@ CHANGES = {
     "the seeds": other_seeds,
     "the config": appended("nbgrader_config.py", "c.ExecuteOrReplay.home_mb = 65\n"),
     "the limits": limits_in_the_instructors_own_settings,
-    "the package": lambda _, monkeypatch, __: monkeypatch.setattr(engine, "versions", lambda: {"attncourse": "next"}),
+    "the package": lambda _, monkeypatch, __: monkeypatch.setattr(engine, "versions", lambda course: {course: "next"}),
     "the submission": appended(f"submitted/honest/{ASSIGNMENT}/{NOTEBOOK}.ipynb"),
 }
 
@@ -656,5 +656,5 @@ def test_how_points_are_given_has_changed_and_they_are_given_again(settled, monk
     source = shutil.copytree(Path(engine.__file__).parent, tmp_path / "grading")
     monkeypatch.setattr(engine, "__file__", str(source / "grade.py"))
     again = request.getfixturevalue("again")
-    appended("judging.py")(source)
+    appended("observations.py")(source)
     assert again().graded == ["honest"]

@@ -242,7 +242,7 @@ def test_an_execution_is_replayed_until_something_that_matters_changes(tmp_path,
 
 
 def test_what_was_executed_without_walls_is_not_replayed_for_a_run_behind_them(tmp_path):
-    job = job_of(new_notebook(cells=[new_code_cell("1")]), [tmp_path], {}, {})
+    job = job_of("attncourse_lessons", new_notebook(cells=[new_code_cell("1")]), [tmp_path], {}, {})
     assert len({fingerprint(job, how) for how in ("namespaces", "none", KERNEL)}) == 3
 
 

@@ -199,9 +199,9 @@ PATCHES = {
         "raw=True)\n" + WRONG_SCORES,
     ),
     "a check replaced in its module judges nothing": cheats(
-        "import attncourse.exercises, builtins, sys\n"
-        "attncourse.exercises.check = builtins.check = lambda *a, **k: 4\n"
-        "sys.modules['attncourse.exercises'].hidden_seeds = lambda name: (0, 1, 2)",
+        "import attncourse_lessons, builtins, sys\n"
+        "attncourse_lessons.check = builtins.check = lambda *a, **k: 4\n"
+        "sys.modules['attncourse_lessons'].hidden_seeds = lambda name: (0, 1, 2)",
         says="differ",
     ),
     "a check replaced at the last moment judges nothing": silences(

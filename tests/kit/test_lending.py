@@ -65,7 +65,7 @@ def graded(lent, zygote):
         cells = [{"source": source, "grade_id": None, "exercise": None, "skip": False} for source in sources]
         check = {"source": "check('lent', answer)", "grade_id": "check-lent", "exercise": "lent", "skip": False}
         cells.insert(1, check)
-        job = {"cells": cells, "files": {}, "seeds": {"lent": [5]}, "limits": {}}
+        job = {"course": "attncourse_lessons", "cells": cells, "files": {}, "seeds": {"lent": [5]}, "limits": {}}
         with contextlib.closing(zygote.start(Limits())) as process:
             record = Run(job, process, Limits()).record()
         seen = record["cells"][1]["observations"]

@@ -78,5 +78,5 @@ def test_jupyterlab_opens_the_start_page_as_a_page_and_asks_for_no_news(tmp_path
 
     assert setting("@jupyterlab/docmanager-extension:plugin")["defaultViewers"] == {"markdown": "Markdown Preview"}
     assert setting("@jupyterlab/apputils-extension:notification")["fetchNews"] == "false"
-    for makefile in ("Makefile", "src/attncourse/authoring/student/Makefile"):
+    for makefile in ("Makefile", "src/lessonkit/authoring/student/Makefile"):
         assert "default_url=/lab/tree/START.md" in (ROOT / makefile).read_text(encoding="utf-8")

@@ -146,11 +146,11 @@ def assert_gradable(course, notebook, unanswered=()):
 
 
 def repairs(notebook):
-    return notebook.metadata.get("attncourse", {}).get("repairs", [])
+    return notebook.metadata.get("lessonkit", {}).get("repairs", [])
 
 
 def flags(notebook):
-    return notebook.metadata.get("attncourse", {}).get("flags", [])
+    return notebook.metadata.get("lessonkit", {}).get("flags", [])
 
 
 def flat(source):
@@ -644,7 +644,7 @@ def test_a_stored_verdict_that_no_check_can_have_given_is_told(course):
 
 def test_what_a_learner_writes_in_the_place_of_gradings_notes_is_not_believed(course):
     notebook = copy.deepcopy(course.solved)
-    notebook.metadata["attncourse"] = {"unreadable": "sorry", "repairs": ["all is well"], "flags": 3}
+    notebook.metadata["lessonkit"] = {"unreadable": "sorry", "repairs": ["all is well"], "flags": 3}
     after = course.through(notebook)
     assert_gradable(course, after)
     assert repairs(after) == []

@@ -371,24 +371,24 @@ def own(source):
 def test_a_cell_far_too_long_is_said_to_be_and_not_read(monkeypatch):
     monkeypatch.setattr(facts, "ast", Mock())
     long = "sys._getframe()\n" + "#" * facts.MAX_SOURCE
-    assert facts.unusual([own(long)]) == [f"a cell of {len(long)} characters"]
+    assert facts.unusual([own(long)], lessons) == [f"a cell of {len(long)} characters"]
     assert not facts.ast.mock_calls
 
 
 def test_a_name_of_a_thousand_parts_is_one_note_and_a_short_one():
-    (note,) = facts.unusual([own("sys.modules" + ".modules" * 1000)])
+    (note,) = facts.unusual([own("sys.modules" + ".modules" * 1000)], lessons)
     assert note.startswith("uses `sys.modules.modules") and len(note) < 200
 
 
 @pytest.mark.parametrize("name", ["sys.modules.get", "nn.MultiheadAttention.forward"])
 def test_a_name_is_seen_whatever_is_asked_of_it(name):
     checked = {**own(""), "exercise": "attention_scores"}
-    assert facts.unusual([own(f"{name}(1)"), checked]) == [f"uses `{name}` in `a cell of its own`"]
+    assert facts.unusual([own(f"{name}(1)"), checked], lessons) == [f"uses `{name}` in `a cell of its own`"]
 
 
 def test_of_very_many_names_the_first_are_said():
     many = "\n".join(f"x{i}.ctypes" for i in range(1000))
-    found = facts.unusual([own(many), own(many.replace("x", "y"))])
+    found = facts.unusual([own(many), own(many.replace("x", "y"))], lessons)
     assert len(found) == facts.MAX_NOTES and "`x0.ctypes`" in found[0]
 
 
@@ -396,7 +396,7 @@ def test_names_beside_ipythons_own_lines_are_seen_without_ipythons_slow_way(monk
     slow = []
     monkeypatch.setattr(TransformerManager, "transform_cell", lambda *given: slow.append(given) or given[-1])
     code = "%matplotlib inline\n!ls\nif True:\n    %time 1\n    sys._getframe()"
-    assert facts.unusual([own(code)]) == ["uses `sys._getframe` in `a cell of its own`"] and not slow
+    assert facts.unusual([own(code)], lessons) == ["uses `sys._getframe` in `a cell of its own`"] and not slow
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"seconds": "fast", "repairs": 3, "cells": [1, {"seconds": null}]}'])

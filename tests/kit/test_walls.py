@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from attncourse_lessons import course as lessons
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.sandbox.forkserver import Zygote
 from lessonkit.grading.sandbox.limits import Limits as SubmissionLimits
@@ -191,7 +192,7 @@ def test_the_package_comes_from_the_view_alone(inside):
     code = "import sys; sys.path.insert(0, '/course'); import attncourse; print(attncourse.SEEN, attncourse.__path__)"
     ask = functools.partial(subprocess.run, [sys.executable, "-I", "-c", code], capture_output=True, text=True)
     assert inside(lambda: ask().stdout) == "the view ['/course/attncourse']\n"
-    alone = [sys.executable, "-I", "-c", "import attncourse.exercises"]
+    alone = [sys.executable, "-I", "-c", "import attncourse.attention"]
     said = inside(lambda: subprocess.run(alone, capture_output=True, text=True).stderr)
     assert "ModuleNotFoundError" in said
 
@@ -792,6 +793,6 @@ def test_behind_bubblewrap_an_end_is_told_as_what_it_was(monkeypatch, end, words
     # The first process behind the walls takes no signal from within: a shell in the shell.
     command = ["/bin/sh", "-c", f"(sh -c '{end}')"]
     monkeypatch.setattr(walls, "bubblewrap", lambda _, *rest, **more: wrap(command, *rest, **more))
-    zygote = Zygote("a03", "bubblewrap")
+    zygote = Zygote(lessons, "a03", "bubblewrap")
     with contextlib.closing(zygote), contextlib.closing(zygote.start(SubmissionLimits())) as started:
         assert started.how_it_ended() == words

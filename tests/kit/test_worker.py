@@ -15,7 +15,9 @@ import pytest
 from nbformat import from_dict
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.utils import determine_grade
+from traitlets.config import Config
 
+from attncourse_lessons import course as lessons
 from lessonkit.grading.pool import Worker
 from lessonkit.grading.preprocessors import ExecuteOrReplay
 from lessonkit.grading.sandbox import linux as walls
@@ -36,7 +38,7 @@ def cell(source, exercise=None):
 
 
 def job(*cells, **seeds):
-    return {"cells": list(cells), "files": {}, "seeds": seeds, "limits": {}}
+    return {"course": "attncourse_lessons", "cells": list(cells), "files": {}, "seeds": seeds, "limits": {}}
 
 
 def text_of(cell):
@@ -45,7 +47,7 @@ def text_of(cell):
 
 
 def started(assignment):
-    worker = Worker(assignment, "namespaces")
+    worker = Worker("attncourse_lessons", assignment, "namespaces")
     worker.start()
     return worker
 
@@ -81,7 +83,7 @@ def test_a_reply_that_fills_the_workers_memory_is_an_error_of_that_answer(worker
     # Two replies, each small, whose difference has 2.8 GB.
     code = """
 import torch
-from attncourse.exercises import check
+from attncourse import check
 calls = []
 def attention_distribution(scores, mask):
     calls.append(1)
@@ -97,16 +99,16 @@ def attention_distribution(scores, mask):
 
 @walled
 def test_an_assignment_of_the_instructors_own_has_walls_and_sees_the_package(tmp_path):
-    hidden = build_view("quiz", tmp_path)
-    assert "lessonkit.grading.grade" in hidden and "attncourse.attention" not in hidden
+    hidden = build_view(lessons, "quiz", tmp_path)
+    assert hidden == () and not (tmp_path / "lessonkit/grading/grade.py").exists()
     worker = started("quiz")
     try:
-        sees = cell("import attncourse.attention, os; print(os.listdir('/course'), os.getcwd())")
+        sees = cell("import attncourse.attention, os; print(sorted(os.listdir('/course')), os.getcwd())")
         reaches = cell("import attncourse_lessons.l03_cross_attention.exercises")
         first, second = worker.execute(job(sees, reaches))["cells"]
     finally:
         worker.kill()
-    assert text_of(first) == f"['attncourse'] {walls.HOME}\n"
+    assert text_of(first) == f"['attncourse', 'attncourse_lessons', 'commandkit', 'lessonkit'] {walls.HOME}\n"
     assert second["outputs"][-1]["ename"] == "ModuleNotFoundError"
 
 
@@ -116,7 +118,8 @@ def test_an_assignment_of_the_instructors_own_has_walls_and_sees_the_package(tmp
 @pytest.mark.parametrize(("timeout", "seconds"), [(20, 20), (-1, 50), (None, 50)])
 def test_without_a_limit_for_a_cell_it_has_the_notebooks(tmp_path, monkeypatch, timeout, seconds):
     monkeypatch.chdir(tmp_path)
-    step = ExecuteOrReplay(timeout=timeout, notebook_timeout=50)
+    course = Config(Lessonkit={"course": "attncourse_lessons"})
+    step = ExecuteOrReplay(config=course, timeout=timeout, notebook_timeout=50)
     assert step.job(new_notebook(), ASSIGNMENT, [])["limits"]["cell_seconds"] == seconds
 
 
@@ -203,7 +206,7 @@ def test_showing_more_than_a_message_holds_does_not_end_the_cell(worker):
 
 def test_a_worker_that_is_killed_leaves_no_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    worker = Worker(ASSIGNMENT, "none")  # without walls, a submission's folder lies there too
+    worker = Worker("attncourse_lessons", ASSIGNMENT, "none")  # without walls, a submission's folder lies there too
     worker.start()
     record = worker.execute(job(cell("open('kept', 'w').write('something')")))
     assert record["ended"] is None and list(tmp_path.iterdir())
@@ -213,7 +216,7 @@ def test_a_worker_that_is_killed_leaves_no_temporary_files(tmp_path, monkeypatch
 
 
 def test_a_worker_whose_head_has_died_leaves_no_temporary_files(tmp_path):
-    start = f"from lessonkit.grading.pool import Worker\nWorker({ASSIGNMENT!r}, 'none').start()"
+    start = f"from lessonkit.grading.pool import Worker\nWorker('attncourse_lessons', {ASSIGNMENT!r}, 'none').start()"
     head = f"import os\n{start}\nos._exit(1)"
     subprocess.run([sys.executable, "-c", head], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     until = time.monotonic() + 60

@@ -42,7 +42,8 @@ def test_an_assignments_table_says_what_its_exercises_are(path):
         name: (dots.count("●"), int(minutes), float(points), bool(extra))
         for name, dots, minutes, points, extra in re.findall(row, cells(path)[0].source, flags=re.MULTILINE)
     }
-    assert table == {e.name: (e.difficulty, e.minutes, e.out_of, e.extra) for e in lessons.exercises_of(path.parent.name)}
+    exercises = lessons.exercises_of(path.parent.name)
+    assert table == {e.name: (e.difficulty, e.minutes, e.out_of, e.extra) for e in exercises}
 
 
 @pytest.mark.parametrize("path", RELEASED, ids=lambda path: path.stem)

@@ -154,7 +154,6 @@ class ScoreByVerdict(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
         answers = {grading(cell).get("grade_id"): cell for cell in nb.cells}
-        course = course_of(self.config)
         seen = resources.get("lessonkit_seen")  # None where the checks judged in a kernel
         observed: dict[str, Any] = seen[0] if seen else {}
         seeds: dict[str, list[int]] = seen[1] if seen else {}
@@ -164,7 +163,7 @@ class ScoreByVerdict(NbGraderPreprocessor):
                 if seen:  # a verdict that the notebook shows is none of ours
                     for output in cell.outputs:
                         output.get("data", {}).pop(VERDICT, None)
-                judged = bool(seen) and _judge(course, cell, exercise, observed.get(exercise), seeds.get(exercise, []))
+                judged = bool(seen) and self._judge(cell, exercise, observed.get(exercise), seeds.get(exercise, []))
                 reason = unreadable(nb) or (None if judged else why_none(cell, answers.get(exercise)))
                 _put_score_first(cell, reason)
             elif is_autograded(cell):
@@ -173,6 +172,17 @@ class ScoreByVerdict(NbGraderPreprocessor):
                     if output.output_type == "stream":
                         output.name = "stdout"
         return nb, resources
+
+    def _judge(self, cell: NotebookNode, exercise: str, observed: Any, seeds: Sequence[int]) -> bool:
+        """Add the verdict on what was observed in a check cell, as its last value; False if nothing was."""
+        from lessonkit.grading import observations  # torch with it
+
+        if observed is None:
+            return False
+        verdict = observations.verdict(course_of(self.config).exercise(exercise), observed, seeds)
+        value = new_output("execute_result", verdict._repr_mimebundle_(), execution_count=cell.execution_count)
+        cell.outputs.append(value)
+        return True
 
 
 class SaveExtras(NbGraderPreprocessor):
@@ -197,17 +207,6 @@ class SaveExtras(NbGraderPreprocessor):
                     gradebook.find_comment(grading(cell)["grade_id"], *place).auto_comment = reason
             gradebook.db.commit()
         return nb, resources
-
-
-def _judge(course: Course, cell: NotebookNode, exercise: str, observed: Any, seeds: Sequence[int]) -> bool:
-    """Add the verdict on what was observed in a check cell, as its last value; False if nothing was."""
-    from lessonkit.grading import observations
-
-    if observed is None:
-        return False
-    verdict = observations.verdict(course.exercise(exercise), observed, seeds)
-    cell.outputs.append(new_output("execute_result", verdict._repr_mimebundle_(), execution_count=cell.execution_count))
-    return True
 
 
 def _put_score_first(cell: NotebookNode, reason: str | None) -> None:

@@ -201,10 +201,11 @@ def serve(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()  # Ctrl-C is the head's to handle
     _warm_up()
+    ours = {str(folder_of(package).parent) for package in packages_of(course)}  # out of sight in the sandbox
     if walls == "namespaces":
         system.enclose(view, readable, hidden=[Path.cwd()])
         view = Path(system.COURSE)
-    _show_only(view, course)
+    _show_only(view, away=ours)
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every page that the two share
     control.send(b'{"pid": 0}')
@@ -275,10 +276,9 @@ def _warm_up() -> None:
         torch.einsum("ij,kj->ik", torch.randn(2, 2), torch.randn(2, 2)).masked_fill(torch.eye(2) > 0, -torch.inf)
 
 
-def _show_only(view: Path, course: Course) -> None:
-    """Import the course's packages from the view from now on, and from nowhere else."""
-    away = {str(folder_of(package).parent) for package in packages_of(course)}
-    away |= {"", os.getcwd(), str(Path(__file__).parent)}
+def _show_only(view: Path, away: set[str]) -> None:
+    """Import the course's packages from the view from now on, and not from where they are installed: `away`."""
+    away = away | {"", os.getcwd(), str(Path(__file__).parent)}
     sys.path[:] = [str(view), *(path for path in sys.path if path not in away or path.endswith("-packages"))]
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
     sys.path_importer_cache.clear()
