@@ -1,0 +1,1 @@
+"""Shapes in the plane: the library of the course."""

@@ -1,0 +1,1 @@
+"""How large is a field with five corners?"""
