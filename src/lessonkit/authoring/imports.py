@@ -10,7 +10,7 @@ Packages = Mapping[str, Path]  # a package's name -> its folder
 def files_imported(tree: ast.Module, packages: Packages, also: tuple[str, ...] = ()) -> list[Path]:
     """The files of `packages` that code with this syntax tree imports, transitively.
 
-    `also` names modules ("attncourse.attention") that are needed besides. Sorted; the packages' own __init__.py are
+    `also` names modules ("shapes.polygons") that are needed besides. Sorted; the packages' own __init__.py are
     left out, because everything imports them and they hold nothing. A file beside a module, of the same stem, belongs
     to it: a widget's .js. A package with an __init__.pyi loads its names on first use: of it count the modules of those
     in use.
