@@ -55,47 +55,33 @@ def bias(answer, draw):
     return answer(*_linear(draw))[1]
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+MATRIX = "gain[:, None] * W"
+
+slip("gain on the outputs", ("matrix", "bias"), {MATRIX: "W * gain"}, words="""
+    The gain met W's columns, which stand for the *outputs*; there are not even as many. It multiplies the norm's
+    numbers, one by one, and number c meets row c of W.""")
+slip("bias not carried through W", ("bias",), {"bias @ W + b": "b.clone()"}, words="""
+    The norm's bias was left out, or added to b as it is. It stands in front of the layer, so it goes through W like
+    everything else. (Before W there are d_model numbers, after it d_out.)""")
+slip("bias times the gain", ("bias",), {"bias @ W": f"bias @ ({MATRIX})"}, words="""
+    The bias was multiplied by the gain as well: it went through the folded matrix. In a norm the gain comes first,
+    and then the bias is added.""")
+slip("the layer's bias forgotten", ("bias",), {" + b": ""}, words="""
+    The new bias holds the norm's part and not the layer's own b.""")
+slip("divided by the gain", ("matrix",), {MATRIX: "W / gain[:, None]"}, words="""
+    The gain was divided out. The new layer gets vectors that have *not* been multiplied by it, and must make up for
+    that.""")
 
 
-@misconception("gain on the outputs", fails=("matrix", "bias"))
-def gain_on_the_outputs(gain, bias, W, b):
-    """The gain met W's columns, which stand for the *outputs*; there are not even as many. It multiplies the norm's
-    numbers, one by one, and number c meets row c of W."""
-    return W * gain, bias @ W + b
-
-
-@misconception("bias not carried through W", fails=("bias",))
-def bias_not_carried_through_w(gain, bias, W, b):
-    """The norm's bias was left out, or added to b as it is. It stands in front of the layer, so it goes through W like
-    everything else. (Before W there are d_model numbers, after it d_out.)"""
-    return gain[:, None] * W, b.clone()
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("bias not carried through W", fails=("matrix", "bias"))
-def bias_not_carried_through_w_2(gain, bias, W, b):
+def bias_added_to_b_as_it_is(gain, bias, W, b):
     """Added to b as it is."""
     return gain[:, None] * W, bias + b
-
-
-@misconception("bias times the gain", fails=("bias",))
-def bias_times_the_gain(gain, bias, W, b):
-    """The bias was multiplied by the gain as well: it went through the folded matrix. In a norm the gain comes first,
-    and then the bias is added."""
-    return gain[:, None] * W, bias @ (gain[:, None] * W) + b
-
-
-@misconception("the layer's bias forgotten", fails=("bias",))
-def the_layers_bias_forgotten(gain, bias, W, b):
-    """The new bias holds the norm's part and not the layer's own b."""
-    return gain[:, None] * W, bias @ W
-
-
-@misconception("divided by the gain", fails=("matrix",))
-def divided_by_the_gain(gain, bias, W, b):
-    """The gain was divided out. The new layer gets vectors that have *not* been multiplied by it, and must make up for
-    that."""
-    return W / gain[:, None], bias @ W + b
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

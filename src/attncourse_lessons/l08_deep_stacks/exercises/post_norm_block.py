@@ -81,34 +81,57 @@ def gradient(answer, draw):
     return reached(answer(x, cut(attend), cut(feed_forward), norm_1, norm_2), [x], draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 POST = ("attention's half", "feed-forward's half", "together")
+ATTENDS, THINKS = "norm_1(x + attend(x))", "norm_2(x + feed_forward(x))"
+
+slip("pre-norm", (*POST, "size"), {ATTENDS: "x + attend(norm_1(x))", THINKS: "x + feed_forward(norm_2(x))"}, words="""
+    This is the other order: the sublayers hear a normalised x, and the sum stays as it is. In the original
+    Transformer it is the sum that is normalised, and the sublayers hear x.""")
+slip("norm at the end of the branch", (*POST, "size"),
+     {ATTENDS: "x + norm_1(attend(x))", THINKS: "x + norm_2(feed_forward(x))"},
+     words="""
+    What the sublayer found was normalised, and then added. It is the sum that passes the norm: first add, then
+    norm.""")
+slip("x normalised, and not the sum", (*POST, "size"),
+     {ATTENDS: "norm_1(x) + attend(x)", THINKS: "norm_2(x) + feed_forward(x)"},
+     words="""
+    The norm took hold of x alone, and what the sublayer found was added after it, at whatever size it has. The box
+    is called "Add & Norm", in this order: first the sum, and then the norm of the sum.""")
+slip("no residual", (*POST, "gradient"),
+     {"x + attend": "attend", "x + feed_forward": "feed_forward"},
+     {"x + feed_forward": "feed_forward"},
+     words="""
+    Norm, but no add: what a sublayer found replaced x. Where it has nothing to say, everything that came before is
+    lost.""")
+slip("one norm for both", POST, {"norm_2": "norm_1"}, words="""
+    Both sums pass the same norm. The block has two, with gains and biases of their own.""")
+slip("norms exchanged", POST, {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
+    Each sum passes the other's norm. `norm_1` comes after attention.""")
+slip("one norm left out", POST,
+     {"norm_2": ""},
+     {"norm_1": ""},
+     words="""
+    One of the two sums was not normalised. There is a norm after each: one after attention's sum, one after that of
+    the feed-forward network.""")
+slip("added to the first x", (*POST, "size"), {"x = norm_1": "h = norm_1", "feed_forward(x)": "feed_forward(h)"},
+     words="""
+    What the feed-forward network found was added to the original x, which has been through neither attention nor
+    its norm. Each sublayer adds to what the one before it has left.""")
+slip("sublayers hear through a norm, too", (*POST, "size"),
+     {"attend(x)": "attend(norm_1(x))", "feed_forward(x)": "feed_forward(norm_2(x))"},
+     words="""
+    The sums are normalised as they should be, but the sublayers were handed a normalised x as well. (Some recent
+    models have norms in both places, with parameters for each.) Here each norm is called once.""")
+slip("cut off from the gradient", ("gradient",),
+     {"x + attend": "x.detach() + attend", "x + feed_forward": "x.detach() + feed_forward"},
+     words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `no_grad` forget where
+    numbers came from.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("pre-norm", fails=(*POST, "size"))
-def pre_norm(x, attend, feed_forward, norm_1, norm_2):
-    """This is the other order: the sublayers hear a normalised x, and the sum stays as it is. In the original
-    Transformer it is the sum that is normalised, and the sublayers hear x."""
-    x = x + attend(norm_1(x))
-    return x + feed_forward(norm_2(x))
-
-
-@misconception("norm at the end of the branch", fails=(*POST, "size"))
-def norm_at_the_end_of_the_branch(x, attend, feed_forward, norm_1, norm_2):
-    """What the sublayer found was normalised, and then added. It is the sum that passes the norm: first add, then
-    norm."""
-    x = x + norm_1(attend(x))
-    return x + norm_2(feed_forward(x))
-
-
-@misconception("x normalised, and not the sum", fails=(*POST, "size"))
-def x_normalised_and_not_the_sum(x, attend, feed_forward, norm_1, norm_2):
-    """The norm took hold of x alone, and what the sublayer found was added after it, at whatever size it has. The box
-    is called "Add & Norm", in this order: first the sum, and then the norm of the sum."""
-    x = norm_1(x) + attend(x)
-    return norm_2(x) + feed_forward(x)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("norm in front, and the residual from it", fails=POST)
@@ -119,74 +142,6 @@ def norm_in_front_and_the_residual_from_it(x, attend, feed_forward, norm_1, norm
     x = x + attend(x)
     x = norm_2(x)
     return x + feed_forward(x)
-
-
-@misconception("no residual", fails=(*POST, "gradient"))
-def no_residual(x, attend, feed_forward, norm_1, norm_2):
-    """Norm, but no add: what a sublayer found replaced x. Where it has nothing to say, everything that came before is
-    lost."""
-    x = norm_1(attend(x))
-    return norm_2(feed_forward(x))
-
-
-@variant("no residual", fails=(*POST, "gradient"))
-def no_residual_2(x, attend, feed_forward, norm_1, norm_2):
-    """Around the feed-forward network."""
-    x = norm_1(x + attend(x))
-    return norm_2(feed_forward(x))
-
-
-@misconception("one norm for both", fails=POST)
-def one_norm_for_both(x, attend, feed_forward, norm_1, norm_2):
-    """Both sums pass the same norm. The block has two, with gains and biases of their own."""
-    x = norm_1(x + attend(x))
-    return norm_1(x + feed_forward(x))
-
-
-@misconception("norms exchanged", fails=POST)
-def norms_exchanged(x, attend, feed_forward, norm_1, norm_2):
-    """Each sum passes the other's norm. `norm_1` comes after attention."""
-    x = norm_2(x + attend(x))
-    return norm_1(x + feed_forward(x))
-
-
-@misconception("one norm left out", fails=POST)
-def one_norm_left_out(x, attend, feed_forward, norm_1, norm_2):
-    """One of the two sums was not normalised. There is a norm after each: one after attention's sum, one after that of
-    the feed-forward network."""
-    x = norm_1(x + attend(x))
-    return x + feed_forward(x)
-
-
-@variant("one norm left out", fails=POST)
-def one_norm_left_out_2(x, attend, feed_forward, norm_1, norm_2):
-    """The first."""
-    x = x + attend(x)
-    return norm_2(x + feed_forward(x))
-
-
-@misconception("added to the first x", fails=(*POST, "size"))
-def added_to_the_first_x(x, attend, feed_forward, norm_1, norm_2):
-    """What the feed-forward network found was added to the original x, which has been through neither attention nor its
-    norm. Each sublayer adds to what the one before it has left."""
-    h = norm_1(x + attend(x))
-    return norm_2(x + feed_forward(h))
-
-
-@misconception("sublayers hear through a norm, too", fails=(*POST, "size"))
-def sublayers_hear_through_a_norm_too(x, attend, feed_forward, norm_1, norm_2):
-    """The sums are normalised as they should be, but the sublayers were handed a normalised x as well. (Some recent
-    models have norms in both places, with parameters for each.) Here each norm is called once."""
-    x = norm_1(x + attend(norm_1(x)))
-    return norm_2(x + feed_forward(norm_2(x)))
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, attend, feed_forward, norm_1, norm_2):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `no_grad` forget where
-    numbers came from."""
-    x = norm_1(x.detach() + attend(x))
-    return norm_2(x.detach() + feed_forward(x))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -78,112 +78,66 @@ def gradient(answer, draw):
     return _gradient(answer(x, cut(attend), cut(feed_forward), norm_1, norm_2), x, draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 PRE = ("silent sublayers", "attention's half", "feed-forward's half", "together", "gradient")
+ATTENDS, THINKS = "attend(norm_1(x))", "feed_forward(norm_2(x))"
+
+slip("residual from the normalised x", PRE,
+     {"x + attend": "norm_1(x) + attend", "x + feed_forward": "norm_2(x) + feed_forward"},
+     {"x + feed_forward": "norm_2(x) + feed_forward"},
+     {"x + attend": "norm_1(x) + attend"},
+     words="""
+    What the sublayer found was added to the *normalised* x, and x itself is gone. It happens when the norm's result
+    is stored under the name x. (A deck's code does it.) The norm is only for the sublayer's ears: keep x, and add
+    to it.""")
+slip("post-norm", PRE, {f"x + {ATTENDS}": "norm_1(x + attend(x))", f"x + {THINKS}": "norm_2(x + feed_forward(x))"},
+     words="""
+    This is the other order: the sum was normalised, so everything that x carried goes through a norm at each
+    sublayer. In a pre-norm block no norm stands on the path from x to the output; it stands on the branch, in front
+    of the sublayer.""")
+slip("norm after the sublayer", PRE[:-1], {ATTENDS: "norm_1(attend(x))", THINKS: "norm_2(feed_forward(x))"}, words="""
+    The branch was normalised at its end and not at its beginning. The sublayer then hears x at whatever size it has
+    grown to, and even where it finds nothing its norm adds a bias.""")
+slip("one norm for both", ("feed-forward's half", "together"), {"norm_2": "norm_1"}, words="""
+    Both sublayers hear through the same norm. The block has two, with gains and biases of their own: `norm_1` for
+    attention, `norm_2` for the feed-forward network.""")
+slip("norms exchanged", HALVES, {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
+    Each sublayer hears through the other's norm. `norm_1` is attention's.""")
+slip("a sublayer hears x as it is", HALVES, {"norm_1(x)": "x", "norm_2(x)": "x"}, words="""
+    A norm was left out: a sublayer was handed x itself. x grows from block to block, and a sublayer deep in the
+    stack would hear something many times as loud as the first one. Each sublayer hears a normalised x.""")
+slip("no residual", PRE,
+     {"x + attend": "attend", "x + feed_forward": "feed_forward"},
+     {"x + feed_forward": "feed_forward"},
+     {"x + attend": "attend"},
+     words="""
+    What a sublayer found *replaced* x. Where it has nothing to say, everything that came before is lost. Add.""")
+slip("feed-forward first", ("together",), {ATTENDS: THINKS, THINKS: ATTENDS}, words="""
+    The feed-forward network came before attention. First a word collects, then it thinks about what it has.""")
+slip("cut off from the gradient", ("gradient",),
+     {"x + attend": "x.detach() + attend", "x + feed_forward": "x.detach() + feed_forward"},
+     {ATTENDS: f"{ATTENDS}.detach()"},  # in attention's branch
+     words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `no_grad` forget where
+    numbers came from. The path that is to carry it is the x that is added to.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("residual from the normalised x", fails=PRE)
-def residual_from_the_normalised_x(x, attend, feed_forward, norm_1, norm_2):
-    """What the sublayer found was added to the *normalised* x, and x itself is gone. It happens when the norm's result
-    is stored under the name x. (A deck's code does it.) The norm is only for the sublayer's ears: keep x, and add to
-    it."""
-    x = norm_1(x)
-    x = x + attend(x)
-    x = norm_2(x)
-    return x + feed_forward(x)
-
-
-@variant("residual from the normalised x", fails=PRE)
-def residual_from_the_normalised_x_2(x, attend, feed_forward, norm_1, norm_2):
-    """In the second half only."""
-    x = x + attend(norm_1(x))
-    x = norm_2(x)
-    return x + feed_forward(x)
-
-
-@variant("residual from the normalised x", fails=PRE)
-def residual_from_the_normalised_x_3(x, attend, feed_forward, norm_1, norm_2):
-    """In the first half only."""
-    x = norm_1(x)
-    x = x + attend(x)
-    return x + feed_forward(norm_2(x))
-
-
-@misconception("post-norm", fails=PRE)
-def post_norm(x, attend, feed_forward, norm_1, norm_2):
-    """This is the other order: the sum was normalised, so everything that x carried goes through a norm at each
-    sublayer. In a pre-norm block no norm stands on the path from x to the output; it stands on the branch, in front of
-    the sublayer."""
-    x = norm_1(x + attend(x))
-    return norm_2(x + feed_forward(x))
-
-
-@misconception("norm after the sublayer", fails=PRE[:-1])
-def norm_after_the_sublayer(x, attend, feed_forward, norm_1, norm_2):
-    """The branch was normalised at its end and not at its beginning. The sublayer then hears x at whatever size it has
-    grown to, and even where it finds nothing its norm adds a bias."""
-    x = x + norm_1(attend(x))
-    return x + norm_2(feed_forward(x))
-
-
-@misconception("one norm for both", fails=("feed-forward's half", "together"))
-def one_norm_for_both(x, attend, feed_forward, norm_1, norm_2):
-    """Both sublayers hear through the same norm. The block has two, with gains and biases of their own: `norm_1` for
-    attention, `norm_2` for the feed-forward network."""
-    x = x + attend(norm_1(x))
-    return x + feed_forward(norm_1(x))
-
-
-@misconception("norms exchanged", fails=("attention's half", "feed-forward's half", "together"))
-def norms_exchanged(x, attend, feed_forward, norm_1, norm_2):
-    """Each sublayer hears through the other's norm. `norm_1` is attention's."""
-    x = x + attend(norm_2(x))
-    return x + feed_forward(norm_1(x))
-
-
-@misconception("a sublayer hears x as it is", fails=HALVES)
-def a_sublayer_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
-    """A norm was left out: a sublayer was handed x itself. x grows from block to block, and a sublayer deep in the
-    stack would hear something many times as loud as the first one. Each sublayer hears a normalised x."""
-    x = x + attend(x)
-    return x + feed_forward(x)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("a sublayer hears x as it is", fails=("attention's half", "together"))
-def a_sublayer_hears_x_as_it_is_2(x, attend, feed_forward, norm_1, norm_2):
+def attention_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
     """Attention."""
     x = x + attend(x)
     return x + feed_forward(norm_2(x))
 
 
 @variant("a sublayer hears x as it is", fails=("feed-forward's half", "together"))
-def a_sublayer_hears_x_as_it_is_3(x, attend, feed_forward, norm_1, norm_2):
+def feed_forward_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
     """The feed-forward network."""
     x = x + attend(norm_1(x))
     return x + feed_forward(x)
-
-
-@misconception("no residual", fails=PRE)
-def no_residual(x, attend, feed_forward, norm_1, norm_2):
-    """What a sublayer found *replaced* x. Where it has nothing to say, everything that came before is lost. Add."""
-    x = attend(norm_1(x))
-    return feed_forward(norm_2(x))
-
-
-@variant("no residual", fails=PRE)
-def no_residual_2(x, attend, feed_forward, norm_1, norm_2):
-    """Around the feed-forward network."""
-    x = x + attend(norm_1(x))
-    return feed_forward(norm_2(x))
-
-
-@variant("no residual", fails=PRE)
-def no_residual_3(x, attend, feed_forward, norm_1, norm_2):
-    """Around attention."""
-    x = attend(norm_1(x))
-    return x + feed_forward(norm_2(x))
 
 
 @misconception("side by side", fails=("together",))
@@ -194,32 +148,10 @@ def side_by_side(x, attend, feed_forward, norm_1, norm_2):
 
 
 @variant("side by side", fails=("attention's half", "together"))
-def side_by_side_2(x, attend, feed_forward, norm_1, norm_2):
+def both_added_to_the_first_x(x, attend, feed_forward, norm_1, norm_2):
     """The feed-forward network hears attention, but is added to the first x."""
     h = x + attend(norm_1(x))
     return x + feed_forward(norm_2(h))
-
-
-@misconception("feed-forward first", fails=("together",))
-def feed_forward_first(x, attend, feed_forward, norm_1, norm_2):
-    """The feed-forward network came before attention. First a word collects, then it thinks about what it has."""
-    x = x + feed_forward(norm_2(x))
-    return x + attend(norm_1(x))
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, attend, feed_forward, norm_1, norm_2):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `no_grad` forget where
-    numbers came from. The path that is to carry it is the x that is added to."""
-    x = x.detach() + attend(norm_1(x))
-    return x.detach() + feed_forward(norm_2(x))
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(x, attend, feed_forward, norm_1, norm_2):
-    """In attention's branch."""
-    x = x + attend(norm_1(x)).detach()
-    return x + feed_forward(norm_2(x))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

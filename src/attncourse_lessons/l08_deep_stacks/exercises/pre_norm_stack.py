@@ -72,76 +72,41 @@ def any_depth(answer, draw):
     return torch.stack([answer(x, [], final_norm), answer(x, blocks, final_norm)])
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ORDER = ("blocks", "any depth")
+NORM = ("final norm", "any depth")
 
-@misconception("no final norm", fails=("final norm", "any depth"))
-def no_final_norm(x, blocks, final_norm):
-    """The blocks' sum was returned as it is. (A deck's code does so.) Each block adds to x, so x grows with depth, and
+slip("no final norm", NORM, {"final_norm(x)": "x"}, words="""
+    The blocks' sum was returned as it is. (A deck's code does so.) Each block adds to x, so x grows with depth, and
     no norm has ever touched it: the norms inside the blocks are on the branches. The output layer would then give
-    logits of a size that depends on how deep the stack is."""
-    for block in blocks:
-        x = block(x)
-    return x
+    logits of a size that depends on how deep the stack is.""")
+slip("a norm after each block", ("any depth",),
+     {"block(x)": "final_norm(block(x))", "return final_norm(x)": "return x"},
+     words="""
+    The final norm was called after every block, so it stands in the path of x after all. It is called once, at the
+    end.""")
+slip("a second residual connection", ("blocks", "final norm", "any depth"), {"block(x)": "x + block(x)"}, words="""
+    x was added once more around each block. The blocks have their residual connections inside: with silent
+    sublayers such a stack would double x at every block.""")
+slip("all blocks hear the first x", ORDER, {"for block": "first = x\nfor block", "block(x)": "block(first)"}, words="""
+    Each block worked on the original x, so the stack is only as deep as its last block. Hand on what the block
+    before has returned.""")
+slip("norm in front of the stack", NORM,
+     {"for block": "x = final_norm(x)\nfor block", "return final_norm(x)": "return x"},
+     words="""
+    The norm stands before the first block, where x has not yet grown. It belongs after the last.""")
+slip("blocks backwards", ORDER, {"in blocks": "in reversed(blocks)"}, words="""
+    The last block came first. The blocks stand in the list in the order in which x passes them.""")
+slip("a block too few", ORDER, {"in blocks": "in blocks[: max(1, len(blocks) - 1)]"}, words="""
+    Not all blocks were used: look where the loop begins and ends. `for block in blocks` needs no numbers.""")
 
 
-@misconception("a norm after each block", fails=("any depth",))
-def a_norm_after_each_block(x, blocks, final_norm):
-    """The final norm was called after every block, so it stands in the path of x after all. It is called once, at the
-    end."""
-    for block in blocks:
-        x = final_norm(block(x))
-    return x
-
-
-@misconception("a second residual connection", fails=("blocks", "final norm", "any depth"))
-def a_second_residual_connection(x, blocks, final_norm):
-    """x was added once more around each block. The blocks have their residual connections inside: with silent sublayers
-    such a stack would double x at every block."""
-    for block in blocks:
-        x = x + block(x)
-    return final_norm(x)
-
-
-@misconception("all blocks hear the first x", fails=("blocks", "any depth"))
-def all_blocks_hear_the_first_x(x, blocks, final_norm):
-    """Each block worked on the original x, so the stack is only as deep as its last block. Hand on what the block
-    before has returned."""
-    y = x
-    for block in blocks:
-        y = block(x)
-    return final_norm(y)
-
-
-@misconception("norm in front of the stack", fails=("final norm", "any depth"))
-def norm_in_front_of_the_stack(x, blocks, final_norm):
-    """The norm stands before the first block, where x has not yet grown. It belongs after the last."""
-    x = final_norm(x)
-    for block in blocks:
-        x = block(x)
-    return x
-
-
-@misconception("blocks backwards", fails=("blocks", "any depth"))
-def blocks_backwards(x, blocks, final_norm):
-    """The last block came first. The blocks stand in the list in the order in which x passes them."""
-    for block in reversed(blocks):
-        x = block(x)
-    return final_norm(x)
-
-
-@misconception("a block too few", fails=("blocks", "any depth"))
-def a_block_too_few(x, blocks, final_norm):
-    """Not all blocks were used: look where the loop begins and ends. `for block in blocks` needs no numbers."""
-    for i in range(len(blocks) - 1):
-        x = blocks[i](x)
-    if len(blocks) == 1:
-        x = blocks[0](x)
-    return final_norm(x)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("a block too few", fails=("blocks", "final norm", "any depth"))
-def a_block_too_few_2(x, blocks, final_norm):
+def the_first_block_left_out(x, blocks, final_norm):
     """Without a special case for one."""
     for block in blocks[1:]:
         x = block(x)

@@ -134,41 +134,54 @@ def gradient(answer, draw):
     return found
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 STREAM = ("silent sublayers", "attention's half", "feed-forward's half", "together")
 
+slip("residual from the normalised x", STREAM,
+     {"heard = ": "x = heard = ", "x + self.down": "self.norm_2(x) + self.down"},
+     {"x + self.down": "self.norm_2(x) + self.down"},  # attention's half is repaired, the other is not
+     {"heard = ": "x = heard = "},  # the other way round
+     words="""
+    A residual connection still starts at the *normalised* x: `x = self.norm_…(x)` forgets the x that is to be added
+    to, in one of the halves or in both. Silence both sublayers, and x must come out as it went in.""")
+slip("one norm for both", ("feed-forward's half", "together", "gradient"), {"norm_2": "norm_1"}, words="""
+    The feed-forward network hears through attention's norm, and `norm_2` is never called: it would stay as it was
+    made, and learn nothing. Nothing crashes, and the loss falls all the same.""")
+slip("mask not handed on", ("mask",), {", attn_mask=~mask": ""}, words="""
+    `forward` is given a mask and does nothing with it, so every position hears the future. The loss of a language
+    model would be splendid (lecture @masking).""")
+slip("mask upside down", (*STREAM, "mask", "gradient"), {"~mask": "mask"}, words="""
+    Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
+    True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes
+    NaN.""")
+slip("a sublayer hears x as it is", (*HALVES, "gradient"), {"self.norm_1(x)": "x", "self.norm_2(x)": "x"}, words="""
+    The stream is right now, but on the way a norm got lost: a sublayer hears x at whatever size it has grown to, in
+    part or altogether. In self-attention queries, keys *and* values are made of the normalised x.""")
+slip("the feed-forward network works beside attention", ("together",),
+     {"x = x + answer\nreturn x": "return x + answer"},
+     words="""
+    What is normalised for the feed-forward network is the x from before attention, or what attention found was left
+    out of the sum. It is to hear, and to add to, what attention has left.""")
+slip("no residual", STREAM,
+     {"x + answer": "answer", "x + self.down": "self.down"},
+     {"x + self.down": "self.down"},
+     words="""
+    What a sublayer found replaces x, in one half or in both. With silent sublayers nothing would be left of it.""")
+slip("no bend", ("feed-forward's half", "together"), {".relu()": ""}, words="""
+    The ReLU got lost in the repair, and two linear layers in a row are one (lecture @masking).""")
+slip("cut off from the gradient", ("gradient",),
+     {"self.norm_1(x)": "self.norm_1(x).detach()", "x + answer": "x.detach() + answer"},
+     words="""
+    The numbers are right, but a gradient does not get through everywhere: `.detach()`, `.data` and `no_grad` forget
+    where numbers came from.""")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
 
-
-@misconception("residual from the normalised x", fails=STREAM)
-def residual_from_the_normalised_x(self, x, mask):
-    """A residual connection still starts at the *normalised* x: `x = self.norm_…(x)` forgets the x that is to be added
-    to, in one of the halves or in both. Silence both sublayers, and x must come out as it went in."""
-    x = self.norm_1(x)
-    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
-    x = self.norm_2(x)
-    return x + self.down(self.up(x).relu())
-
-
-@variant("residual from the normalised x", fails=STREAM)
-def residual_from_the_normalised_x_2(self, x, mask):
-    """Attention's half is repaired, the other is not."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
-    x = self.norm_2(x)
-    return x + self.down(self.up(x).relu())
-
-
-@variant("residual from the normalised x", fails=STREAM)
-def residual_from_the_normalised_x_3(self, x, mask):
-    """The feed-forward network's half is repaired, attention's is not."""
-    x = self.norm_1(x)
-    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
-    return x + self.down(self.up(self.norm_2(x)).relu())
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("residual from the normalised x", fails=(*STREAM, "mask"))
-def residual_from_the_normalised_x_4(self, x, mask):
+def residual_from_the_normalised_x_and_no_mask(self, x, mask):
     """And the mask is not handed on."""
     x = self.norm_1(x)
     x = x + self.attention(x, x, x)[0]
@@ -176,41 +189,13 @@ def residual_from_the_normalised_x_4(self, x, mask):
     return x + self.down(self.up(x).relu())
 
 
-@misconception("one norm for both", fails=("feed-forward's half", "together", "gradient"))
-def one_norm_for_both(self, x, mask):
-    """The feed-forward network hears through attention's norm, and `norm_2` is never called: it would stay as it was
-    made, and learn nothing. Nothing crashes, and the loss falls all the same."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
-    return x + self.down(self.up(self.norm_1(x)).relu())
-
-
 @variant("one norm for both", "residual from the normalised x", fails=(*STREAM, "gradient"))
-def one_norm_for_both_2(self, x, mask):
+def one_norm_for_both_and_the_residual_from_it(self, x, mask):
     """The residuals are not repaired either."""
     x = self.norm_1(x)
     x = x + self.attention(x, x, x, attn_mask=~mask)[0]
     x = self.norm_1(x)
     return x + self.down(self.up(x).relu())
-
-
-@misconception("mask not handed on", fails=("mask",))
-def mask_not_handed_on(self, x, mask):
-    """`forward` is given a mask and does nothing with it, so every position hears the future. The loss of a language
-    model would be splendid (lecture @masking)."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard)[0]
-    return x + self.down(self.up(self.norm_2(x)).relu())
-
-
-@misconception("mask upside down", fails=(*STREAM, "mask", "gradient"))
-def mask_upside_down(self, x, mask):
-    """Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
-    True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes
-    NaN."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard, attn_mask=mask)[0]
-    return x + self.down(self.up(self.norm_2(x)).relu())
 
 
 @misconception("post-norm", fails=STREAM)
@@ -221,23 +206,15 @@ def post_norm(self, x, mask):
     return self.norm_2(x + self.down(self.up(x).relu()))
 
 
-@misconception("a sublayer hears x as it is", fails=(*HALVES, "gradient"))
-def a_sublayer_hears_x_as_it_is(self, x, mask):
-    """The stream is right now, but on the way a norm got lost: a sublayer hears x at whatever size it has grown to, in
-    part or altogether. In self-attention queries, keys *and* values are made of the normalised x."""
-    x = x + self.attention(x, x, x, attn_mask=~mask)[0]
-    return x + self.down(self.up(x).relu())
-
-
 @variant("a sublayer hears x as it is", fails=("attention's half", "together", "gradient"))
-def a_sublayer_hears_x_as_it_is_2(self, x, mask):
+def attention_hears_x_as_it_is(self, x, mask):
     """Attention."""
     x = x + self.attention(x, x, x, attn_mask=~mask)[0]
     return x + self.down(self.up(self.norm_2(x)).relu())
 
 
 @variant("a sublayer hears x as it is", fails=("feed-forward's half", "together", "gradient"))
-def a_sublayer_hears_x_as_it_is_3(self, x, mask):
+def feed_forward_hears_x_as_it_is(self, x, mask):
     """The feed-forward network."""
     heard = self.norm_1(x)
     x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
@@ -245,60 +222,18 @@ def a_sublayer_hears_x_as_it_is_3(self, x, mask):
 
 
 @variant("a sublayer hears x as it is", fails=("attention's half", "together"))
-def a_sublayer_hears_x_as_it_is_4(self, x, mask):
+def keys_and_values_not_normalised(self, x, mask):
     """Attention's keys and values."""
     x = x + self.attention(self.norm_1(x), x, x, attn_mask=~mask)[0]
     return x + self.down(self.up(self.norm_2(x)).relu())
 
 
-@misconception("the feed-forward network works beside attention", fails=("together",))
-def the_feed_forward_network_works_beside_attention(self, x, mask):
-    """What is normalised for the feed-forward network is the x from before attention, or what attention found was left
-    out of the sum. It is to hear, and to add to, what attention has left."""
-    heard = self.norm_1(x)
-    found, _ = self.attention(heard, heard, heard, attn_mask=~mask)
-    return x + found + self.down(self.up(self.norm_2(x)).relu())
-
-
 @variant("the feed-forward network works beside attention", fails=("attention's half", "together"))
-def the_feed_forward_network_works_beside_attention_2(self, x, mask):
+def both_added_to_the_first_x(self, x, mask):
     """Added to the first x."""
     heard = self.norm_1(x)
     h = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
     return x + self.down(self.up(self.norm_2(h)).relu())
-
-
-@misconception("no residual", fails=STREAM)
-def no_residual(self, x, mask):
-    """What a sublayer found replaces x, in one half or in both. With silent sublayers nothing would be left of it."""
-    heard = self.norm_1(x)
-    x = self.attention(heard, heard, heard, attn_mask=~mask)[0]
-    return self.down(self.up(self.norm_2(x)).relu())
-
-
-@variant("no residual", fails=STREAM)
-def no_residual_2(self, x, mask):
-    """Around the feed-forward network."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
-    return self.down(self.up(self.norm_2(x)).relu())
-
-
-@misconception("no bend", fails=("feed-forward's half", "together"))
-def no_bend(self, x, mask):
-    """The ReLU got lost in the repair, and two linear layers in a row are one (lecture @masking)."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
-    return x + self.down(self.up(self.norm_2(x)))
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(self, x, mask):
-    """The numbers are right, but a gradient does not get through everywhere: `.detach()`, `.data` and `no_grad` forget
-    where numbers came from."""
-    heard = self.norm_1(x.detach()).detach()
-    x = x.detach() + self.attention(heard, heard, heard, attn_mask=~mask)[0]
-    return x + self.down(self.up(self.norm_2(x)).relu())
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

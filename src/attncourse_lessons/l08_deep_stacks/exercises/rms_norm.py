@@ -74,120 +74,57 @@ def gradient(answer, draw):
     return slopes(answer, [x, 1 + draw.normal(width) / 2], draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 NOT_NORMALISED = ("normalised", "small inputs")
+MEAN_SQUARE, ROOT, BEGIN = "x.square().mean(dim=-1, keepdim=True)", "torch.sqrt(mean_square + eps)", "mean_square = x"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("centred", fails=NOT_NORMALISED)
-def centred(x, weight, eps):
-    """The mean was subtracted: this is LayerNorm without its bias. RMSNorm leaves the vector's direction as it is and
-    changes nothing but its length."""
-    x = x - x.mean(dim=-1, keepdim=True)
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
-
-
-@misconception("divided by the standard deviation", fails=NOT_NORMALISED)
-def divided_by_the_standard_deviation(x, weight, eps):
-    """The root was taken of the variance, and a variance is taken about the mean. Here the squares of the numbers
-    themselves are averaged: nothing is subtracted, on either side of the fraction."""
-    return x / torch.sqrt(x.var(dim=-1, keepdim=True, correction=0) + eps) * weight
-
-
-@misconception("a sum for the mean", fails=NOT_NORMALISED)
-def a_sum_for_the_mean(x, weight, eps):
-    """The squares were added up and not averaged, so every vector comes out with length 1, and the wider it is, the
-    smaller its numbers. The M in the name is for *mean*."""
-    return x / torch.sqrt(x.square().sum(dim=-1, keepdim=True) + eps) * weight
-
-
-@variant("a sum for the mean", fails=NOT_NORMALISED)
-def a_sum_for_the_mean_2(x, weight, eps):
-    """The length by name, ε beside it."""
-    return x / (x.norm(dim=-1, keepdim=True) + eps) * weight
-
-
-@variant("a sum for the mean", fails=NOT_NORMALISED)
-def a_sum_for_the_mean_3(x, weight, eps):
-    """The length by name, and no ε."""
-    return x / x.norm(dim=-1, keepdim=True) * weight
-
-
-@misconception("no root", fails=NOT_NORMALISED)
-def no_root(x, weight, eps):
-    """The vector was divided by the mean of its squares, which grows with the square of its size: an input twice as
-    large would come out half as large. The R in the name is for *root*."""
-    return x / (x.square().mean(dim=-1, keepdim=True) + eps) * weight
-
-
-@misconception("mean of the absolute values", fails=NOT_NORMALISED)
-def mean_of_the_absolute_values(x, weight, eps):
-    """The mean of the absolute values is not the root of the mean of the squares: large numbers count for more in the
-    second. The S in the name is for *square*, and the root comes after the mean."""
-    return x / (x.abs().mean(dim=-1, keepdim=True) + eps) * weight
-
-
-@misconception("ε outside the root", fails=("small inputs",))
-def outside_the_root(x, weight, eps):
-    """√m + ε is not √(m + ε). For inputs of the usual size nobody sees the difference; for small ones ε matters next to
-    the mean of the squares, but not next to its root."""
-    return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps) * weight
-
-
-@misconception("no ε", fails=("small inputs",))
-def no(x, weight, eps):
-    """ε was not used. (A slide leaves it out, too.) A vector of zeros, and padding may be one, becomes 0/0, which is
-    NaN."""
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True)) * weight
-
-
-@misconception("an ε of its own", fails=("small inputs",))
-def an_of_its_own(x, weight, eps):
-    """ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
-    each must be given its own."""
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + 1e-6) * weight
-
-
-@misconception("over the wrong numbers", fails=("normalised", "small inputs", "each by itself"))
-def over_the_wrong_numbers(x, weight, eps):
-    """The squares were averaged over several vectors: the words of a sentence, the sentences of a batch, or all
-    together. Then a word's size depends on its neighbours, and in a decoder on the future. One vector, one number: the
-    last axis, and only that."""
-    return x / torch.sqrt(x.square().mean(dim=-2, keepdim=True) + eps) * weight
-
-
-@variant("over the wrong numbers", fails=("normalised", "small inputs", "each by itself"))
-def over_the_wrong_numbers_2(x, weight, eps):
-    """Over everything."""
-    return x / torch.sqrt(x.square().mean() + eps) * weight
-
-
-@misconception("gain in front of the norm", fails=("gain",))
-def gain_in_front_of_the_norm(x, weight, eps):
-    """The gain was multiplied in before the norm, which takes part of it out again. Normalise first."""
-    x = x * weight
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps)
-
-
-@misconception("no gain", fails=("gain", "gradient"))
-def no_gain(x, weight, eps):
-    """The vectors are normalised, and that is all. The gain multiplies, number by number; it is learned."""
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps)
-
-
-@misconception("size without a gradient", fails=("gradient",))
-def size_without_a_gradient(x, weight, eps):
-    """The numbers are right and the gradient is not: the divisor, or all of it, was cut off by `.detach()`, `.data`,
-    `.item()`, numpy or `no_grad`. It depends on x, too."""
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps).detach() * weight
-
-
-@variant("size without a gradient", fails=("gradient",))
-def size_without_a_gradient_2(x, weight, eps):
-    """All of it."""
-    x = x.detach()
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+slip("centred", NOT_NORMALISED, {BEGIN: f"x = x - x.mean(dim=-1, keepdim=True)\n{BEGIN}"}, words="""
+    The mean was subtracted: this is LayerNorm without its bias. RMSNorm leaves the vector's direction as it is and
+    changes nothing but its length.""")
+slip("divided by the standard deviation", NOT_NORMALISED, {MEAN_SQUARE: "x.var(dim=-1, keepdim=True, correction=0)"},
+     words="""
+    The root was taken of the variance, and a variance is taken about the mean. Here the squares of the numbers
+    themselves are averaged: nothing is subtracted, on either side of the fraction.""")
+slip("a sum for the mean", NOT_NORMALISED,
+     {"square().mean": "square().sum"},
+     {ROOT: "(x.norm(dim=-1, keepdim=True) + eps)"},  # the length by name, ε beside it
+     {ROOT: "x.norm(dim=-1, keepdim=True)"},  # and no ε
+     words="""
+    The squares were added up and not averaged, so every vector comes out with length 1, and the wider it is, the
+    smaller its numbers. The M in the name is for *mean*.""")
+slip("no root", NOT_NORMALISED, {"torch.sqrt": ""}, words="""
+    The vector was divided by the mean of its squares, which grows with the square of its size: an input twice as
+    large would come out half as large. The R in the name is for *root*.""")
+slip("mean of the absolute values", NOT_NORMALISED, {"x.square()": "x.abs()", "torch.sqrt": ""}, words="""
+    The mean of the absolute values is not the root of the mean of the squares: large numbers count for more in the
+    second. The S in the name is for *square*, and the root comes after the mean.""")
+slip("ε outside the root", ("small inputs",), {ROOT: "(torch.sqrt(mean_square) + eps)"}, words="""
+    √m + ε is not √(m + ε). For inputs of the usual size nobody sees the difference; for small ones ε matters next
+    to the mean of the squares, but not next to its root.""")
+slip("no ε", ("small inputs",), {" + eps": ""}, words="""
+    ε was not used. (A slide leaves it out, too.) A vector of zeros, and padding may be one, becomes 0/0, which is
+    NaN.""")
+slip("an ε of its own", ("small inputs",), {"eps": "1e-6"}, words="""
+    ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
+    each must be given its own.""")
+slip("over the wrong numbers", (*NOT_NORMALISED, "each by itself"),
+     {"dim=-1": "dim=-2"},
+     {"dim=-1, keepdim=True": ""},  # over everything
+     words="""
+    The squares were averaged over several vectors: the words of a sentence, the sentences of a batch, or all
+    together. Then a word's size depends on its neighbours, and in a decoder on the future. One vector, one number:
+    the last axis, and only that.""")
+slip("gain in front of the norm", ("gain",), {BEGIN: f"x = x * weight\n{BEGIN}", " * weight": ""}, words="""
+    The gain was multiplied in before the norm, which takes part of it out again. Normalise first.""")
+slip("no gain", ("gain", "gradient"), {" * weight": ""}, words="""
+    The vectors are normalised, and that is all. The gain multiplies, number by number; it is learned.""")
+slip("size without a gradient", ("gradient",),
+     {ROOT: f"{ROOT}.detach()"},
+     {BEGIN: f"x = x.detach()\n{BEGIN}"},  # all of it
+     words="""
+    The numbers are right and the gradient is not: the divisor, or all of it, was cut off by `.detach()`, `.data`,
+    `.item()`, numpy or `no_grad`. It depends on x, too.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
