@@ -137,29 +137,58 @@ def gradient(answer, draw):
     return all_reached
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ALL_WRONG = tuple(aspect.name for aspect in exercise.aspects)
 SUMS = ("silent parts", "self-attention", "cross-attention", "network", "in order")
 CROSS = ("cross-attention", "in order")
+LOOKS = "x = x + cross_attention(norm_2(x), memory, memory_mask)\n"
+
+slip("keys from the decoder", (*CROSS, "memory's padding", "gradient"), {"memory, memory_mask": "norm_2(x), mask"},
+     words="""
+    The cross-attention asked the decoder's own states, and the memory was never read: the decoder would translate
+    without having seen the source. Queries come from the decoder; keys and values from the encoder.""")
+slip("the memory asks", ALL_WRONG, {"norm_2(x), memory,": "memory, norm_2(x),"}, words="""
+    The two sides of the cross-attention have changed places: the source asked and the target answered. Who is about
+    to write a word, and wants to know something?""")
+slip("the two masks swapped", ALL_WRONG, {"h, mask": "h, memory_mask", "memory_mask": "mask"}, words="""
+    The masks have changed places. `mask` is about the decoder's own positions, (n, n): who may look at whom.
+    `memory_mask` knows which positions of the source hold a word, (batch, 1, n_memory). Source and target are of
+    different lengths, so it shows at once; were they equal, nothing would crash.""")
+slip("the causal mask on the memory", ALL_WRONG, {"memory_mask": "mask"}, words="""
+    The cross-attention got the mask of the decoder's own positions. The source has no future: all of it was there
+    before the first word was written. What must be hidden of it is its padding.""")
+slip("sees the future", ("past only",), {"h, mask": "h, None"}, words="""
+    The self-attention got no mask, so each position reads the words that it is about to predict.""")
+slip("hears the memory's padding", ("memory's padding",), {"memory_mask": "None"}, words="""
+    The cross-attention got no mask: a translation then depends on how far its source was padded.""")
+slip("the memory normalised again", CROSS, {"memory,": "norm_2(memory),"}, words="""
+    `norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
+    from the encoder, which has a norm after its last block, and all blocks of the decoder read that same memory.""")
+slip("asks without a norm", CROSS, {"norm_2(x)": "x"}, words="""
+    The x that asks the memory was not normalised. Each of the three parts has a norm in front of it.""")
+slip("residual from the normalised x", SUMS,
+     {"h = ": "x = h = ", "x + cross_attention": "norm_2(x) + cross_attention",
+      "x + feed_forward": "norm_3(x) + feed_forward"},
+     words="""
+    The normalised x took the place of x, and the sum was made with that: the original is lost. Give what a norm
+    returns a name of its own.""")
+slip("the memory takes x's place", SUMS, {"x + cross_attention": "cross_attention"}, words="""
+    What the memory answered was not added to x but put in its place: what the decoder knew of its own text is gone.
+    The cross-attention has a residual path as the other two parts have.""")
+slip("asks the memory first", ("in order",), {"h = ": f"{LOOKS}h = ", LOOKS: ""}, words="""
+    Cross-attention came before self-attention. A position has to know what has been written before it can ask the
+    source a sensible question.""")
+slip("the encoder cut off", ("gradient",), {"memory,": "memory.detach(),"}, words="""
+    The numbers are right, but no gradient gets back to the encoder (or the decoder), which then never learns:
+    `.detach()`, `.data` and `torch.no_grad()` forget where numbers came from.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("keys from the decoder", fails=(*CROSS, "memory's padding", "gradient"))
-def keys_from_the_decoder(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """The cross-attention asked the decoder's own states, and the memory was never read: the decoder would translate
-    without having seen the source. Queries come from the decoder; keys and values from the encoder."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    h = norm_2(x)
-    x = x + cross_attention(h, h, mask)
-    return x + feed_forward(norm_3(x))
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("keys from the decoder", fails=ALL_WRONG)
-def keys_from_the_decoder_2(
+def keys_from_the_decoder_under_the_memorys_mask(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
     """With the memory's mask."""
@@ -167,82 +196,6 @@ def keys_from_the_decoder_2(
     x = x + attention(h, h, mask)
     h = norm_2(x)
     x = x + cross_attention(h, h, memory_mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("the memory asks", fails=ALL_WRONG)
-def the_memory_asks(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """The two sides of the cross-attention have changed places: the source asked and the target answered. Who is about
-    to write a word, and wants to know something?"""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(memory, norm_2(x), memory_mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("the two masks swapped", fails=ALL_WRONG)
-def the_two_masks_swapped(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """The masks have changed places. `mask` is about the decoder's own positions, (n, n): who may look at whom.
-    `memory_mask` knows which positions of the source hold a word, (batch, 1, n_memory). Source and target are of
-    different lengths, so it shows at once; were they equal, nothing would crash."""
-    h = norm_1(x)
-    x = x + attention(h, h, memory_mask)
-    x = x + cross_attention(norm_2(x), memory, mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("the causal mask on the memory", fails=ALL_WRONG)
-def the_causal_mask_on_the_memory(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """The cross-attention got the mask of the decoder's own positions. The source has no future: all of it was there
-    before the first word was written. What must be hidden of it is its padding."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(norm_2(x), memory, mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("sees the future", fails=("past only",))
-def sees_the_future(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """The self-attention got no mask, so each position reads the words that it is about to predict."""
-    h = norm_1(x)
-    x = x + attention(h, h, None)
-    x = x + cross_attention(norm_2(x), memory, memory_mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("hears the memory's padding", fails=("memory's padding",))
-def hears_the_memorys_padding(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """The cross-attention got no mask: a translation then depends on how far its source was padded."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(norm_2(x), memory, None)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("the memory normalised again", fails=CROSS)
-def the_memory_normalised_again(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """`norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
-    from the encoder, which has a norm after its last block, and all blocks of the decoder read that same memory."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(norm_2(x), norm_2(memory), memory_mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("asks without a norm", fails=CROSS)
-def asks_without_a_norm(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """The x that asks the memory was not normalised. Each of the three parts has a norm in front of it."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(x, memory, memory_mask)
     return x + feed_forward(norm_3(x))
 
 
@@ -257,46 +210,8 @@ def norms_after_the_sums(
     return norm_3(x + feed_forward(x))
 
 
-@misconception("residual from the normalised x", fails=SUMS)
-def residual_from_the_normalised_x(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """The normalised x took the place of x, and the sum was made with that: the original is lost. Give what a norm
-    returns a name of its own."""
-    x = norm_1(x)
-    x = x + attention(x, x, mask)
-    x = norm_2(x)
-    x = x + cross_attention(x, memory, memory_mask)
-    x = norm_3(x)
-    return x + feed_forward(x)
-
-
-@misconception("the memory takes x's place", fails=SUMS)
-def the_memory_takes_xs_place(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """What the memory answered was not added to x but put in its place: what the decoder knew of its own text is gone.
-    The cross-attention has a residual path as the other two parts have."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = cross_attention(norm_2(x), memory, memory_mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("asks the memory first", fails=("in order",))
-def asks_the_memory_first(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """Cross-attention came before self-attention. A position has to know what has been written before it can ask the
-    source a sensible question."""
-    x = x + cross_attention(norm_2(x), memory, memory_mask)
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_3(x))
-
-
 @variant("asks the memory first", fails=("self-attention", *CROSS))
-def asks_the_memory_first_2(
+def asks_the_memory_first_with_norms_by_place(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
     """Each with the norm of its place in the code."""
@@ -315,16 +230,6 @@ def all_parts_read_the_old_x(
     h = norm_1(x)
     found = attention(h, h, mask) + cross_attention(norm_2(x), memory, memory_mask)
     return x + found + feed_forward(norm_3(x))
-
-
-@misconception("the encoder cut off", fails=("gradient",))
-def the_encoder_cut_off(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """The numbers are right, but no gradient gets back to the encoder (or the decoder), which then never learns:
-    `.detach()`, `.data` and `torch.no_grad()` forget where numbers came from."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(norm_2(x), memory.detach(), memory_mask)
-    return x + feed_forward(norm_3(x))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -109,10 +109,58 @@ def gradient(answer, draw):
     return all_reached
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 BLOCK = ("silent parts", "attention", "network", "both")
+ATTENDS, THINKS = "attention(h, h, mask)", "feed_forward(norm_2(x))"
+
+slip("residual from the normalised x", BLOCK,
+     {"h = ": "x = h = ", f"x + {THINKS}": f"norm_2(x) + {THINKS}"},
+     {"h = ": "x = h = "},
+     {f"x + {THINKS}": f"norm_2(x) + {THINKS}"},
+     words="""
+    The normalised x took the place of x, and the sum was made with that. So the original x is lost at the first
+    norm, and the residual path with it. Give what the norm returns a name of its own.""")
+slip("nothing added to x", BLOCK,
+     {f"x + {ATTENDS}": ATTENDS, f"x + {THINKS}": THINKS},
+     {f"x + {THINKS}": THINKS},
+     {f"x + {ATTENDS}": ATTENDS},
+     words="""
+    What a part found took the place of x. A part's finding is *added* to what was there: that is the residual path,
+    and a deep stack does not train without it.""")
+slip("keys that were not normalised", ("attention", "both"),
+     {"h, h,": "h, x,"},
+     {"h, h,": "x, h,"},  # the other way round
+     words="""
+    The normalised x asked, and the x from before the norm answered. In self-attention one and the same sequence
+    does both: queries, keys and values are all made of what `norm_1` returned.""")
+slip("one norm for both parts", ("network", "both"), {"norm_2": "norm_1"}, words="""
+    `norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part after it.""")
+slip("the two norms swapped", ("attention", "network", "both"), {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
+    The norms have changed places: `norm_1` belongs in front of attention, `norm_2` in front of the network.""")
+slip("the network reads the old x", ("both",), {f"x = x + {ATTENDS}\nreturn x": f"return x + {ATTENDS}"}, words="""
+    Both parts read the original x, and both findings were added. (Some models are built so, to save time:
+    "parallel" blocks.) Here the second line starts from what the first one made: the network is to think about what
+    attention has brought.""")
+slip("ignores the mask", ("mask",), {"mask": "None"}, words="""
+    The mask was not handed on: change what stands in the padding, and the words change. A block has no use for the
+    mask itself; the attention in it has.""")
+slip("no norm in front of the network", ("network", "both"), {"norm_2(x)": "x"}, words="""
+    The network got x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a norm
+    of its own.""")
+slip("mask upside down", ("attention", "both", "mask", "gradient"), {"mask": "~mask"}, words="""
+    The mask was inverted before it was handed on. In this course True means "may attend", and the attention that
+    you are given understands it so. (torch's own layers mean the opposite.)""")
+slip("cut off from the gradient", ("gradient",),
+     {"norm_1(x)": "norm_1(x.detach())", "norm_2(x)": "norm_2(x.detach())"},
+     {f"x + {ATTENDS}": f"(x + {ATTENDS}).detach()"},  # the way through attention, and the residual path with it
+     {THINKS: f"{THINKS}.detach()"},  # the network alone learns nothing for those below
+     words="""
+    The numbers are right, but no gradient goes through the parts: `.detach()`, `.data` and `torch.no_grad()` forget
+    where numbers came from.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("norms after the sum", fails=BLOCK)
@@ -124,155 +172,12 @@ def norms_after_the_sum(x, mask, attention, feed_forward, norm_1, norm_2):
     return norm_2(x + feed_forward(x))
 
 
-@misconception("residual from the normalised x", fails=BLOCK)
-def residual_from_the_normalised_x(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The normalised x took the place of x, and the sum was made with that. So the original x is lost at the first
-    norm, and the residual path with it. Give what the norm returns a name of its own."""
-    x = norm_1(x)
-    x = x + attention(x, x, mask)
-    x = norm_2(x)
-    return x + feed_forward(x)
-
-
-@variant("residual from the normalised x", fails=BLOCK)
-def residual_from_the_normalised_x_2(x, mask, attention, feed_forward, norm_1, norm_2):
-    """In the first half alone."""
-    x = norm_1(x)
-    x = x + attention(x, x, mask)
-    return x + feed_forward(norm_2(x))
-
-
-@variant("residual from the normalised x", fails=BLOCK)
-def residual_from_the_normalised_x_3(x, mask, attention, feed_forward, norm_1, norm_2):
-    """In the second half alone."""
-    h = norm_1(x)
-    x = norm_2(x + attention(h, h, mask))
-    return x + feed_forward(x)
-
-
-@misconception("nothing added to x", fails=BLOCK)
-def nothing_added_to_x(x, mask, attention, feed_forward, norm_1, norm_2):
-    """What a part found took the place of x. A part's finding is *added* to what was there: that is the residual path,
-    and a deep stack does not train without it."""
-    h = norm_1(x)
-    x = attention(h, h, mask)
-    return feed_forward(norm_2(x))
-
-
-@variant("nothing added to x", fails=BLOCK)
-def nothing_added_to_x_2(x, mask, attention, feed_forward, norm_1, norm_2):
-    """Around the network."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    return feed_forward(norm_2(x))
-
-
-@variant("nothing added to x", fails=BLOCK)
-def nothing_added_to_x_3(x, mask, attention, feed_forward, norm_1, norm_2):
-    """Around attention."""
-    h = norm_1(x)
-    x = attention(h, h, mask)
-    return x + feed_forward(norm_2(x))
-
-
-@misconception("keys that were not normalised", fails=("attention", "both"))
-def keys_that_were_not_normalised(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The normalised x asked, and the x from before the norm answered. In self-attention one and the same sequence
-    does both: queries, keys and values are all made of what `norm_1` returned."""
-    x = x + attention(norm_1(x), x, mask)
-    return x + feed_forward(norm_2(x))
-
-
-@variant("keys that were not normalised", fails=("attention", "both"))
-def keys_that_were_not_normalised_2(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The other way round."""
-    x = x + attention(x, norm_1(x), mask)
-    return x + feed_forward(norm_2(x))
-
-
-@misconception("one norm for both parts", fails=("network", "both"))
-def one_norm_for_both_parts(x, mask, attention, feed_forward, norm_1, norm_2):
-    """`norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part after it."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_1(x))
-
-
-@misconception("the two norms swapped", fails=("attention", "network", "both"))
-def the_two_norms_swapped(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The norms have changed places: `norm_1` belongs in front of attention, `norm_2` in front of the network."""
-    h = norm_2(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_1(x))
-
-
-@misconception("the network reads the old x", fails=("both",))
-def the_network_reads_the_old_x(x, mask, attention, feed_forward, norm_1, norm_2):
-    """Both parts read the original x, and both findings were added. (Some models are built so, to save time: "parallel"
-    blocks.) Here the second line starts from what the first one made: the network is to think about what attention has
-    brought."""
-    h = norm_1(x)
-    return x + attention(h, h, mask) + feed_forward(norm_2(x))
-
-
 @misconception("thinks before it looks", fails=("both",))
 def thinks_before_it_looks(x, mask, attention, feed_forward, norm_1, norm_2):
     """The network came first and attention second. Each part is wired as it should be; their order is not."""
     x = x + feed_forward(norm_2(x))
     h = norm_1(x)
     return x + attention(h, h, mask)
-
-
-@misconception("ignores the mask", fails=("mask",))
-def ignores_the_mask(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The mask was not handed on: change what stands in the padding, and the words change. A block has no use for the
-    mask itself; the attention in it has."""
-    h = norm_1(x)
-    x = x + attention(h, h, None)
-    return x + feed_forward(norm_2(x))
-
-
-@misconception("no norm in front of the network", fails=("network", "both"))
-def no_norm_in_front_of_the_network(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The network got x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a norm
-    of its own."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(x)
-
-
-@misconception("mask upside down", fails=("attention", "both", "mask", "gradient"))
-def mask_upside_down(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The mask was inverted before it was handed on. In this course True means "may attend", and the attention that you
-    are given understands it so. (torch's own layers mean the opposite.)"""
-    h = norm_1(x)
-    x = x + attention(h, h, ~mask)
-    return x + feed_forward(norm_2(x))
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The numbers are right, but no gradient goes through the parts: `.detach()`, `.data` and `torch.no_grad()` forget
-    where numbers came from."""
-    h = norm_1(x.detach())
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_2(x.detach()))
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The way through attention is cut, and the residual path with it."""
-    h = norm_1(x)
-    x = (x + attention(h, h, mask)).detach()
-    return x + feed_forward(norm_2(x))
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The network alone learns nothing for those below."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_2(x).detach())
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

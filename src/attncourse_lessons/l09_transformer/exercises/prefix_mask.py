@@ -78,63 +78,32 @@ def nothing_but_prefix(answer, draw):
     return answer(torch.full_like(lengths, n), n)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_PREFIX = ("prefix and rest", "no prefix", "nothing but prefix")
+ALLOWED = "past | prefix[:, None]"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("causal alone", fails=("prefix and rest", "nothing but prefix"))
-def causal_alone(lengths, n):
-    """The prefix is read from left to right like the rest. Nobody has to predict the prefix: it may be read as an
-    encoder would, in both directions."""
-    return torch.ones(len(lengths), n, n, dtype=torch.bool).tril()
-
-
-@misconception("the prefix sees the rest", fails=("prefix and rest",))
-def the_prefix_sees_the_rest(lengths, n):
-    """Positions of the prefix were allowed to look at everything, the answer included; and the answer's positions look
-    at the prefix, so it leaks to them. It is the *key* that must lie in the prefix."""
-    prefix = torch.arange(n) < lengths[:, None]
-    return torch.ones(n, n, dtype=torch.bool).tril() | prefix[:, :, None]
-
-
-@misconception("only the prefix is seen", fails=("prefix and rest", "no prefix"))
-def only_the_prefix_is_seen(lengths, n):
-    """Everybody sees the prefix, and nobody anything else: what has been written so far is forgotten."""
-    prefix = torch.arange(n) < lengths[:, None]
-    return prefix[:, None].expand(-1, n, -1)
-
-
-@misconception("both reasons needed", fails=("prefix and rest", "no prefix", "nothing but prefix"))
-def both_reasons_needed(lengths, n):
-    """A pair was allowed only if the key lies in the prefix *and* does not come after the query. One of the two is
-    enough."""
-    prefix = torch.arange(n) < lengths[:, None]
-    return torch.ones(n, n, dtype=torch.bool).tril() & prefix[:, None]
-
-
-@misconception("one position too many", fails=("prefix and rest",))
-def one_position_too_many(lengths, n):
-    """The prefix has grown by one: positions are counted from 0, so the last of `length` positions is length − 1. The
-    first word of the answer is now read by those who are to predict it."""
-    prefix = torch.arange(n) <= lengths[:, None]
-    return torch.ones(n, n, dtype=torch.bool).tril() | prefix[:, None]
-
-
-@misconception("upside down", fails=EVERY_PREFIX)
-def upside_down(lengths, n):
-    """Allowed and forbidden have changed places. In this course True means "may attend"."""
-    prefix = torch.arange(n) < lengths[:, None]
-    return ~(torch.ones(n, n, dtype=torch.bool).tril() | prefix[:, None])
-
-
-@misconception("the future for the past", fails=("prefix and rest", "no prefix"))
-def the_future_for_the_past(lengths, n):
-    """After the prefix each position sees what is to come and not what was. Queries are rows, keys are columns: the
-    past is the lower triangle."""
-    prefix = torch.arange(n) < lengths[:, None]
-    return torch.ones(n, n, dtype=torch.bool).triu() | prefix[:, None]
+slip("causal alone", ("prefix and rest", "nothing but prefix"), {ALLOWED: "past.expand(len(lengths), n, n)"}, words="""
+    The prefix is read from left to right like the rest. Nobody has to predict the prefix: it may be read as an
+    encoder would, in both directions.""")
+slip("the prefix sees the rest", ("prefix and rest",), {"prefix[:, None]": "prefix[:, :, None]"}, words="""
+    Positions of the prefix were allowed to look at everything, the answer included; and the answer's positions look
+    at the prefix, so it leaks to them. It is the *key* that must lie in the prefix.""")
+slip("only the prefix is seen", ("prefix and rest", "no prefix"), {ALLOWED: "prefix[:, None].expand(-1, n, -1)"},
+     words="""
+    Everybody sees the prefix, and nobody anything else: what has been written so far is forgotten.""")
+slip("both reasons needed", EVERY_PREFIX, {" | ": " & "}, words="""
+    A pair was allowed only if the key lies in the prefix *and* does not come after the query. One of the two is
+    enough.""")
+slip("one position too many", ("prefix and rest",), {"position < lengths": "position <= lengths"}, words="""
+    The prefix has grown by one: positions are counted from 0, so the last of `length` positions is length − 1. The
+    first word of the answer is now read by those who are to predict it.""")
+slip("upside down", EVERY_PREFIX, {ALLOWED: f"~({ALLOWED})"}, words="""
+    Allowed and forbidden have changed places. In this course True means "may attend".""")
+slip("the future for the past", ("prefix and rest", "no prefix"), {"position <= position": "position >= position"},
+     words="""
+    After the prefix each position sees what is to come and not what was. Queries are rows, keys are columns: the
+    past is the lower triangle.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

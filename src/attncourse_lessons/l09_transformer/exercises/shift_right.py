@@ -61,70 +61,53 @@ def whole_numbers(answer, draw):
     return torch.tensor(not target_in.is_floating_point())
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+BOTH = ("shifted", "one token")
+
+slip("shifted to the left", ("shifted",), {"begin, target[:, :-1]": "target[:, 1:], begin"}, words="""
+    The tokens moved one place *forward*: at position t the decoder reads token t + 1, the future. What it reads has
+    to lag behind what it says.""")
+slip("overwritten, not shifted", ("shifted",), {"target[:, :-1]": "target[:, 1:]"}, words="""
+    `bos` took the place of the first token, and all others stayed where they were. So the first token is never
+    read, and each of the others is read where it is to be said.""")
+slip("one token too long", BOTH, {"target[:, :-1]": "target"}, words="""
+    `bos` was put in front and nothing was dropped: the input is one token longer than what is to be said, and its
+    last token is read when there is nothing left to say.""")
+slip("bos after the text", BOTH, {"begin, target[:, :-1]": "target, begin"}, words="""
+    `bos` was put at the end. It is what the decoder reads *first*, when nothing has been written yet.""")
+slip("sentences shifted", BOTH, {"[:, :1]": "[:1]", "[:, :-1]": "[:-1]", "dim=1": "dim=0"}, words="""
+    The shift ran along the batch: each sentence became its neighbour, and the first a row of `bos`. Axis 0 counts
+    sentences, axis 1 the positions in each.""")
+slip("decimal numbers", ("whole numbers",),
+     {"torch.full_like(target[:, :1], bos)": "bos * torch.ones(target.shape[0], 1)"},
+     words="""
+    The shift is right, but what came back are decimal numbers: `torch.ones` and `torch.zeros` make those, and `cat`
+    turns its other pieces into the same. An embedding refuses them. Say which type you want, or start from
+    `target`.""")
 
 
-@misconception("no shift", fails=("shifted", "one token"))
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("no shift", fails=BOTH)
 def no_shift(target, bos):
     """The decoder reads at position t what it is to say at position t. It will learn to copy its input, its loss will
     be next to nothing, and it will not be able to write a single word. What may it know when it says the first one?"""
     return target.clone()
 
 
-@misconception("shifted to the left", fails=("shifted",))
-def shifted_to_the_left(target, bos):
-    """The tokens moved one place *forward*: at position t the decoder reads token t + 1, the future. What it reads has
-    to lag behind what it says."""
-    return torch.cat([target[:, 1:], torch.full_like(target[:, :1], bos)], dim=1)
-
-
-@misconception("the last token comes round", fails=("shifted", "one token"))
+@misconception("the last token comes round", fails=BOTH)
 def the_last_token_comes_round(target, bos):
     """`roll` turns the row in a circle: the last token of the sentence stands in front, where nothing is known yet.
     What belongs there is the sign for "begin"."""
     return torch.roll(target, 1, dims=1)
 
 
-@misconception("overwritten, not shifted", fails=("shifted",))
-def overwritten_not_shifted(target, bos):
-    """`bos` took the place of the first token, and all others stayed where they were. So the first token is never read,
-    and each of the others is read where it is to be said."""
-    target_in = target.clone()
-    target_in[:, 0] = bos
-    return target_in
-
-
-@misconception("one token too long", fails=("shifted", "one token"))
-def one_token_too_long(target, bos):
-    """`bos` was put in front and nothing was dropped: the input is one token longer than what is to be said, and its
-    last token is read when there is nothing left to say."""
-    return torch.cat([torch.full_like(target[:, :1], bos), target], dim=1)
-
-
-@misconception("bos after the text", fails=("shifted", "one token"))
-def bos_after_the_text(target, bos):
-    """`bos` was put at the end. It is what the decoder reads *first*, when nothing has been written yet."""
-    return torch.cat([target, torch.full_like(target[:, :1], bos)], dim=1)
-
-
 @variant("bos after the text", fails=("shifted",))
-def bos_after_the_text_2(target, bos):
+def bos_in_place_of_the_last_token(target, bos):
     """In the last token's place."""
     return torch.cat([target[:, :-1], torch.full_like(target[:, :1], bos)], dim=1)
-
-
-@misconception("sentences shifted", fails=("shifted", "one token"))
-def sentences_shifted(target, bos):
-    """The shift ran along the batch: each sentence became its neighbour, and the first a row of `bos`. Axis 0 counts
-    sentences, axis 1 the positions in each."""
-    return torch.cat([torch.full_like(target[:1], bos), target[:-1]], dim=0)
-
-
-@misconception("decimal numbers", fails=("whole numbers",))
-def decimal_numbers(target, bos):
-    """The shift is right, but what came back are decimal numbers: `torch.ones` and `torch.zeros` make those, and `cat`
-    turns its other pieces into the same. An embedding refuses them. Say which type you want, or start from `target`."""
-    return torch.cat([bos * torch.ones(target.shape[0], 1), target[:, :-1]], dim=1)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

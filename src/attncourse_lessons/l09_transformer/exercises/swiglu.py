@@ -79,96 +79,45 @@ def gradient(answer, draw):
     return reached(answer(*inputs), inputs, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+OUTPUT = ("output",)
+GATE, VALUE = "z * torch.sigmoid(z)", " * (x @ W_up)"
 
-@misconception("gate and value swapped", fails=("output",))
-def gate_and_value_swapped(x, W_gate, W_up, W_down):
-    """The wrong product was bent. It is the product with `W_gate` that is bent. (A model trained from scratch would not
-    mind; weights from a checkpoint would.)"""
-    return (x @ W_gate * nn.functional.silu(x @ W_up)) @ W_down
-
-
-@misconception("sigmoid for silu", fails=("output",))
-def sigmoid_for_silu(x, W_gate, W_up, W_down):
-    """The gate is σ(z), between 0 and 1: that is the gated linear unit of 2016. In SwiGLU it is z · σ(z), which may be
-    as large as it likes."""
-    return (torch.sigmoid(x @ W_gate) * (x @ W_up)) @ W_down
-
-
-@misconception("a different bend", fails=("output",))
-def a_different_bend(x, W_gate, W_up, W_down):
-    """The gate is bent by a function other than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
-    hardly worse, but a checkpoint knows its own."""
-    return (nn.functional.gelu(x @ W_gate) * (x @ W_up)) @ W_down
-
-
-@variant("a different bend", fails=("output",))
-def a_different_bend_2(x, W_gate, W_up, W_down):
-    """ReLU."""
-    return (torch.relu(x @ W_gate) * (x @ W_up)) @ W_down
-
-
-@variant("a different bend", fails=("output",))
-def a_different_bend_3(x, W_gate, W_up, W_down):
-    """tanh."""
-    return (torch.tanh(x @ W_gate) * (x @ W_up)) @ W_down
-
-
-@misconception("both bent", fails=("output",))
-def both_bent(x, W_gate, W_up, W_down):
-    """Both products went through the bend. One is left as it is: it is the value that the gate lets through, and may
-    well be negative."""
-    return (nn.functional.silu(x @ W_gate) * nn.functional.silu(x @ W_up)) @ W_down
-
-
-@misconception("bent after the product", fails=("output",))
-def bent_after_the_product(x, W_gate, W_up, W_down):
-    """The two were multiplied first and bent together. The gate is bent alone, and then multiplies."""
-    return nn.functional.silu((x @ W_gate) * (x @ W_up)) @ W_down
-
-
-@misconception("added, not multiplied", fails=("output",))
-def added_not_multiplied(x, W_gate, W_up, W_down):
-    """The two products were added. A gate *multiplies*: where it is 0, nothing gets through, whatever the value."""
-    return (nn.functional.silu(x @ W_gate) + x @ W_up) @ W_down
-
-
-@misconception("no gate", fails=("output", "gradient"))
-def no_gate(x, W_gate, W_up, W_down):
-    """This is the plain network of 2017 with a different bend: one matrix up, one down, and the third learns
-    nothing."""
-    return nn.functional.silu(x @ W_up) @ W_down
-
-
-@variant("no gate", fails=("output", "gradient"))
-def no_gate_2(x, W_gate, W_up, W_down):
-    """With the gate's matrix."""
-    return nn.functional.silu(x @ W_gate) @ W_down
-
-
-@misconception("exponentials that overflow", fails=("large numbers",))
-def exponentials_that_overflow(x, W_gate, W_up, W_down):
-    """The formula is right, and e to the power of some hundreds is ∞: ∞/∞ is NaN. Divide so that the large exponential
-    stands in the denominator alone, or leave the sigmoid to torch."""
-    z = x @ W_gate
-    return (z * z.exp() / (1 + z.exp()) * (x @ W_up)) @ W_down
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, W_gate, W_up, W_down):
-    """The numbers are right, but no gradient gets through: `.detach()`, `.data` and `torch.no_grad()` forget where
-    numbers came from."""
-    return (nn.functional.silu(x @ W_gate).detach() * (x @ W_up)) @ W_down
-
-
-@misconception("a batch expected", fails=("axes in front",))
-def a_batch_expected(x, W_gate, W_up, W_down):
-    """For a batch of sentences it works; a single vector, without axes in front, is refused or mistaken for something
-    else. `@` takes the last axis of x, whatever stands in front of it."""
-    batch, n, d = x.shape
-    flat = x.reshape(batch * n, d)
-    return ((nn.functional.silu(flat @ W_gate) * (flat @ W_up)) @ W_down).reshape(batch, n, -1)
+slip("gate and value swapped", OUTPUT, {"W_gate": "W_up", "W_up": "W_gate"}, words="""
+    The wrong product was bent. It is the product with `W_gate` that is bent. (A model trained from scratch would
+    not mind; weights from a checkpoint would.)""")
+slip("sigmoid for silu", OUTPUT, {GATE: "torch.sigmoid(z)"}, words="""
+    The gate is σ(z), between 0 and 1: that is the gated linear unit of 2016. In SwiGLU it is z · σ(z), which may be
+    as large as it likes.""")
+slip("a different bend", OUTPUT,
+     {GATE: "nn.functional.gelu(z)"},
+     {GATE: "torch.relu(z)"},
+     {GATE: "torch.tanh(z)"},
+     words="""
+    The gate is bent by a function other than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
+    hardly worse, but a checkpoint knows its own.""")
+slip("both bent", OUTPUT, {"(x @ W_up)": "nn.functional.silu(x @ W_up)"}, words="""
+    Both products went through the bend. One is left as it is: it is the value that the gate lets through, and may
+    well be negative.""")
+slip("bent after the product", OUTPUT, {"x @ W_gate": "(x @ W_gate) * (x @ W_up)", VALUE: ""}, words="""
+    The two were multiplied first and bent together. The gate is bent alone, and then multiplies.""")
+slip("added, not multiplied", OUTPUT, {VALUE: " + x @ W_up"}, words="""
+    The two products were added. A gate *multiplies*: where it is 0, nothing gets through, whatever the value.""")
+slip("no gate", ("output", "gradient"),
+     {"W_gate": "W_up", VALUE: ""},
+     {VALUE: ""},  # with the gate's matrix
+     words="""
+    This is the plain network of 2017 with a different bend: one matrix up, one down, and the third learns nothing.""")
+slip("exponentials that overflow", ("large numbers",), {"torch.sigmoid(z)": "z.exp() / (1 + z.exp())"}, words="""
+    The formula is right, and e to the power of some hundreds is ∞: ∞/∞ is NaN. Divide so that the large exponential
+    stands in the denominator alone, or leave the sigmoid to torch.""")
+slip("cut off from the gradient", ("gradient",), {GATE: f"({GATE}).detach()"}, words="""
+    The numbers are right, but no gradient gets through: `.detach()`, `.data` and `torch.no_grad()` forget where
+    numbers came from.""")
+slip("a batch expected", ("axes in front",), {"z = x": "batch, n, d = x.shape\nz = x"}, words="""
+    For a batch of sentences it works; a single vector, without axes in front, is refused or mistaken for something
+    else. `@` takes the last axis of x, whatever stands in front of it.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

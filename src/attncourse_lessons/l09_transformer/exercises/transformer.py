@@ -154,254 +154,64 @@ def sources_padding(answer, draw):
     return telling(logits) - changed
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 WRITES, READS = ("logits", "the writing side"), ("logits", "the reading side")
+PEEKS, BOTH = (*WRITES, "no peeking"), (*WRITES, "the reading side")
+SHIFTED, HEARS = "shift_right(target, bos)", "block(memory, source_mask)"
+ENCODES = f"for block in encoder_blocks:\n    memory = {HEARS}\n"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("no shift", fails=(*WRITES, "the reading side", "no peeking"))
-def no_shift(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The decoder read the target as it is: at each place the very token that it is to predict there. A causal mask
-    does not help against that, because it lets every position see itself."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(target)
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("no causal mask", fails=(*WRITES, "no peeking"))
-def no_causal_mask(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The input was shifted, and then every position was free to look to its right, where the answer stands one place
-    further on. The shift and the mask need each other."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    for block in decoder_blocks:
-        x = block(x, memory, None, source_mask)
-    return output(decoder_norm(x))
-
-
-@variant("no causal mask", fails=(*WRITES, "no peeking"))
-def no_causal_mask_2(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """A mask of True."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool)
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("the mask's other half", fails=(*WRITES, "no peeking"))
-def the_masks_other_half(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column. Which
-    triangle is j ≤ i?"""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("not even itself", fails=(*WRITES, "no peeking", "source's padding"))
-def not_even_itself(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The mask forbids each position to see itself, so one of them sees nothing (the first, or with the other triangle
-    the last), and softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that what
-    stands at a position has been written already, and may be read."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril(diagonal=-1)
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("un-normed memory", fails=READS)
-def un_normed_memory(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The memory left the encoder without its norm. With norms in front of the parts, nothing else normalises the sum
-    that comes out of the last block, and no block of the decoder does it either."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("un-normed logits", fails=(*WRITES, "the reading side"))
-def un_normed_logits(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The decoder's states went into the output without the last norm: the size of the logits then grows with every
-    block. The encoder ends in a norm, and so does the decoder."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(x)
-
-
-@misconception("a memory for each floor", fails=READS)
-def a_memory_for_each_floor(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers stand
-    side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the decoder's
-    blocks."""
-    read = embed_source(source)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for encoder_block, decoder_block in zip(encoder_blocks, decoder_blocks, strict=True):
-        read = encoder_block(read, source_mask)
-        x = decoder_block(x, encoder_norm(read), mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("the encoder left out", fails=READS)
-def the_encoder_left_out(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """The decoder looked at the source's embeddings: words that have not heard of each other. The memory is what comes
-    out of the encoder's last block, and its norm."""
-    memory = encoder_norm(embed_source(source))
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("blocks that start over", fails=(*WRITES, "the reading side"))
-def blocks_that_start_over(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """Every block was given the embeddings, and only what the last one made was kept. A stack is a chain: each block
-    starts from what the one below has made."""
-    embedded = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(embedded, source_mask)
-    memory = encoder_norm(memory)
-    embedded = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(embedded, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@misconception("the source's padding heard", fails=("source's padding",))
-def the_sources_padding_heard(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """Somebody heard the padding. The source's mask is needed twice: by the encoder, whose words look at each other,
-    and by the decoder, which looks at the memory."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, None)
-    return output(decoder_norm(x))
-
-
-@variant("the source's padding heard", fails=("source's padding",))
-def the_sources_padding_heard_2(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """By the encoder."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, None)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
-
-
-@variant("the source's padding heard", fails=("source's padding",))
-def the_sources_padding_heard_3(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """By both."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, None)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, None)
-    return output(decoder_norm(x))
-
-
-@misconception("probabilities for logits", fails=(*WRITES, "the reading side"))
-def probabilities_for_logits(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """A softmax was put after the output. The contract wants the scores from before it: the cross entropy takes the
-    logarithm of the softmax itself, in one stable step, and a second softmax would flatten the first."""
-    memory = embed_source(source)
-    for block in encoder_blocks:
-        memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x)).softmax(dim=-1)
+slip("no shift", (*BOTH, "no peeking"), {SHIFTED: "target"}, words="""
+    The decoder read the target as it is: at each place the very token that it is to predict there. A causal mask
+    does not help against that, because it lets every position see itself.""")
+slip("no causal mask", PEEKS,
+     {", causal,": ", None,"},
+     {".tril()": ""},  # a mask of True
+     words="""
+    The input was shifted, and then every position was free to look to its right, where the answer stands one place
+    further on. The shift and the mask need each other.""")
+slip("the mask's other half", PEEKS, {"tril": "triu"}, words="""
+    The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column.
+    Which triangle is j ≤ i?""")
+slip("not even itself", (*PEEKS, "source's padding"), {"tril()": "tril(diagonal=-1)"}, words="""
+    The mask forbids each position to see itself, so one of them sees nothing (the first, or with the other triangle
+    the last), and softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that
+    what stands at a position has been written already, and may be read.""")
+slip("un-normed memory", READS, {"memory = encoder_norm(memory)\n": ""}, words="""
+    The memory left the encoder without its norm. With norms in front of the parts, nothing else normalises the sum
+    that comes out of the last block, and no block of the decoder does it either.""")
+slip("un-normed logits", BOTH, {"decoder_norm(x)": "x"}, words="""
+    The decoder's states went into the output without the last norm: the size of the logits then grows with every
+    block. The encoder ends in a norm, and so does the decoder.""")
+slip("a memory for each floor", READS,
+     {f"{ENCODES}memory = encoder_norm(memory)\n": "",
+      "for block in decoder_blocks:\n": "for read, block in zip(encoder_blocks, decoder_blocks, strict=True):\n"
+                                        "    memory = read(memory, source_mask)\n",
+      "memory, causal": "encoder_norm(memory), causal"},
+     words="""
+    Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers
+    stand side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the
+    decoder's blocks.""")
+slip("the encoder left out", READS, {ENCODES: ""}, words="""
+    The decoder looked at the source's embeddings: words that have not heard of each other. The memory is what comes
+    out of the encoder's last block, and its norm.""")
+slip("blocks that start over", BOTH,
+     {HEARS: "block(embed_source(source), source_mask)", "block(x,": f"block(embed_target({SHIFTED}),"},
+     words="""
+    Every block was given the embeddings, and only what the last one made was kept. A stack is a chain: each block
+    starts from what the one below has made.""")
+slip("the source's padding heard", ("source's padding",),
+     {"causal, source_mask": "causal, None"},
+     {HEARS: "block(memory, None)"},  # by the encoder
+     {"causal, source_mask": "causal, None", HEARS: "block(memory, None)"},  # by both
+     words="""
+    Somebody heard the padding. The source's mask is needed twice: by the encoder, whose words look at each other,
+    and by the decoder, which looks at the memory.""")
+slip("probabilities for logits", BOTH,
+     {"output(decoder_norm(x))": "output(decoder_norm(x)).softmax(dim=-1)"},
+     words="""
+    A softmax was put after the output. The contract wants the scores from before it: the cross entropy takes the
+    logarithm of the softmax itself, in one stable step, and a second softmax would flatten the first.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
