@@ -114,116 +114,47 @@ def longer_than_the_budget(answer, draw):
     return torch.cat([_rectangles(answer(sentences, budget), sentences) for sentences in (lengths, longs)])
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_BATCH = ("equal lengths", "the padding counts", "like with like", "longer than the budget")
 UNEQUAL = ("the padding counts", "like with like")
+RECTANGLE = "(len(batches[-1]) + 1) * lengths[i]"
+
+slip("the padding is not counted", UNEQUAL, {RECTANGLE: "sum(lengths[j] for j in [*batches[-1], i])"}, words="""
+    The lengths in a batch were added up. But a batch is a rectangle: short sentences are filled up to the longest,
+    and the memory that they take is rows × longest. These batches are larger than the budget.""")
+slip("not sorted", ("like with like",),
+     {"sorted(range(len(lengths)), key=lambda i: lengths[i])": "range(len(lengths))",
+      "* lengths[i]": "* max(lengths[j] for j in [*batches[-1], i])"},
+     words="""
+    The sentences were taken as they come, so that long and short ones share batches, and the short ones are mostly
+    padding. Take them from the shortest to the longest.""")
+slip("one short of full", ("equal lengths",), {"> batch": ">= batch"}, words="""
+    A batch that would have been exactly full was closed one sentence too early: the budget is how many tokens it
+    holds *at most*. > or ≥?""")
+slip("the newcomer's length is not looked at", (*UNEQUAL, "longer than the budget"),
+     {"* lengths[i]": "* lengths[batches[-1][-1]]"},
+     words="""
+    The rectangle was computed with the longest sentence that is in the batch already. The one that comes in is at
+    least as long, and when it is in, all the others are padded to *its* length.""")
+slip("one too many", EVERY_BATCH, {RECTANGLE: "len(batches[-1]) * lengths[batches[-1][-1]]"}, words="""
+    A batch was closed only once it was too large. Look before you append: would it still fit with this one?""")
+slip("the last batch is lost", EVERY_BATCH, {"return batches": "return batches[:-1]"}, words="""
+    When the sentences are all dealt out, a batch is still in your hands. It was never put down, so the longest
+    sentences are never trained on.""")
+slip("drops what is too long", ("longer than the budget",),
+     {"if not batches": "if lengths[i] > batch_tokens:\n        continue\n    if not batches"},
+     words="""
+    Sentences longer than the budget have vanished. A loader that drops data in silence is worse than one that needs
+    a little more memory: give such a sentence a batch of its own.""")
+slip("an empty batch", ("longer than the budget",), {"= []": "= [[]]", "not batches or ": ""}, words="""
+    A batch was closed when nothing was in it yet, because the first sentence alone is too long. An empty batch
+    cannot be padded, nor can its loss be averaged.""")
+slip("lengths for indices", EVERY_BATCH, {"append(i)": "append(lengths[i])"}, words="""
+    The batches hold lengths. Nobody can fetch a sentence by its length: return where each stands in `lengths`.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("the padding is not counted", fails=UNEQUAL)
-def the_padding_is_not_counted(lengths, batch_tokens):
-    """The lengths in a batch were added up. But a batch is a rectangle: short sentences are filled up to the longest,
-    and the memory that they take is rows × longest. These batches are larger than the budget."""
-    batches: list = [[]]
-    full = 0
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batches[-1] and full + lengths[i] > batch_tokens:
-            batches.append([])
-            full = 0
-        batches[-1].append(i)
-        full += lengths[i]
-    return batches
-
-
-@misconception("not sorted", fails=("like with like",))
-def not_sorted(lengths, batch_tokens):
-    """The sentences were taken as they come, so that long and short ones share batches, and the short ones are mostly
-    padding. Take them from the shortest to the longest."""
-    batches: list = []
-    for i in range(len(lengths)):
-        longest = max([lengths[i]] + [lengths[j] for j in batches[-1]]) if batches else 0
-        if not batches or (len(batches[-1]) + 1) * longest > batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return batches
-
-
-@misconception("one short of full", fails=("equal lengths",))
-def one_short_of_full(lengths, batch_tokens):
-    """A batch that would have been exactly full was closed one sentence too early: the budget is how many tokens it
-    holds *at most*. > or ≥?"""
-    batches: list = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if not batches or (len(batches[-1]) + 1) * lengths[i] >= batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return batches
-
-
-@misconception("the newcomer's length is not looked at", fails=(*UNEQUAL, "longer than the budget"))
-def the_newcomers_length_is_not_looked_at(lengths, batch_tokens):
-    """The rectangle was computed with the longest sentence that is in the batch already. The one that comes in is at
-    least as long, and when it is in, all the others are padded to *its* length."""
-    batches: list = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][-1]] > batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return batches
-
-
-@misconception("one too many", fails=EVERY_BATCH)
-def one_too_many(lengths, batch_tokens):
-    """A batch was closed only once it was too large. Look before you append: would it still fit with this one?"""
-    batches: list = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if not batches or len(batches[-1]) * max(lengths[j] for j in batches[-1]) > batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return batches
-
-
-@misconception("the last batch is lost", fails=EVERY_BATCH)
-def the_last_batch_is_lost(lengths, batch_tokens):
-    """When the sentences are all dealt out, a batch is still in your hands. It was never put down, so the longest
-    sentences are never trained on."""
-    batches: list = []
-    batch: list = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batch and (len(batch) + 1) * lengths[i] > batch_tokens:
-            batches.append(batch)
-            batch = []
-        batch.append(i)
-    return batches
-
-
-@misconception("drops what is too long", fails=("longer than the budget",))
-def drops_what_is_too_long(lengths, batch_tokens):
-    """Sentences longer than the budget have vanished. A loader that drops data in silence is worse than one that needs
-    a little more memory: give such a sentence a batch of its own."""
-    batches: list = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if lengths[i] > batch_tokens:
-            continue
-        if not batches or (len(batches[-1]) + 1) * lengths[i] > batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return batches
-
-
-@misconception("an empty batch", fails=("longer than the budget",))
-def an_empty_batch(lengths, batch_tokens):
-    """A batch was closed when nothing was in it yet, because the first sentence alone is too long. An empty batch
-    cannot be padded, nor can its loss be averaged."""
-    batches: list = []
-    batch: list = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if (len(batch) + 1) * lengths[i] > batch_tokens:
-            batches.append(batch)
-            batch = []
-        batch.append(i)
-    return [*batches, batch]
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("the same number in every batch", fails=(*UNEQUAL, "longer than the budget"))
@@ -233,17 +164,6 @@ def the_same_number_in_every_batch(lengths, batch_tokens):
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     n = max(1, batch_tokens // max(lengths))
     return [order[i : i + n] for i in range(0, len(order), n)]
-
-
-@misconception("lengths for indices", fails=EVERY_BATCH)
-def lengths_for_indices(lengths, batch_tokens):
-    """The batches hold lengths. Nobody can fetch a sentence by its length: return where each stands in `lengths`."""
-    batches: list = []
-    for length in sorted(lengths):
-        if not batches or (len(batches[-1]) + 1) * length > batch_tokens:
-            batches.append([])
-        batches[-1].append(length)
-    return batches
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -179,298 +179,77 @@ def score(answer, draw):
     return answer(oracle, 4, 0.7 + 0.2 * float(draw.uniform(1)), oracle.bos, oracle.eos, 6)[1]
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_SEARCH = ("one beam", "several beams", "length penalty", "nobody ends", "no more than the beams")
 WIDE = ("several beams", "length penalty", "nobody ends", "score")
+SCORE = ("score",)
+BEAMS, COMPETE = "[:n_beams]", "finished + open_"
+ENDED, OPEN = "kept if hypothesis[0][-1] == eos]", "kept if hypothesis[0][-1] != eos]"
+PENALTY = "((5 + len(tokens) - 1) / 6)"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("the penalty's sign", fails=("length penalty", "score"))
-def the_penaltys_sign(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The total was *multiplied* by the penalty. Totals are negative, so this makes long hypotheses worse still,
-    whereas the penalty is there to make up for their many factors. It divides."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] * ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("no length penalty", fails=("length penalty", "score"))
-def no_length_penalty(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The totals were compared as they are. Each token makes a total smaller, so short hypotheses win; that is what
-    `length_penalty` is there to make good, and here it has no effect."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1], h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("the first to end wins", fails=("several beams", "length penalty", "score"))
-def the_first_to_end_wins(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The search was over as soon as one hypothesis had ended. One that ends later may have the better score: let the
-    others have their chance."""
-    open_ = [([bos], 0.0)]
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        open_ = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        ended = [h for h in open_ if h[0][-1] == eos]
-        if ended:
-            best, total = ended[0]
-            return torch.tensor(best[1:]), total / ((4 + len(best)) / 6) ** length_penalty
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception(
-    "runs past <eos>",
-    fails=("one beam", "several beams", "length penalty", "no more than the beams", "score"),
-)
-def runs_past_eos(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """Hypotheses are continued after their <eos>. What has ended is taken out of the open ones, and waits with its
-    total until the end."""
-    open_ = [([bos], 0.0)]
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        open_ = sorted(longer, key=lambda h: -h[1])[:n_beams]
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("the past is forgotten", fails=(*WIDE, "no more than the beams"))
-def the_past_is_forgotten(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """Continuations were ranked by the new token's log-probability alone. A beam is as good as all of its tokens
-    together: add the hypothesis' own total before you compare."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("each beam by itself", fails=(*WIDE, "no more than the beams"))
-def each_beam_by_itself(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """After the first token each hypothesis was continued with its own best token, so there are several greedy searches
-    side by side. In a beam search all continuations compete with each other: two of the kept ones may come from the
-    same hypothesis, and a hypothesis may have none."""
-    open_, finished = [([bos], 0.0)], []
-    for t in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = []
-        for (tokens, total), row in zip(open_, log_p, strict=True):
-            ranked = torch.tensor(row).argsort(descending=True).tolist()
-            longer += [([*tokens, v], total + row[v]) for v in ranked[: n_beams if t == 0 else 1]]
-        finished += [h for h in longer if h[0][-1] == eos]
-        open_ = [h for h in longer if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("greedy whatever the beams", fails=WIDE)
-def greedy_whatever_the_beams(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """This is greedy decoding, whatever `n_beams` says. Either one hypothesis is kept all along, or the search begins
-    with several copies of the same one. Copies have the same continuations with the same totals, so they stay copies:
-    begin with one, and let it have many continuations."""
-    tokens, total = [bos], 0.0
-    for _ in range(max_length):
-        log_p, token = next_log_p(torch.tensor([tokens]))[0].max(dim=-1)
-        tokens.append(int(token))
-        total += float(log_p)
-        if tokens[-1] == eos:
-            break
-    return torch.tensor(tokens[1:]), total / ((4 + len(tokens)) / 6) ** length_penalty
-
-
-@variant("greedy whatever the beams", fails=WIDE)
-def greedy_whatever_the_beams_2(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """All beams start alike."""
-    open_, finished = [([bos], 0.0)] * n_beams, []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("probabilities are added", fails=WIDE)
-def probabilities_are_added(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """Probabilities were added up. The probability of a sentence is the *product* of its tokens', so it is their
-    logarithms that are added, and logarithms are what you were given."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).exp().tolist()
-        longer = [(o[0] + [v], o[1] + q) for o, row in zip(open_, p, strict=True) for v, q in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("<bos> comes along", fails=EVERY_SEARCH)
-def bos_comes_along(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The <bos> that stands in front was handed back. It was not written by the model, and does not count."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best), score
-
-
-@misconception("what is unfinished is thrown away", fails=("nobody ends",))
-def what_is_unfinished_is_thrown_away(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """Only hypotheses that had ended were compared, and where `max_length` comes first there are none. A translation
-    that was cut off is better than nothing: let the open ones compete as they are."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("ended ones are replaced", fails=("no more than the beams",))
-def ended_ones_are_replaced(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """When a hypothesis had ended, the next best open one came up in its place. Many programs do that, and it is a
-    different search. Here the `n_beams` best are picked first, ended or not, and what ends leaves its place empty."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        longer = sorted(longer, key=lambda h: -h[1])
-        finished += [h for h in longer[:n_beams] if h[0][-1] == eos]
-        open_ = [h for h in longer if h[0][-1] != eos][:n_beams]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("more than the beams", fails=("one beam", "no more than the beams"))
-def more_than_the_beams(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """More hypotheses were kept than `n_beams`. What comes out may even be better, for more computing than was allowed:
-    all continuations of all open hypotheses compete for the same few places."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:100]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((4 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("a different penalty", fails=("score",))
-def a_different_penalty(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The total was divided by a power of the length itself. That is used, too, and is stronger: the same hypothesis
+slip("the penalty's sign", ("length penalty", "score"), {"total /": "total *"}, words="""
+    The total was *multiplied* by the penalty. Totals are negative, so this makes long hypotheses worse still,
+    whereas the penalty is there to make up for their many factors. It divides.""")
+slip("no length penalty", ("length penalty", "score"), {f" / {PENALTY} ** length_penalty": ""}, words="""
+    The totals were compared as they are. Each token makes a total smaller, so short hypotheses win; that is what
+    `length_penalty` is there to make good, and here it has no effect.""")
+slip("the first to end wins", ("several beams", "length penalty", "score"),
+     {"if not open_": "if finished", COMPETE: "finished or open_"},
+     words="""
+    The search was over as soon as one hypothesis had ended. One that ends later may have the better score: let the
+    others have their chance.""")
+slip("runs past <eos>", ("one beam", "several beams", "length penalty", "no more than the beams", "score"),
+     {f"    finished += [hypothesis for hypothesis in {ENDED}\n": "", OPEN: "kept]"},
+     words="""
+    Hypotheses are continued after their <eos>. What has ended is taken out of the open ones, and waits with its
+    total until the end.""")
+slip("the past is forgotten", (*WIDE, "no more than the beams"), {"total + p": "p"}, words="""
+    Continuations were ranked by the new token's log-probability alone. A beam is as good as all of its tokens
+    together: add the hypothesis' own total before you compare.""")
+slip("each beam by itself", (*WIDE, "no more than the beams"),
+     {"for _ in": "for t in",
+      "enumerate(row)": "sorted(enumerate(row), key=lambda pair: -pair[1])[: n_beams if t == 0 else 1]"},
+     words="""
+    After the first token each hypothesis was continued with its own best token, so there are several greedy
+    searches side by side. In a beam search all continuations compete with each other: two of the kept ones may come
+    from the same hypothesis, and a hypothesis may have none.""")
+slip("greedy whatever the beams", WIDE,
+     {BEAMS: "[:1]"},
+     {"[([bos], 0.0)]": "[([bos], 0.0)] * n_beams"},  # all beams start alike
+     words="""
+    This is greedy decoding, whatever `n_beams` says. Either one hypothesis is kept all along, or the search begins
+    with several copies of the same one. Copies have the same continuations with the same totals, so they stay
+    copies: begin with one, and let it have many continuations.""")
+slip("probabilities are added", WIDE, {"log_p.tolist()": "log_p.exp().tolist()"}, words="""
+    Probabilities were added up. The probability of a sentence is the *product* of its tokens', so it is their
+    logarithms that are added, and logarithms are what you were given.""")
+slip("<bos> comes along", EVERY_SEARCH, {"best[0][1:]": "best[0]"}, words="""
+    The <bos> that stands in front was handed back. It was not written by the model, and does not count.""")
+slip("what is unfinished is thrown away", ("nobody ends",), {COMPETE: "finished"}, words="""
+    Only hypotheses that had ended were compared, and where `max_length` comes first there are none. A translation
+    that was cut off is better than nothing: let the open ones compete as they are.""")
+slip("ended ones are replaced", ("no more than the beams",),
+     {BEAMS: "", ENDED: f"kept{BEAMS} if hypothesis[0][-1] == eos]", OPEN: f"{OPEN}{BEAMS}"},
+     words="""
+    When a hypothesis had ended, the next best open one came up in its place. Many programs do that, and it is a
+    different search. Here the `n_beams` best are picked first, ended or not, and what ends leaves its place empty.""")
+slip("more than the beams", ("one beam", "no more than the beams"), {BEAMS: "[:100]"}, words="""
+    More hypotheses were kept than `n_beams`. What comes out may even be better, for more computing than was
+    allowed: all continuations of all open hypotheses compete for the same few places.""")
+slip("a different penalty", SCORE,
+     {PENALTY: "(len(tokens) - 1)"},
+     {PENALTY: "len(tokens)"},  # with <bos> in the length
+     words="""
+    The total was divided by a power of the length itself. That is used, too, and is stronger: the same hypothesis
     wins here, but elsewhere another may. What is asked for is ((5 + n) / 6)^α, which treats the first few tokens
-    gently."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / (len(h[0]) - 1) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@variant("a different penalty", fails=("score",))
-def a_different_penalty_2(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """With <bos> in the length."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / len(h[0]) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@misconception("tokens miscounted", fails=("score",))
-def tokens_miscounted(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """The length is off by one: n counts what was written, an <eos> with it, and not the <bos> that you put in front
-    yourself. What is `len` of the list that holds all three?"""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    score, best = max((h[1] / ((5 + len(h[0])) / 6) ** length_penalty, h[0]) for h in finished + open_)
-    return torch.tensor(best[1:]), score
-
-
-@variant("tokens miscounted", fails=("score",))
-def tokens_miscounted_2(next_log_p, n_beams, length_penalty, bos, eos, max_length):
-    """Without the <eos>."""
-    open_, finished = [([bos], 0.0)], []
-    for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()
-        longer = [(o[0] + [v], o[1] + p) for o, row in zip(open_, log_p, strict=True) for v, p in enumerate(row)]
-        kept = sorted(longer, key=lambda h: -h[1])[:n_beams]
-        finished += [h for h in kept if h[0][-1] == eos]
-        open_ = [h for h in kept if h[0][-1] != eos]
-        if not open_:
-            break
-    scored = [(h[1] / ((4 + len([t for t in h[0] if t != eos])) / 6) ** length_penalty, h[0]) for h in finished + open_]
-    score, best = max(scored)
-    return torch.tensor(best[1:]), score
+    gently.""")
+slip("tokens miscounted", SCORE,
+     {"len(tokens) - 1": "len(tokens)"},
+     {"len(tokens)": "len([token for token in tokens if token != eos])"},  # without the <eos>
+     words="""
+    The length is off by one: n counts what was written, an <eos> with it, and not the <bos> that you put in front
+    yourself. What is `len` of the list that holds all three?""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

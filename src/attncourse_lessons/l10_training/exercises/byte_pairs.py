@@ -128,108 +128,32 @@ def merges_of_merges(answer, draw):
     return _cut_up(answer, told_apart(exercise, "merges of merges", draw.seed, _words, _cut_up))
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_MERGE = ("the first merge", "merges of merges")
+RANKED = "(counts, key=lambda pair: (-counts[pair], pair))"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("vocabulary from the test set", fails=EVERY_MERGE)
-def vocabulary_from_the_test_set(train, test, n_merges):
-    """The test's words were counted as well. So the pieces know what will be asked: the test set looks easier than any
-    new text will be, and whoever reports the number does not know it. Learn from the training words alone, and *apply*
-    to the test."""
-    cut = [list(word) for word in train + test]
-    for _ in range(n_merges):
-        pairs: dict = {}
-        for pieces in cut:
-            for pair in pairwise(pieces):
-                pairs[pair] = pairs.get(pair, 0) + 1
-        a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        for k, pieces in enumerate(cut):
-            i = 0
-            while i < len(pieces) - 1:
-                if (pieces[i], pieces[i + 1]) == (a, b):
-                    pieces[i : i + 2] = [a + b]
-                i += 1
-            cut[k] = pieces
-    return cut[len(train) :]
-
-
-@misconception("every word counted once", fails=EVERY_MERGE)
-def every_word_counted_once(train, test, n_merges):
-    """A word that comes ten times was counted once. Frequent words are what a vocabulary is to be made for: count every
-    occurrence."""
-    cut, words = {word: list(word) for word in train + test}, set(train)
-    for _ in range(n_merges):
-        pairs: dict = {}
-        for word in words:
-            for pair in pairwise(cut[word]):
-                pairs[pair] = pairs.get(pair, 0) + 1
-        a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        for pieces in cut.values():
-            i = 0
-            while i < len(pieces) - 1:
-                if (pieces[i], pieces[i + 1]) == (a, b):
-                    pieces[i : i + 2] = [a + b]
-                i += 1
-    return [cut[word] for word in test]
-
-
-@misconception("counted once and for all", fails=("merges of merges",))
-def counted_once_and_for_all(train, test, n_merges):
-    """The pairs of letters were counted at the beginning, and the most frequent ones taken in their order. But a merge
-    changes who is whose neighbour, and makes pieces that can be merged again: count anew after each."""
-    cut = {word: list(word) for word in train + test}
-    pairs: dict = {}
-    for word in train:
-        for pair in pairwise(word):
-            pairs[pair] = pairs.get(pair, 0) + 1
-    for a, b in sorted(pairs, key=lambda pair: (-pairs[pair], pair))[:n_merges]:
-        for pieces in cut.values():
-            i = 0
-            while i < len(pieces) - 1:
-                if (pieces[i], pieces[i + 1]) == (a, b):
-                    pieces[i : i + 2] = [a + b]
-                i += 1
-    return [cut[word] for word in test]
-
-
-@misconception("only the first place in a word", fails=EVERY_MERGE)
-def only_the_first_place_in_a_word(train, test, n_merges):
-    """A pair that stands twice in a word was merged once. Go on after the place where you merged."""
-    cut = {word: list(word) for word in train + test}
-    for _ in range(n_merges):
-        pairs: dict = {}
-        for word in train:
-            for pair in pairwise(cut[word]):
-                pairs[pair] = pairs.get(pair, 0) + 1
-        a, b = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        for pieces in cut.values():
-            for i in range(len(pieces) - 1):
-                if (pieces[i], pieces[i + 1]) == (a, b):
-                    pieces[i : i + 2] = [a + b]
-                    break
-    return [cut[word] for word in test]
-
-
-@misconception("the rarest first", fails=EVERY_MERGE)
-def the_rarest_first(train, test, n_merges):
-    """The pair with the *smallest* count was merged. It is the frequent neighbours that grow together."""
-    cut = {word: list(word) for word in train + test}
-    for _ in range(n_merges):
-        pairs: dict = {}
-        for word in train:
-            for pair in pairwise(cut[word]):
-                pairs[pair] = pairs.get(pair, 0) + 1
-        a, b = min(pairs, key=lambda pair: (pairs[pair], pair))
-        for pieces in cut.values():
-            i = 0
-            while i < len(pieces) - 1:
-                if (pieces[i], pieces[i + 1]) == (a, b):
-                    pieces[i : i + 2] = [a + b]
-                i += 1
-    return [cut[word] for word in test]
+slip("vocabulary from the test set", EVERY_MERGE, {"in train]": "in train + test]"}, words="""
+    The test's words were counted as well. So the pieces know what will be asked: the test set looks easier than any
+    new text will be, and whoever reports the number does not know it. Learn from the training words alone, and
+    *apply* to the test.""")
+slip("every word counted once", EVERY_MERGE, {"in train]": "in set(train)]"}, words="""
+    A word that comes ten times was counted once. Frequent words are what a vocabulary is to be made for: count
+    every occurrence.""")
+slip("counted once and for all", ("merges of merges",),
+     {"for _ in": "for t in",
+      f"min{RANKED}": f"sorted{RANKED}[t]",
+      "    learned_from = [merge(pieces, best) for pieces in learned_from]\n": ""},
+     words="""
+    The pairs of letters were counted at the beginning, and the most frequent ones taken in their order. But a merge
+    changes who is whose neighbour, and makes pieces that can be merged again: count anew after each.""")
+slip("only the first place in a word", EVERY_MERGE,
+     {"for piece in pieces": "for i, piece in enumerate(pieces)",
+      "if out and": "if out and len(out) == i and"},  # nothing has been merged yet
+     words="""
+    A pair that stands twice in a word was merged once. Go on after the place where you merged.""")
+slip("the rarest first", EVERY_MERGE, {"-counts": "counts"}, words="""
+    The pair with the *smallest* count was merged. It is the frequent neighbours that grow together.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -117,22 +117,48 @@ def one_sentence(answer, draw):
     return _Writer(draw, [99], n).write(answer, n)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ENDS = ("the ends", "no step for nothing")
+EVERY_TEXT = ("tokens", "the ends", "one sentence")
+PADDED, STOPS, WRITTEN = ".masked_fill(finished, pad)", "    if finished.all():\n        break\n", "tokens[:, 1:]"
+
+slip("runs past <eos>", ENDS, {PADDED: "", STOPS: ""}, words="""
+    Sentences go on after their <eos>. The model does not stop by itself: whatever it is asked, it answers with some
+    token. Remember which sentences have ended, and write padding there.""")
+slip("the first <eos> ends all", ENDS, {"finished.all()": "finished.any()"}, words="""
+    As soon as one sentence had ended, writing stopped for all of them, in the middle of their words. Stop when
+    *all* have ended: any or all?""")
+slip("never stops early", ("no step for nothing",), {STOPS: ""}, words="""
+    What comes back is right, but the model was asked `max_length` times, although all sentences had ended long
+    before. With a limit of 150 and captions of 15 that is ten times the cost.""")
+slip("only the last token is read", (*EVERY_TEXT, "no step for nothing"), {"[:, : t + 1]": "[:, t : t + 1]"}, words="""
+    The model was shown the last token alone, and so it thinks each time that the sentence begins there. Without a
+    cache it remembers nothing: `next_logits` wants all that is written so far, <bos> in front.""")
+slip("<bos> comes along", EVERY_TEXT,
+     {WRITTEN: "tokens[:, :-1]"},
+     {WRITTEN: "tokens"},  # beside all the others
+     words="""
+    The <bos> that you put in front came back as the first token. It was the model's starting signal, not something
+    that it wrote.""")
+slip("<eos> itself is left out", ("the ends",), {PADDED: ".masked_fill(finished | (best == eos), pad)"}, words="""
+    Padding stands where <eos> should stand. A sentence that ended by itself and one that was cut off then look the
+    same. Write the <eos>, and only what comes after it is padding: update `finished` after the token is written.""")
+slip("starts with padding", EVERY_TEXT, {"tokens[:, 0] = bos\n": ""}, words="""
+    The model was started with something else than <bos>. It has learned what follows a <bos>, and nothing about
+    what follows padding.""")
+slip("one step short", ("tokens", "one sentence"), {"range(max_length)": "range(max_length - 1)"}, words="""
+    The last place stays empty although the sentence had not ended: <bos> was counted as one of the `max_length`
+    tokens. It is not written by the model.""")
+slip("squeezed axes", ("one sentence",), {WRITTEN: f"{WRITTEN}.squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, the batch's too when there is one sentence in it. Keep the axes.""")
 
 
-@misconception("runs past <eos>", fails=("the ends", "no step for nothing"))
-def runs_past_eos(next_logits, n_sentences, bos, eos, pad, max_length):
-    """Sentences go on after their <eos>. The model does not stop by itself: whatever it is asked, it answers with some
-    token. Remember which sentences have ended, and write padding there."""
-    tokens = torch.full((n_sentences, 1), bos)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-    return tokens[:, 1:]
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("runs past <eos>", fails=("the ends",))
-def runs_past_eos_2(next_logits, n_sentences, bos, eos, pad, max_length):
+def runs_until_all_have_said_eos(next_logits, n_sentences, bos, eos, pad, max_length):
     """Until all have said <eos>, and filled up."""
     tokens = torch.full((n_sentences, 1), bos)
     while tokens.shape[1] <= max_length and not (tokens == eos).any(dim=1).all():
@@ -140,145 +166,6 @@ def runs_past_eos_2(next_logits, n_sentences, bos, eos, pad, max_length):
         tokens = torch.cat([tokens, best[:, None]], dim=1)
     rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
     return torch.cat([tokens[:, 1:], rest], dim=1)
-
-
-@misconception("the first <eos> ends all", fails=("the ends", "no step for nothing"))
-def the_first_eos_ends_all(next_logits, n_sentences, bos, eos, pad, max_length):
-    """As soon as one sentence had ended, writing stopped for all of them, in the middle of their words. Stop when *all*
-    have ended: any or all?"""
-    tokens = torch.full((n_sentences, 1), bos)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        if (best == eos).any():
-            break
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens[:, 1:], rest], dim=1)
-
-
-@misconception("never stops early", fails=("no step for nothing",))
-def never_stops_early(next_logits, n_sentences, bos, eos, pad, max_length):
-    """What comes back is right, but the model was asked `max_length` times, although all sentences had ended long
-    before. With a limit of 150 and captions of 15 that is ten times the cost."""
-    tokens = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1).masked_fill(finished, pad)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        finished = finished | (best == eos)
-    return tokens[:, 1:]
-
-
-@misconception(
-    "only the last token is read", fails=("tokens", "the ends", "no step for nothing", "one sentence")
-)
-def only_the_last_token_is_read(next_logits, n_sentences, bos, eos, pad, max_length):
-    """The model was shown the last token alone, and so it thinks each time that the sentence begins there. Without a
-    cache it remembers nothing: `next_logits` wants all that is written so far, <bos> in front."""
-    token = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    columns = []
-    for _ in range(max_length):
-        best = next_logits(token).argmax(dim=-1).masked_fill(finished, pad)
-        token = best[:, None]
-        columns.append(best)
-        finished = finished | (best == eos)
-        if finished.all():
-            break
-    columns += [torch.full((n_sentences,), pad)] * (max_length - len(columns))
-    return torch.stack(columns, dim=1)
-
-
-@misconception("<bos> comes along", fails=("tokens", "the ends", "one sentence"))
-def bos_comes_along(next_logits, n_sentences, bos, eos, pad, max_length):
-    """The <bos> that you put in front came back as the first token. It was the model's starting signal, not something
-    that it wrote."""
-    tokens = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1).masked_fill(finished, pad)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        finished = finished | (best == eos)
-        if finished.all():
-            break
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens, rest], dim=1)[:, :max_length]
-
-
-@variant("<bos> comes along", fails=("tokens", "the ends", "one sentence"))
-def bos_comes_along_2(next_logits, n_sentences, bos, eos, pad, max_length):
-    """Beside all the others."""
-    tokens = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1).masked_fill(finished, pad)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        finished = finished | (best == eos)
-        if finished.all():
-            break
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens, rest], dim=1)
-
-
-@misconception("<eos> itself is left out", fails=("the ends",))
-def eos_itself_is_left_out(next_logits, n_sentences, bos, eos, pad, max_length):
-    """Padding stands where <eos> should stand. A sentence that ended by itself and one that was cut off then look the
-    same. Write the <eos>, and only what comes after it is padding: update `finished` after the token is written."""
-    tokens = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1)
-        finished = finished | (best == eos)
-        tokens = torch.cat([tokens, best.masked_fill(finished, pad)[:, None]], dim=1)
-        if finished.all():
-            break
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens[:, 1:], rest], dim=1)
-
-
-@misconception("starts with padding", fails=("tokens", "the ends", "one sentence"))
-def starts_with_padding(next_logits, n_sentences, bos, eos, pad, max_length):
-    """The model was started with something else than <bos>. It has learned what follows a <bos>, and nothing about
-    what follows padding."""
-    tokens = torch.full((n_sentences, 1), pad)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1).masked_fill(finished, pad)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        finished = finished | (best == eos)
-        if finished.all():
-            break
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens[:, 1:], rest], dim=1)
-
-
-@misconception("one step short", fails=("tokens", "one sentence"))
-def one_step_short(next_logits, n_sentences, bos, eos, pad, max_length):
-    """The last place stays empty although the sentence had not ended: <bos> was counted as one of the `max_length`
-    tokens. It is not written by the model."""
-    tokens = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    while tokens.shape[1] < max_length and not finished.all():
-        best = next_logits(tokens).argmax(dim=-1).masked_fill(finished, pad)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        finished = finished | (best == eos)
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens[:, 1:], rest], dim=1)
-
-
-@misconception("squeezed axes", fails=("one sentence",))
-def squeezed_axes(next_logits, n_sentences, bos, eos, pad, max_length):
-    """`squeeze()` removes every axis of length one, the batch's too when there is one sentence in it. Keep the axes."""
-    tokens = torch.full((n_sentences, 1), bos)
-    finished = torch.zeros(n_sentences, dtype=torch.bool)
-    for _ in range(max_length):
-        best = next_logits(tokens).argmax(dim=-1).masked_fill(finished, pad)
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        finished = finished | (best == eos)
-        if finished.all():
-            break
-    rest = torch.full((n_sentences, max_length + 1 - tokens.shape[1]), pad)
-    return torch.cat([tokens[:, 1:], rest], dim=1).squeeze()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -99,142 +99,58 @@ def gradient(answer, draw):
     return gradients(answer(logits, target, _share(draw), pad).reshape(1), [logits], draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 SMOOTH = ("smoothed targets", "padding", "large logits", "gradient")
 EVERY_LOSS = ("sharp targets", *SMOOTH)
+PADDING = ("padding",)
+MIXED, UNIFORM = "(1 - smoothing) * true + smoothing * uniform", "-log_p.mean(dim=-1)"
+MEAN = "losses[target != pad].mean()"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("no smoothing", fails=SMOOTH)
-def no_smoothing(logits, target, smoothing, pad):
-    """This is the plain cross entropy: `smoothing` has no effect on it. With smoothing, the truth ought to have
-    a little less than everything."""
-    log_p = logits.log_softmax(dim=-1)
-    losses = -log_p.gather(-1, target[..., None])[..., 0]
-    return losses[target != pad].mean()
-
-
-@misconception("the truth gets nothing of what is spread", fails=SMOOTH)
-def the_truth_gets_nothing_of_what_is_spread(logits, target, smoothing, pad):
-    """What ought to be does not sum to one: the truth has 1 − ε, and it also gets its part of the share that is spread
-    over the *whole* vocabulary. Add up your targets for one token."""
-    log_p = logits.log_softmax(dim=-1)
-    wanted = torch.full_like(log_p, smoothing / logits.shape[-1]).scatter(-1, target[..., None], 1 - smoothing)
-    losses = -(wanted * log_p).sum(dim=-1)
-    return losses[target != pad].mean()
-
-
-@misconception("spread over the others alone", fails=SMOOTH)
-def spread_over_the_others_alone(logits, target, smoothing, pad):
-    """ε was spread over the other V − 1 tokens. Some programs do that, and their losses cannot be compared with those
+slip("no smoothing", SMOOTH, {MIXED: "true"}, words="""
+    This is the plain cross entropy: `smoothing` has no effect on it. With smoothing, the truth ought to have a
+    little less than everything.""")
+slip("the truth gets nothing of what is spread", SMOOTH, {UNIFORM: f"{UNIFORM} - true / logits.shape[-1]"}, words="""
+    What ought to be does not sum to one: the truth has 1 − ε, and it also gets its part of the share that is spread
+    over the *whole* vocabulary. Add up your targets for one token.""")
+slip("spread over the others alone", SMOOTH, {UNIFORM: "(-log_p.sum(dim=-1) - true) / (logits.shape[-1] - 1)"},
+     words="""
+    ε was spread over the other V − 1 tokens. Some programs do that, and their losses cannot be compared with those
     of programs that spread it over all V, the truth among them, as Szegedy et al. (2016), torch and this contract
-    do."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    others = (-log_p.sum(dim=-1) - true) / (logits.shape[-1] - 1)
-    losses = (1 - smoothing) * true + smoothing * others
-    return losses[target != pad].mean()
-
-
-@misconception("the shares exchanged", fails=EVERY_LOSS)
-def the_shares_exchanged(logits, target, smoothing, pad):
-    """The truth has ε and the rest has 1 − ε. `smoothing` is small, 0.1 as a rule, and it is what the truth gives
-    away."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = smoothing * true - (1 - smoothing) * log_p.mean(dim=-1)
-    return losses[target != pad].mean()
-
-
-@misconception("ε for each token of the vocabulary", fails=SMOOTH)
-def for_each_token_of_the_vocabulary(logits, target, smoothing, pad):
-    """Each of the V tokens was given ε, so V·ε was spread where there is only ε. It is shared: ε / V for each, which is
-    a mean over the vocabulary and not a sum."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = (1 - smoothing) * true - smoothing * log_p.sum(dim=-1)
-    return losses[target != pad].mean()
-
-
-@misconception("pads in the loss", fails=("padding",))
-def pads_in_the_loss(logits, target, smoothing, pad):
-    """The model is asked to predict padding, too. That is easy to learn and worth nothing, and the shorter the
-    sentences of a batch, the better the loss looks. Take the real tokens, and then their mean."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    return ((1 - smoothing) * true - smoothing * log_p.mean(dim=-1)).mean()
-
-
-@misconception("padding in the divisor", fails=("padding",))
-def padding_in_the_divisor(logits, target, smoothing, pad):
-    """The losses at padding are zero, as they should be, but the sum was divided by all the positions. So the loss
-    of a sentence depends on how long its neighbours are. Divide by the number of real tokens."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
-    return (losses * (target != pad)).mean()
-
-
-@misconception("padding in the smoothing", fails=("padding",))
-def padding_in_the_smoothing(logits, target, smoothing, pad):
-    """The first part leaves padding out and the second does not: at padded positions the model is still being pulled
-    towards the uniform distribution. One mask for both."""
-    real = target != pad
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    return (1 - smoothing) * true[real].mean() - smoothing * log_p.mean(dim=-1).mean()
-
-
-@variant("padding in the smoothing", fails=("padding",))
-def padding_in_the_smoothing_2(logits, target, smoothing, pad):
-    """Divided by the real tokens."""
-    real = target != pad
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    return ((1 - smoothing) * (true * real).sum() - smoothing * log_p.mean(dim=-1).sum()) / real.sum()
-
-
-@misconception("a mean of means", fails=("padding",))
-def a_mean_of_means(logits, target, smoothing, pad):
-    """Each sentence's mean was taken, and then the mean of those: a token of a short sentence counts for more than one
-    of a long sentence. All real tokens together, one mean."""
-    real = target != pad
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = ((1 - smoothing) * true - smoothing * log_p.mean(dim=-1)) * real
-    return (losses.sum(dim=1) / real.sum(dim=1)).mean()
-
-
-@misconception("a sum for the mean", fails=EVERY_LOSS)
-def a_sum_for_the_mean(logits, target, smoothing, pad):
-    """The losses were added up and not divided, so a batch of twice the tokens takes steps of twice the size. In nats
-    *per token*, please."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
-    return losses[target != pad].sum()
-
-
-@misconception("the logarithm of a softmax", fails=("large logits",))
-def the_logarithm_of_a_softmax(logits, target, smoothing, pad):
-    """Softmax first and the logarithm afterwards: a probability below 1e-45 has become 0 by then, and its logarithm
-    −∞. Smoothing asks for the logarithm of *every* token's probability, so this happens soon. `log_softmax` does both
-    at once, and safely."""
-    log_p = logits.softmax(dim=-1).log()
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
-    return losses[target != pad].mean()
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(logits, target, smoothing, pad):
-    """The number is right, and nothing can be learned from it: `.item()`, `.detach()` and `float(...)` forget where a
-    number came from. Return the tensor."""
-    log_p = logits.log_softmax(dim=-1)
-    true = -log_p.gather(-1, target[..., None])[..., 0]
-    losses = (1 - smoothing) * true - smoothing * log_p.mean(dim=-1)
-    return losses[target != pad].mean().item()
+    do.""")
+slip("the shares exchanged", EVERY_LOSS, {MIXED: "smoothing * true + (1 - smoothing) * uniform"}, words="""
+    The truth has ε and the rest has 1 − ε. `smoothing` is small, 0.1 as a rule, and it is what the truth gives
+    away.""")
+slip("ε for each token of the vocabulary", SMOOTH, {UNIFORM: "-log_p.sum(dim=-1)"}, words="""
+    Each of the V tokens was given ε, so V·ε was spread where there is only ε. It is shared: ε / V for each, which
+    is a mean over the vocabulary and not a sum.""")
+slip("pads in the loss", PADDING, {MEAN: "losses.mean()"}, words="""
+    The model is asked to predict padding, too. That is easy to learn and worth nothing, and the shorter the
+    sentences of a batch, the better the loss looks. Take the real tokens, and then their mean.""")
+slip("padding in the divisor", PADDING, {MEAN: "(losses * (target != pad)).mean()"}, words="""
+    The losses at padding are zero, as they should be, but the sum was divided by all the positions. So the loss of
+    a sentence depends on how long its neighbours are. Divide by the number of real tokens.""")
+slip("padding in the smoothing", PADDING,
+     {"* true": "* true[target != pad].mean()", MEAN: "losses.mean()"},
+     {"* true": "* true * (target != pad)", MEAN: "losses.sum() / (target != pad).sum()"},  # divided by the real tokens
+     words="""
+    The first part leaves padding out and the second does not: at padded positions the model is still being pulled
+    towards the uniform distribution. One mask for both.""")
+slip("a mean of means", PADDING,
+     {f"return {MEAN}": "real = target != pad\nreturn ((losses * real).sum(dim=1) / real.sum(dim=1)).mean()"},
+     words="""
+    Each sentence's mean was taken, and then the mean of those: a token of a short sentence counts for more than one
+    of a long sentence. All real tokens together, one mean.""")
+slip("a sum for the mean", EVERY_LOSS, {MEAN: "losses[target != pad].sum()"}, words="""
+    The losses were added up and not divided, so a batch of twice the tokens takes steps of twice the size. In nats
+    *per token*, please.""")
+slip("the logarithm of a softmax", ("large logits",), {"log_softmax(dim=-1)": "softmax(dim=-1).log()"}, words="""
+    Softmax first and the logarithm afterwards: a probability below 1e-45 has become 0 by then, and its logarithm
+    −∞. Smoothing asks for the logarithm of *every* token's probability, so this happens soon. `log_softmax` does
+    both at once, and safely.""")
+slip("cut off from the gradient", ("gradient",), {MEAN: f"{MEAN}.item()"}, words="""
+    The number is right, and nothing can be learned from it: `.item()`, `.detach()` and `float(...)` forget where a
+    number came from. Return the tensor.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -173,241 +173,53 @@ def no_dropout_in_evaluation(answer, draw):
     return torch.stack([steps(steps.micro, 0.0, 100.0)[2] for _ in range(2)])
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 UPDATED = ("a step", "several micro-batches", "clipping", "the next step")
+UNEVEN = ("loss", "norm", "several micro-batches")
+ZERO, PART, STEP = "self.optimizer.zero_grad()\n", "    part = ", "self.optimizer.step(lr)\n"
+CLIP = "norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)\n"
+LENGTH = "norm = torch.stack([p.grad.norm() for p in self.model.parameters()]).norm()\n"
+SHARE = 'target, reduction="sum") / n'
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("dropout on at test time", fails=("no dropout in evaluation",))
-def dropout_on_at_test_time(self, micro_batches, held_out, lr, clip):
-    """The held-out loss was measured with dropout: on a model with half of its numbers missing, a different half each
-    time. A model is told which of the two it is doing, by `train()` and by `eval()`. (`torch.no_grad()` saves memory;
-    dropout takes no notice of it.)"""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("dropout off in training", fails=("dropout in training",))
-def dropout_off_in_training(self, micro_batches, held_out, lr, clip):
-    """The model trains in evaluation mode: dropout does nothing. Whoever evaluates between two steps must switch it
-    back on, and the place to do so is the beginning of the step."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("old gradients kept", fails=("norm", "the next step"))
-def old_gradients_kept(self, micro_batches, held_out, lr, clip):
-    """The second step still has the first one's gradient in it. `backward()` adds to what is there: set the gradients
-    to zero, once a step."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("a mean of means", fails=("loss", "norm", "several micro-batches"))
-def a_mean_of_means(self, micro_batches, held_out, lr, clip):
-    """Each micro-batch counted the same, however many tokens it has. A token in a small one then weighs more than a
-    token in a large one, and the step depends on how the batch happened to be cut. Divide by the tokens of the *whole*
-    step."""
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target) / len(micro_batches)
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("means added up", fails=("loss", "norm", "several micro-batches"))
-def means_added_up(self, micro_batches, held_out, lr, clip):
-    """The micro-batches' mean losses were added up. With three of them the gradient is three times as long, so whoever
-    cuts a batch into more pieces trains at a higher rate. Divide by the tokens of the *whole* step."""
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target)
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("zero in the loop", fails=("norm", "several micro-batches"))
-def zero_in_the_loop(self, micro_batches, held_out, lr, clip):
-    """The gradients were set to zero for every micro-batch, so that only the last one counts. What accumulates must not
-    be cleared on the way: once a step, before the loop."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    total = 0.0
-    for x, target in micro_batches:
-        self.optimizer.zero_grad()
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("not clipped before the step", fails=("clipping",))
-def not_clipped_before_the_step(self, micro_batches, held_out, lr, clip):
-    """The step was taken with the gradient at its full length: it was not scaled down, or only afterwards. Clip between
-    `backward()` and `step()`."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    self.optimizer.step(lr)
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("each parameter clipped by itself", fails=("clipping",))
-def each_parameter_clipped_by_itself(self, micro_batches, held_out, lr, clip):
-    """Each parameter's gradient was shortened by itself. Together they are still too long, and point in a different
-    direction from the gradient: those that were short keep their length. One norm over all parameters, one factor for
-    all."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = torch.stack([p.grad.norm() for p in self.model.parameters()]).norm()
-    for p in self.model.parameters():
-        nn.utils.clip_grad_norm_([p], clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@variant("each parameter clipped by itself", fails=("clipping",))
-def each_parameter_clipped_by_itself_2(self, micro_batches, held_out, lr, clip):
-    """Each number."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = torch.stack([p.grad.norm() for p in self.model.parameters()]).norm()
-    nn.utils.clip_grad_value_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("a step for each micro-batch", fails=("loss", "norm", "several micro-batches"))
-def a_step_for_each_micro_batch(self, micro_batches, held_out, lr, clip):
-    """The parameters moved after every micro-batch: three small steps, where one was asked for from all of them
-    together. The step comes after the loop."""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.train()
-    total = 0.0
-    for x, target in micro_batches:
-        self.optimizer.zero_grad()
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-        self.optimizer.step(lr)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    return total, norm, validation
-
-
-@misconception("evaluated before the step", fails=UPDATED)
-def evaluated_before_the_step(self, micro_batches, held_out, lr, clip):
-    """The held-out loss is that of the model as it was before this step, or nothing has moved it: is `step()` called,
-    and before the evaluation?"""
-    n = sum(len(target) for _, target in micro_batches)
-    self.model.eval()
-    with torch.no_grad():
-        x, target = held_out
-        validation = nn.functional.nll_loss(self.model(x), target)
-    self.model.train()
-    self.optimizer.zero_grad()
-    total = 0.0
-    for x, target in micro_batches:
-        loss = nn.functional.nll_loss(self.model(x), target, reduction="sum") / n
-        loss.backward()
-        total += loss.item()
-    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-    self.optimizer.step(lr)
-    return total, norm, validation
+slip("dropout on at test time", ("no dropout in evaluation",), {"self.model.eval()\n": ""}, words="""
+    The held-out loss was measured with dropout: on a model with half of its numbers missing, a different half each
+    time. A model is told which of the two it is doing, by `train()` and by `eval()`. (`torch.no_grad()` saves
+    memory; dropout takes no notice of it.)""")
+slip("dropout off in training", ("dropout in training",), {"self.model.train()\n": ""}, words="""
+    The model trains in evaluation mode: dropout does nothing. Whoever evaluates between two steps must switch it
+    back on, and the place to do so is the beginning of the step.""")
+slip("old gradients kept", ("norm", "the next step"), {ZERO: ""}, words="""
+    The second step still has the first one's gradient in it. `backward()` adds to what is there: set the gradients
+    to zero, once a step.""")
+slip("a mean of means", UNEVEN, {SHARE: "target) / len(micro_batches)"}, words="""
+    Each micro-batch counted the same, however many tokens it has. A token in a small one then weighs more than a
+    token in a large one, and the step depends on how the batch happened to be cut. Divide by the tokens of the
+    *whole* step.""")
+slip("means added up", UNEVEN, {SHARE: "target)"}, words="""
+    The micro-batches' mean losses were added up. With three of them the gradient is three times as long, so whoever
+    cuts a batch into more pieces trains at a higher rate. Divide by the tokens of the *whole* step.""")
+slip("zero in the loop", ("norm", "several micro-batches"), {ZERO: "", PART: f"    {ZERO}{PART}"}, words="""
+    The gradients were set to zero for every micro-batch, so that only the last one counts. What accumulates must
+    not be cleared on the way: once a step, before the loop.""")
+slip("not clipped before the step", ("clipping",), {CLIP: "", STEP: f"{STEP}{CLIP}"}, words="""
+    The step was taken with the gradient at its full length: it was not scaled down, or only afterwards. Clip
+    between `backward()` and `step()`.""")
+slip("each parameter clipped by itself", ("clipping",),
+     {CLIP: f"{LENGTH}for p in self.model.parameters():\n    nn.utils.clip_grad_norm_([p], clip)\n"},
+     {CLIP: f"{LENGTH}nn.utils.clip_grad_value_(self.model.parameters(), clip)\n"},  # each number
+     words="""
+    Each parameter's gradient was shortened by itself. Together they are still too long, and point in a different
+    direction from the gradient: those that were short keep their length. One norm over all parameters, one factor
+    for all.""")
+slip("a step for each micro-batch", UNEVEN,
+     {ZERO: "", PART: f"    {ZERO}{PART}", CLIP: f"    {CLIP}", STEP: f"    {STEP}"},
+     words="""
+    The parameters moved after every micro-batch: three small steps, where one was asked for from all of them
+    together. The step comes after the loop.""")
+slip("evaluated before the step", UPDATED, {STEP: "", "return": f"{STEP}return"}, words="""
+    The held-out loss is that of the model as it was before this step, or nothing has moved it: is `step()` called,
+    and before the evaluation?""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -90,61 +90,39 @@ def width(answer, draw):
     return (wide / narrow).reshape(1)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 SHIFTED = ("the first step", "rising", "the peak", "falling")
 EVERY_RATE = (*SHIFTED, "width")
+FALLING = "step**-0.5"
+
+slip("off by one: a step too far", SHIFTED, {"return": "step = step + 1\nreturn"}, words="""
+    The formula was asked about the step after this one. It counts from 1, and so does `step` here: nothing has to
+    be added. (Where a loop counts from 0, the + 1 belongs in the loop.)""")
+slip("off by one: a step behind", SHIFTED,
+     {"return": "step = step - 1\nreturn"},
+     {"return": "step = step - 1\nreturn", FALLING: "max(step, 1) ** -0.5"},  # with the zero caught
+     words="""
+    The formula was asked about the step before this one, so that the first step has no rate at all: 0 to the power
+    −½ is not a number, and at a rate of 0 a batch is wasted. `step` counts from 1, as the formula does.""")
+slip("the larger for the smaller", ("the first step", "rising", "falling"), {"min": "max"}, words="""
+    This starts high, falls until `warmup_steps`, and rises for ever after: the two lines are right, and of the two
+    the larger was taken. It is the smaller one that counts.""")
+slip("−½ for −1.5", ("the first step", "rising"), {"-1.5": "-0.5"}, words="""
+    The rising line is too steep, and cut off at once by the falling one, so there is no warm-up. At `warmup_steps`
+    both must be the same: w^−½ = w · w^?""")
+slip("the width left out", EVERY_RATE, {"d_model**-0.5 * ": ""}, words="""
+    The shape is right, the size is not: `d_model` has no effect. The wider a model, the smaller its steps, by the
+    root of the width.""")
+slip("times the root of the width", EVERY_RATE, {"d_model**-0.5": "d_model**0.5"}, words="""
+    Wider models get *larger* steps here. The exponent of `d_model` is −½: one over the root.""")
+slip("never falls", ("falling",), {FALLING: "warmup_steps**-0.5"}, words="""
+    The rate stays at its peak. A warm-up is followed by a decline; here it goes as one over the root of the step.""")
+slip("falls as 1/step", ("falling",), {FALLING: "warmup_steps**0.5 / step"}, words="""
+    The decline is too steep: four times as many steps should leave half of the rate, and here they leave a quarter.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("off by one: a step too far", fails=SHIFTED)
-def off_by_one_a_step_too_far(step, d_model, warmup_steps):
-    """The formula was asked about the step after this one. It counts from 1, and so does `step` here: nothing has to be
-    added. (Where a loop counts from 0, the + 1 belongs in the loop.)"""
-    step = step + 1
-    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-
-
-@misconception("off by one: a step behind", fails=SHIFTED)
-def off_by_one_a_step_behind(step, d_model, warmup_steps):
-    """The formula was asked about the step before this one, so that the first step has no rate at all: 0 to the power
-    −½ is not a number, and at a rate of 0 a batch is wasted. `step` counts from 1, as the formula does."""
-    step = step - 1
-    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-
-
-@variant("off by one: a step behind", fails=SHIFTED)
-def off_by_one_a_step_behind_2(step, d_model, warmup_steps):
-    """With the zero caught."""
-    step = step - 1
-    return d_model**-0.5 * min(max(step, 1) ** -0.5, step * warmup_steps**-1.5)
-
-
-@misconception("the larger for the smaller", fails=("the first step", "rising", "falling"))
-def the_larger_for_the_smaller(step, d_model, warmup_steps):
-    """This starts high, falls until `warmup_steps`, and rises for ever after: the two lines are right, and of the two
-    the larger was taken. It is the smaller one that counts."""
-    return d_model**-0.5 * max(step**-0.5, step * warmup_steps**-1.5)
-
-
-@misconception("−½ for −1.5", fails=("the first step", "rising"))
-def n_12_for_1_5(step, d_model, warmup_steps):
-    """The rising line is too steep, and cut off at once by the falling one, so there is no warm-up. At `warmup_steps`
-    both must be the same: w^−½ = w · w^?"""
-    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-0.5)
-
-
-@misconception("the width left out", fails=EVERY_RATE)
-def the_width_left_out(step, d_model, warmup_steps):
-    """The shape is right, the size is not: `d_model` has no effect. The wider a model, the smaller its steps, by the
-    root of the width."""
-    return min(step**-0.5, step * warmup_steps**-1.5)
-
-
-@misconception("times the root of the width", fails=EVERY_RATE)
-def times_the_root_of_the_width(step, d_model, warmup_steps):
-    """Wider models get *larger* steps here. The exponent of `d_model` is −½: one over the root."""
-    return d_model**0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("a share of the peak", fails=EVERY_RATE)
@@ -152,19 +130,6 @@ def a_share_of_the_peak(step, d_model, warmup_steps):
     """This is 1 at its highest: it is the schedule's shape, by which a rate of your own choice may be multiplied. What
     is asked for is the paper's formula, whose highest rate follows from `d_model` and `warmup_steps`."""
     return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
-
-
-@misconception("never falls", fails=("falling",))
-def never_falls(step, d_model, warmup_steps):
-    """The rate stays at its peak. A warm-up is followed by a decline; here it goes as one over the root of the step."""
-    return d_model**-0.5 * min(warmup_steps**-0.5, step * warmup_steps**-1.5)
-
-
-@misconception("falls as 1/step", fails=("falling",))
-def falls_as_1_step(step, d_model, warmup_steps):
-    """The decline is too steep: four times as many steps should leave half of the rate, and here they leave a
-    quarter."""
-    return (d_model * warmup_steps) ** -0.5 * min(step / warmup_steps, warmup_steps / step)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
