@@ -16,6 +16,23 @@ pytest.register_assert_rewrite("hostile_class", "small_class")  # an assertion t
 torch.set_num_threads(1)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="run the slow tests, too, and known answers on all their seeds")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is slow, and keep together what shares costly fixtures: a file, or the tests of an exercise."""
+    if not config.getoption("all"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
+    for item in items:
+        exercise = getattr(item, "callspec", None) and item.callspec.params.get("exercise")
+        group = getattr(exercise, "name", None) or item.path.relative_to(config.rootpath).as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)

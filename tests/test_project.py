@@ -68,12 +68,12 @@ def test_every_requirement_has_a_pin_that_it_accepts(project, constraints):
             assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
 
 
-def test_conda_installs_what_make_setup_installs(project, environment):
+def test_conda_installs_what_make_lab_installs(project, environment):
     interpreter, pip, by_pip = environment["dependencies"]
     assert interpreter == f"python{project['requires-python']}" and pip == "pip"
     assert environment["name"] == "attncourse" and environment["channels"] == ["conda-forge"]
     install = re.search(r"pip install (?:--\S+ )*(.*)", (ROOT / "Makefile").read_text())
-    assert install and " ".join(by_pip["pip"]) == install[1].replace("'", "")
+    assert install and " ".join(by_pip["pip"]) == install[1].replace("'", "").replace("$(@F)", "lab")
     extra = re.fullmatch(r"-e \.\[(\w+)\]", by_pip["pip"][-1])
     assert extra and extra[1] in project["optional-dependencies"]
 
@@ -84,10 +84,11 @@ def test_the_oldest_python_is_the_same_everywhere(project):
     assert "sys.version_info < (3, 11)" in (ROOT / "src/attncourse/__init__.py").read_text()
 
 
-def test_continuous_integration_runs_the_readmes_test_command():
+def test_continuous_integration_runs_the_readmes_command_for_all_tests():
     commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and not line.startswith("#")]
-    assert commands == ["exec make test"]
-    assert "make test" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert commands == ["make browser && exec make test-all"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make test " in readme and "make test-all" in readme
 
 
 def test_no_file_names_the_folder_of_whoever_wrote_it():
@@ -144,7 +145,7 @@ def test_building_outside_a_course_is_told_in_one_line(tmp_path):
     result = attncourse("build", cwd=tmp_path)
     assert result.returncode == 1 and result.stdout == ""
     assert result.stderr == (
-        f"error: no course here (looked for src/notebooks in {tmp_path}): "
+        f"error: no course here (looked for nbgrader_config.py in {tmp_path}): "
         "run it in the folder that holds pyproject.toml\n"
     )
 
@@ -156,10 +157,11 @@ def test_building_an_unknown_notebook_is_told_in_one_line():
 
 
 def test_building_with_another_copys_package_is_refused(tmp_path):
-    (tmp_path / "src/notebooks").mkdir(parents=True)
+    (tmp_path / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text())
     result = attncourse("build", cwd=tmp_path)
     assert result.returncode == 1
-    assert re.fullmatch(r"error: this attncourse is the one in .*: run pip install -e . here\n", result.stderr)
+    said = r"error: the attncourse_lessons that is installed is the one in .*: run pip install -e . here\n"
+    assert re.fullmatch(said, result.stderr)
 
 
 @pytest.mark.parametrize(("package", "said"), [("torch", "PyTorch"), ("numpy", "numpy")])

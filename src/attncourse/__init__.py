@@ -20,6 +20,7 @@ def __getattr__(name: str):
     if name not in __all__:
         raise AttributeError(f"module 'attncourse' has no attribute {name!r}")
     try:
+        import numpy  # noqa: F401
         import torch  # noqa: F401
 
         import attncourse_lessons

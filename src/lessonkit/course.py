@@ -119,7 +119,8 @@ class Course:
         for lesson in self.lessons:
             if lesson.name == name:
                 return importlib.import_module(f"{self.package}.{lesson.module}.{part}")
-        raise LookupError(f"there is no lesson {name!r}. The lessons are: {', '.join(each.name for each in self.lessons)}.")
+        known = ", ".join(lesson.name for lesson in self.lessons)
+        raise LookupError(f"there is no lesson {name!r}. The lessons are: {known}.")
 
     @property
     def demo(self) -> str:

@@ -4,6 +4,8 @@ import copy
 import cProfile
 import io
 import json
+import re
+import traceback
 import warnings
 
 import numpy as np
@@ -581,6 +583,63 @@ def test_two_mistakes_at_once_are_both_named():
 
     names = {m.name for m in check("AttentionDecoderStep", Twice).misconceptions}
     assert names == {"no input feeding", "tanh left out"}
+
+
+@pytest.fixture
+def slips():
+    """An exercise whose wrong answers are slips: two that can be made at once, and one in the place of another."""
+
+    def solution(scores):
+        exponentials = scores.exp()
+        return exponentials / exponentials.sum(-1, keepdim=True)
+
+    exercise = Exercise("softmax", solution, ("weights",), difficulty=1, minutes=1, hints=(), solution=solution)
+
+    @exercise.aspect("weights", points=1)
+    def weights(answer, draw):
+        """rows sum to one"""
+        return answer(draw.normal(3, 4))
+
+    exercise.slip("over the queries", ("weights",), {"-1": "-2"}, {"-1": "0"}, words="The softmax ran down.")
+    exercise.slip("the wrong sign", ("weights",), {"scores.exp": "(-scores).exp"}, words="The scores were negated.")
+    exercise.slip("no exponential", ("weights",), {"scores.exp()": "scores"}, words="Scores were divided.")
+    return exercise
+
+
+def test_a_slip_is_the_solution_with_a_piece_replaced_and_each_further_edit_a_variant(slips):
+    down, negated, _ = slips.misconceptions
+    assert down.body == slips.solution_body.replace("-1", "-2") and slips.variants[0].body.count("sum(0,") == 1
+    assert [m.name for m in one(slips, negated.answer).misconceptions] == ["the wrong sign"]
+    assert [m.name for m in one(slips, slips.variants[0].answer).misconceptions] == ["over the queries"]
+
+
+def test_two_slips_at_once_are_both_named_where_neither_explains_it_alone(slips):
+    def both(scores):
+        exponentials = (-scores).exp()
+        return exponentials / exponentials.sum(0)
+
+    assert [m.name for m in one(slips, both).misconceptions] == ["over the queries", "the wrong sign"]
+    assert len(slips.pairs) == 2  # the sign and the missing exponential stand at the same place
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"exponentials": "x"}, "'exponentials' is 3 times in the solution, expected once"),
+        ({"logits": "x"}, "'logits' is 0 times in the solution"),
+        ({"scores.exp": "x", "exp()": "y"}, "overlaps another piece"),
+    ],
+)
+def test_a_slip_in_what_the_solution_does_not_hold_once_is_told(slips, change, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        slips.slip("new", ("weights",), change, words="No.")
+
+
+def test_a_traceback_shows_the_line_of_a_slip(slips):
+    slips.slip("breaks", ("weights",), {"scores.exp()": "scores.expp()"}, words="No.")
+    with pytest.raises(AttributeError) as error:
+        slips.misconceptions[-1].answer(torch.zeros(1, 2))
+    assert "exponentials = scores.expp()" in "".join(traceback.format_tb(error.tb))
 
 
 def test_a_wrong_answer_that_nobody_foresaw_gets_a_message_and_no_name(softmax):

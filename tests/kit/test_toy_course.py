@@ -87,7 +87,8 @@ def test_a_class_is_graded_and_reported(course):
         nbformat.write(notebook, folder / "a00_area.ipynb")
     lessonkit(course, "grade", "a00", "--workers=1")
     shown = lessonkit(course, "report", "a00")
-    assert dict(re.findall(rf"^({'|'.join(ANSWERS)})\s+(\d+)", shown, re.MULTILINE)) == {"right": "3", "signed": "2", "cheat": "0"}
+    points = dict(re.findall(rf"^({'|'.join(ANSWERS)})\s+(\d+)", shown, re.MULTILINE))
+    assert points == {"right": "3", "signed": "2", "cheat": "0"}
     assert "a negative area" in shown and (course / "grading/a00/report.html").is_file()
     kept = [json.loads(path.read_text()) for path in course.glob("grading/a00/executions/*.json")]
     assert len(kept) == 3

@@ -10,18 +10,22 @@ from lessonkit.exercises.judge import judge, observe_known
 from lessonkit.exercises.observe import observe
 
 ALL = [exercise for assignment in course.assignments() for exercise in course.exercises_of(assignment)]
-SEEDS = range(8)
+
+
+@pytest.fixture(scope="session")
+def seeds(pytestconfig):
+    return range(8 if pytestconfig.getoption("all") else 2)
 
 
 @functools.cache
-def verdicts(exercise, answer):
+def verdicts(exercise, answer, seeds):
     """The verdict on each seed; what the answer shows there is observed once for all tests.
 
     As the course's own code, which may call what the exercise forbids; on the first seed, as a learner's.
     """
-    first = observe(exercise, answer, SEEDS[0], trusted=isinstance(exercise.reference, type))
-    seen = [first, *(observe_known(exercise, answer, seed) for seed in SEEDS[1:])]
-    return [judge(exercise, observations, seed) for observations, seed in zip(seen, SEEDS, strict=True)]
+    first = observe(exercise, answer, seeds[0], trusted=isinstance(exercise.reference, type))
+    seen = [first, *(observe_known(exercise, answer, seed) for seed in seeds[1:])]
+    return [judge(exercise, observations, seed) for observations, seed in zip(seen, seeds, strict=True)]
 
 
 def each(*kinds):
@@ -34,30 +38,30 @@ def each(*kinds):
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
-def test_the_reference_earns_every_point_on_every_seed(exercise):
-    for seed in SEEDS:
+def test_the_reference_earns_every_point_on_every_seed(exercise, seeds):
+    for seed in seeds:
         verdict = judge(exercise, observe_known(exercise, exercise.reference, seed), seed)
         assert verdict.points == exercise.out_of, str(verdict)
         assert verdict.misconceptions == ()
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
-def test_the_solution_that_notebooks_show_earns_every_point(exercise):
-    for verdict in verdicts(exercise, exercise.as_answer(exercise.solution)):
+def test_the_solution_that_notebooks_show_earns_every_point(exercise, seeds):
+    for verdict in verdicts(exercise, exercise.as_answer(exercise.solution), seeds):
         assert verdict.points == verdict.out_of, str(verdict)
 
 
 @pytest.mark.parametrize(("exercise", "alternative"), each("alternatives"))
-def test_another_style_earns_every_point(exercise, alternative):
-    for verdict in verdicts(exercise, alternative.answer):
+def test_another_style_earns_every_point(exercise, alternative, seeds):
+    for verdict in verdicts(exercise, alternative.answer, seeds):
         assert verdict.points == verdict.out_of, str(verdict)
 
 
 @pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants"))
-def test_a_misconception_loses_its_own_aspects_and_is_named_alone(exercise, code):
+def test_a_misconception_loses_its_own_aspects_and_is_named_alone(exercise, code, seeds):
     held = [other for other in exercise.variants if other.answer is code.answer] or [code]  # a variant may hold several
     assert {(c.name, c.hint) for c in held} <= {(m.name, m.hint) for m in exercise.misconceptions}
-    for verdict in verdicts(exercise, code.answer):
+    for verdict in verdicts(exercise, code.answer, seeds):
         assert {line.name for line in verdict.aspects if not line.ok} == set(code.fails), str(verdict)
         assert {m.name for m in verdict.misconceptions} == {c.name for c in held}, str(verdict)
 
@@ -115,7 +119,7 @@ def test_exercise_names_are_unique_in_the_course():
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
-def test_judged_again_on_the_same_seed_an_answer_gets_the_same_verdict(exercise):
+def test_judged_again_on_the_same_seed_an_answer_gets_the_same_verdict(exercise, seeds):
     for code in exercise.misconceptions + exercise.alternatives:
-        again = judge(exercise, observe(exercise, code.answer, SEEDS[-1], trusted=True), SEEDS[-1])
-        assert again == verdicts(exercise, code.answer)[-1], code.name
+        again = judge(exercise, observe(exercise, code.answer, seeds[-1], trusted=True), seeds[-1])
+        assert again == verdicts(exercise, code.answer, seeds)[-1], code.name

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from attncourse._checks import check_one_of
 from attncourse.data.parallel import BadData, Pair, read_parallel
 from commandkit.errors import CommandError
+from commandkit.files import replace
 
 COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 URL = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
@@ -119,7 +120,7 @@ def _download(name: str) -> Path:
             if _sha256(part) != SHA256[name]:
                 part.unlink()
                 raise _Failed(f"what came for {name} has another SHA-256 and was thrown away")
-            os.replace(part, file)
+            replace(part, file)
             break
         except _Failed as error:
             if not tries_left or isinstance(error, _Unreachable):

@@ -1,15 +1,14 @@
 """Tensors and notes in one file, written whole or not at all; and a model's tensors by name, wherever they lie."""
 
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from commandkit import files
 from commandkit.errors import CommandError, needs
 
 with needs("training runs", "train"):
@@ -23,30 +22,17 @@ class Saved(NamedTuple):
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file by `content` in one move: whoever reads it, whenever, has the old one or the new one.
-
-    Raises CommandError where it cannot be written, with the old file as it was.
-    """
-    half = path.with_name(f".{path.name}.{os.getpid()}")
+    """Replace a file by `content` in one move. CommandError where it cannot be written, with the old file as it was."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with half.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    except BaseException as error:
-        with suppress(OSError):                                   # of a folder that is none, or may only be read
-            half.unlink()
-        if isinstance(error, OSError):
-            said = f"{path}: cannot be written ({error.strerror}); what was there before is intact"
-            raise CommandError(said) from error
-        raise
+        files.write_whole(path, content)
+    except OSError as error:
+        said = f"{path}: cannot be written ({error.strerror}); what was there before is intact"
+        raise CommandError(said) from error
 
 
 def remove_halves(path: Path) -> None:
     """Take away what a process that was killed in `write_whole` left of this file."""
-    for half in path.parent.glob(f".{path.name}.*"):
+    for half in path.parent.glob(f".{path.name}-*.part"):
         half.unlink(missing_ok=True)
 
 

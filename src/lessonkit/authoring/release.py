@@ -1,7 +1,6 @@
 """`lessonkit release`: what a student gets, as a folder or as one zip file."""
 
 import argparse
-import os
 import shutil
 import tempfile
 import zipfile
@@ -10,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from commandkit.errors import CommandError
+from commandkit.files import replace
 from lessonkit.authoring.build import Checkout, drifts, open_course
 from lessonkit.course import FOLDER
 
@@ -57,7 +57,7 @@ def release(checkout: Checkout, to: Path) -> int:
                 count = _folder(checkout, made)
                 if to.is_dir():
                     to.rmdir()
-            os.replace(made, to)
+            replace(made, to)
     except OSError as error:
         raise CommandError(f"{to}: cannot be written: {error.strerror or error}") from error
     return count

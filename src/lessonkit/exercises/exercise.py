@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import linecache
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 Look = Callable[[Any, Any], Any]  # (the watched answer, a draw of inputs) -> the tensor that shows the aspect
@@ -39,7 +40,8 @@ class Code:
     hint: str
     body: str
     fails: tuple[str, ...] = ()
-    change: Mapping[str, str] | None = None  # of a slip: the pieces of the solution that it replaces
+    change: Mapping[str, str] | None = None  # of a slip: the pieces of the solution that it replaces,
+    base: Callable | None = None  # and what they are pieces of
 
 
 Misconception: TypeAlias = Code
@@ -122,7 +124,8 @@ class Exercise:
         for number, change in enumerate(changes):
             body = edited(_body(right), change, f"{self.name}, {name!r}")
             function = compiled(inspect.signature(right), body, right.__globals__, f"{self.name}: {name} ({number})")
-            code = replace(self._mistake(name, function, fails, body), hint=" ".join(words.split()), change=change)
+            code = self._mistake(name, function, fails, body)
+            code = replace(code, hint=" ".join(words.split()), change=change, base=right)
             (self.variants if number else self.misconceptions).append(code)
 
     def variant(self, *names: str, fails: tuple[str, ...]) -> Callable[[Callable], Callable]:
@@ -147,6 +150,23 @@ class Exercise:
             return function
 
         return add
+
+    @cached_property
+    def pairs(self) -> list[tuple[Misconception, Misconception, Any]]:
+        """Two slips at once, and the answer that holds both, wherever their edits can both be made."""
+        found = []
+        for one, other in itertools.combinations([code for code in self.misconceptions if code.change], 2):
+            base, change = one.base, {**(one.change or {}), **(other.change or {})}
+            if base is None or base is not other.base or len(change) < len(one.change or ()) + len(other.change or ()):
+                continue
+            title = f"{self.name}: {one.name}, and {other.name}"
+            try:
+                body = edited(_body(base), change, title)
+            except ValueError:  # both replace the same place
+                continue
+            both = compiled(inspect.signature(base), body, base.__globals__, title)
+            found.append((one, other, self.as_answer(both)))
+        return found
 
     def reword(self, change: Callable[[str], str]) -> None:
         """Put `change(text)` in the place of every text that a learner reads. What it returns must be left as it is."""
@@ -179,11 +199,10 @@ def edited(body: str, change: Mapping[str, str], what: str) -> str:
         if body.count(piece) != 1:
             raise ValueError(f"{what}: {piece!r} is {body.count(piece)} times in the solution, expected once")
     end = len(body)
-    for piece, instead in sorted(change.items(), key=lambda item: -body.index(item[0])):
-        start = body.index(piece)
+    for start, piece in sorted(((body.index(piece), piece) for piece in change), reverse=True):
         if start + len(piece) > end:
             raise ValueError(f"{what}: {piece!r} overlaps another piece that is replaced")
-        body, end = body[:start] + instead + body[start + len(piece) :], start
+        body, end = body[:start] + change[piece] + body[start + len(piece) :], start
     return body
 
 

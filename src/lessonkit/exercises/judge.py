@@ -184,7 +184,8 @@ def _explain(
 ) -> list[Misconception]:
     """The misconceptions that would have produced the wrong aspects, those that explain most first; two at most.
 
-    None if, together, they leave half of what is wrong unexplained: no name is better than an untrue one.
+    None if, together, they leave half of what is wrong unexplained: no name is better than an untrue one. Where none
+    alone explains anything, two slips at once are tried: they count if together they do exactly what was seen.
     """
     mistakes = exercise.misconceptions + exercise.variants
     explains = [_explained(exercise, mistake, observations, wrong, seed) for mistake in mistakes]
@@ -197,7 +198,22 @@ def _explain(
             break
         found += [mistake for mistake in mistakes if mistake.answer is mistakes[best].answer]
         left -= explains[best]
+    if not found:
+        return _two_at_once(exercise, observations, set(wrong), seed)
     return found[:2] if 2 * len(left) < len(wrong) else []
+
+
+def _two_at_once(
+    exercise: Exercise, observations: Mapping[str, Observation], wrong: set[str], seed: int
+) -> list[Misconception]:
+    if all(observations[name].value is None for name in wrong):  # nothing came back that could be compared
+        return []
+    for one, other, answer in exercise.pairs:
+        if wrong <= {*one.fails, *other.fails}:
+            known = observe_known(exercise, answer, seed)
+            if all(same(observations[name], known[name]) for name in observations):
+                return [m for m in exercise.misconceptions if m.name in (one.name, other.name)]
+    return []
 
 
 def _explained(

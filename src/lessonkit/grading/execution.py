@@ -8,10 +8,8 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import platform
 import secrets
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 
 from commandkit.errors import CommandError
+from commandkit.files import write_whole
 from lessonkit.course import folder_of, load
 from lessonkit.grading.check_cells import exercise_of, grading
 
@@ -210,20 +209,6 @@ def _seeds_in(path: Path) -> dict[str, list[int]]:
         raise CommandError(
             f"{path} is damaged ({error}): put back a copy of it, or delete it and grade everybody anew"
         ) from None
-
-
-def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens on the way."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, mode)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from nbgrader.plugins import ExportPlugin
 from traitlets import Dict, Enum, Unicode
 
 from commandkit.errors import CommandError
+from commandkit.files import write_whole
 from lessonkit.grading.report.results import Results, read_results, why
 
 ABOUT = ("assignment", "student_id", "last_name", "first_name", "total", "out_of", "what_went_wrong")
@@ -53,16 +53,13 @@ def defused(value: object) -> object:
 
 def write(path: Path, rows: Iterable[Iterable[object]], encoding: str, delimiter: str = ",") -> None:
     """Write a CSV file whole or not at all: when it fails, the file that was there stays. CommandError if it fails."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    table = io.StringIO(newline="")
+    csv.writer(table, delimiter=delimiter).writerows(rows)
     try:
         # "replace": half a surrogate pair, which a notebook may hold, has no place in UTF-8.
-        with part.open("w", newline="", encoding=encoding, errors="replace") as file:
-            csv.writer(file, delimiter=delimiter).writerows(rows)
-        os.replace(part, path)
+        write_whole(path, table.getvalue().encode(encoding, errors="replace"))
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class _Export(ExportPlugin):

@@ -23,6 +23,7 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, needs
+from commandkit.files import write_whole
 from commandkit.interrupts import Asked
 
 with needs(typed("grade"), "grading"):
@@ -59,7 +60,6 @@ with needs(typed("grade"), "grading"):
         lock,
         seeds_of,
         set_aside,
-        write_whole,
     )
     from lessonkit.grading.execution import environment as versions
     from lessonkit.grading.pool import KERNEL, how_to_execute

@@ -12,9 +12,10 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from commandkit.files import write_whole
 from lessonkit.course import Course
 from lessonkit.grading.check_cells import TIMEOUT
-from lessonkit.grading.execution import MAX_FILE_MB, Job, Record, write_whole
+from lessonkit.grading.execution import MAX_FILE_MB, Job, Record
 
 # Names that an answer has no use for: ways around the watch on forbidden calls, and out of the notebook.
 UNUSUAL = re.compile(

@@ -1,7 +1,6 @@
 """`lessonkit site`: the course as a web book, which opens from a folder and needs no network."""
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, needs
+from commandkit.files import replace
 
 with needs(typed("site"), "site"):
     import myst_nb  # noqa: F401
@@ -59,11 +59,11 @@ def _swap(made: Path, to: Path, old: Path) -> None:
     """Put `made` in the place of `to`, which goes to `old`, or leave all as it was."""
     try:
         if to.exists():
-            os.replace(to, old)
-        os.replace(made, to)
+            replace(to, old)
+        replace(made, to)
     except BaseException:
         if old.exists() and not to.exists():
-            os.replace(old, to)
+            replace(old, to)
         raise
 
 

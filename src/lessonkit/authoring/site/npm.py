@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
@@ -14,6 +13,7 @@ from urllib.request import urlopen
 import platformdirs
 
 from commandkit.errors import CommandError
+from commandkit.files import replace
 
 REGISTRY = "https://registry.npmjs.org"
 TIMEOUT = 30  # seconds without a sign of the registry
@@ -85,7 +85,7 @@ def _fetch(package: Package, kept: Path) -> None:
                     shutil.copyfileobj(response, file)
             if _sha512(came) != package.sha512:
                 raise NoPackage(f"what came for {package} is not what was pinned (its SHA-512 differs): thrown away")
-            os.replace(came, kept)
+            replace(came, kept)
     except OSError as error:
         raise NoPackage(
             f"{package} could not be fetched from the npm registry ({error}): "

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
+from commandkit.files import write_whole
 from lessonkit.grading.repair.cells import belongs
 from lessonkit.grading.repair.reading import OURS, Unreadable, kind_of, read, read_bytes
 from lessonkit.grading.repair.released import Released
@@ -158,7 +158,7 @@ class _Submission:
             shutil.move(path, _free(kept))
             return
         words = f"{kind_of(mode)}{' to ' + target if target else ''}\n".encode(errors="surrogateescape")
-        _write(_free(kept.with_name(kept.name + ".was.txt")), words)
+        write_whole(_free(kept.with_name(kept.name + ".was.txt")), words)
         path.unlink(missing_ok=True)
 
     def _provide(self, name: str, ours: str | None) -> str | None:
@@ -175,9 +175,9 @@ class _Submission:
             self.notes.append(f"the notebook was handed in as `{self._relative(chosen)}`")
             if there and there != _digest(chosen) and not _is_placeholder(target):
                 self._set_aside(target)
-            _place(target, chosen.read_bytes())
+            write_whole(target, chosen.read_bytes())
         elif there is None or _is_placeholder(target):
-            _place(target, _placeholder(reason))
+            write_whole(target, _placeholder(reason))
         return _digest(target)
 
     def _choose(self, name: str, candidates: list[Path]) -> tuple[Path | None, str]:
@@ -218,7 +218,7 @@ class _Submission:
 
     def _save(self, files: dict[str, str] | None, placed: dict[str, str]) -> None:
         content = {"files": files, "placed": placed, "notes": self.notes, "instead": self.instead}
-        _write(self.record, json.dumps(content, indent=1).encode())
+        write_whole(self.record, json.dumps(content, indent=1).encode())
 
 
 def shown(name: str) -> str:
@@ -294,18 +294,3 @@ def _free(path: Path) -> Path:
     while os.path.lexists(free):
         free, number = path.with_name(f"{path.name}.{number}"), number + 1
     return free
-
-
-def _place(path: Path, data: bytes) -> None:
-    """Write into a submission's folder, where a half-written file must never be found under this name."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    os.replace(part, path)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(part, path)

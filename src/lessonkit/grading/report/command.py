@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, needs
+from commandkit.files import write_whole
 
 with needs(typed("report"), "grading"):
     from rich.columns import Columns
@@ -86,14 +86,8 @@ def main(args: argparse.Namespace) -> int:
 
 def write(path: Path, text: str) -> None:
     """Write a file whole, or not at all. CommandError if that cannot be done."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_text(text, encoding="utf-8", errors="replace")
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, text.encode(errors="replace"))
     except OSError as error:
         reason = error.strerror or error
         raise CommandError(f"cannot write {path}: {reason} (choose another place with --html FILE)") from None
