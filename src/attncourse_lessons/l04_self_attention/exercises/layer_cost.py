@@ -115,128 +115,108 @@ def path_length(answer, draw):
     return _costs(answer, 2, calls)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ATTENTION, WINDOWS, SHORT = "self-attention", "windows", "a window wider than the sequence"
+COUNTS = (ATTENTION, WINDOWS, SHORT)
+ALL_COUNTS = (ATTENTION, "recurrent", WINDOWS, SHORT)
+STEPS, PATH = ("sequential steps",), ("path length",)
+LAYERS = "max(1, math.ceil((n - 1) / width))"
+
+slip("no projections", COUNTS,
+    {"3 * n * d**2 + ": ""},
+    {"3 * n * d**2 + 2 * ": ""},  # as in the table, n² d
+    words="""
+    Only the pairs were counted, n² of them. That is how the well-known table has it; but before two words can meet,
+    each is multiplied by three d × d matrices, and in short sentences that is the larger part.""")
+slip("scores without the average", COUNTS, {"+ 2 * n * met": "+ n * met"}, words="""
+    Every pair is met twice: once for its score, q · k, and once when the value is added to the average. Each of the two
+    takes d multiply-adds.""")
+slip("an output projection too", COUNTS, {"3 * n": "4 * n"}, words="""
+    Four projections were counted. The fourth, from the average back to d, comes with several heads (lecture
+    @many_heads); the layer of this lecture has three.""")
+slip("one projection in place of three", COUNTS, {"3 * n": "n"}, words="""
+    Only one projection was counted. A word has three roles, query, key and value, and is multiplied by a d × d matrix
+    for each.""")
+slip("projections of one word", COUNTS, {"3 * n": "3"}, words="""
+    3 d² projects one word. All n words are projected, each by the three matrices.""")
+slip("FLOPs for multiply-adds", ALL_COUNTS,
+    {"return 2 * n": "return 4 * n", "return n * met": "return 2 * n * met", "3 * n": "6 * n", "+ 2 * n": "+ 4 * n"},
+    words="""
+    These are twice the multiply-adds: a multiplication and an addition counted as one operation each, as FLOPs are. The
+    contract counts the two together as one.""")
+slip("n and d swapped", ALL_COUNTS,
+    {"met, path = n": "met, path = d", "2 * n * d**2": "2 * d * n**2", "n * met * d**2": "d * met * n**2",
+     "3 * n * d**2": "3 * d * n**2"},
+    words="""
+    The sequence's length and the vectors' width have changed places. n counts positions: there are n² pairs of them. d
+    is how many numbers a position has: a projection is a d × d matrix.""")
+slip("one matrix in the cell", ("recurrent",), {"return 2 * n": "return n"}, words="""
+    A recurrent cell multiplies twice at every step: the input by W and the state by U. Only one of them was
+    counted.""")
+slip("one step of the cell", ("recurrent",), {"return 2 * n": "return 2"}, words="""
+    That is one step. The layer reads all n positions, and pays for its matrices at each of them.""")
+slip("one side of the window", (WINDOWS, SHORT),
+    {"2 * width + 1": "width"},
+    {"2 * width + 1": "width + 1"},  # and the position itself
+    words="""
+    The window was counted as `width` or `width` + 1 positions wide. It reaches `width` to the left, `width` to the
+    right, and has the position itself in the middle.""")
+slip("the middle of the window left out", (WINDOWS,), {"2 * width + 1": "2 * width"}, words="""
+    2 · `width` counts the neighbours on both sides. The position in the middle belongs to its own window.""")
+slip("the ends counted exactly", (WINDOWS, SHORT),
+    {"min(2 * width + 1, n)": "sum(min(n, i + width + 1) - max(0, i - width) for i in range(n)) / n"},  # on average
+    words="""
+    At both ends of the sequence a part of the window hangs over, and you left that part out. This is the exact number
+    of pairs, but the contract asks for full windows, as an implementation computes them, with padding at the ends.""")
+slip("more positions than there are", (SHORT,), {"min(2 * width + 1, n)": "2 * width + 1"}, words="""
+    In a short sequence the window is cut at the ends: no position can meet more than n.""")
+slip("a step for each word", STEPS, {"met * d**2, 1": "met * d**2, n", "met * d, 1": "met * d, n"}, words="""
+    Every layer was given n sequential steps. A step is sequential if it has to wait for the one before. In attention
+    and convolution no position waits for another's output: only in a loop like the one you wrote do they come one by
+    one, and matrix products do them all at once.""")
+slip("the path for the steps", STEPS, {"met * d**2, 1": "met * d**2, path", "met * d, 1": "met * d, path"}, words="""
+    A window needs several *layers* to carry a signal far, and that is its path length. Sequential steps are counted
+    within one layer, where windows do not wait for each other.""")
+slip("steps and path swapped", (*STEPS, *PATH),
+    {"met * d**2, 1, path": "met * d**2, path, 1", "met * d, 1, path": "met * d, path, 1"},
+    words="""
+    The last two numbers have changed places. The contract has the sequential steps second and the path length
+    third.""")
+slip("one layer goes everywhere", PATH, {LAYERS: "1"}, words="""
+    With a window a signal gets only `width` positions further in each layer. From the first position to the last it
+    takes several, stacked.""")
+slip("the logarithm of the table", PATH,
+    {"d**2, 1, path": "d**2, 1, math.ceil(math.log(n, 2 * width + 1))"},
+    {"d**2, 1, path": "d**2, 1, math.ceil(math.log(n, width))"},
+    words="""
+    The table's logarithm is for convolutions whose windows have gaps, wider from layer to layer. Here the places of a
+    window are adjacent, and a signal gets only `width` positions further in each layer, as in restricted attention.""")
+slip("the whole window as a stride", PATH,
+    {"/ width": "/ (2 * width + 1)"},
+    {LAYERS: "math.ceil(n / (2 * width + 1))"},  # from n
+    {LAYERS: "max(1, n // (2 * width + 1))"},  # rounded down
+    words="""
+    The distance was divided by the size of the whole window. But a signal that starts in the middle of a window leaves
+    it after `width` positions, not after 2 · `width` + 1: half of the window lies behind it.""")
+slip("rounded the wrong way, or one position too far", PATH,
+    {"math.ceil((n - 1) / width)": "(n - 1) // width"},
+    {LAYERS: "math.ceil(n / width)"},  # counted from n, rounded up
+    {LAYERS: "n // width"},  # counted from n, rounded down
+    {LAYERS: "(n - 1) / width"},  # not rounded
+    words="""
+    The path through windows is off by one for some lengths. From the first position to the last it is n − 1 positions,
+    not n; and a last layer is needed even if only part of its reach is: try n = 4 and 5 with a width of 3 on paper.""")
+slip("arrows counted, not cells", PATH, {"n, n": "n, n - 1"}, words="""
+    Between the n cells of a recurrence there are n − 1 arrows. The contract counts the cells that the signal passes
+    through, the first and the last among them.""")
 
 
-@misconception("no projections", fails=("self-attention", "windows", "a window wider than the sequence"))
-def no_projections(kind, n, d, width=None):
-    """Only the pairs were counted, n² of them. That is how the well-known table has it; but before two words can meet,
-    each is multiplied by three d × d matrices, and in short sentences that is the larger part."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 2 * n * met * d, 1, path
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("no projections", fails=("self-attention", "windows", "a window wider than the sequence"))
-def no_projections_2(kind, n, d, width=None):
-    """As in the table, n² d."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return n * met * d, 1, path
-
-
-@misconception(
-    "scores without the average", fails=("self-attention", "windows", "a window wider than the sequence")
-)
-def scores_without_the_average(kind, n, d, width=None):
-    """Every pair is met twice: once for its score, q · k, and once when the value is added to the average. Each of the
-    two takes d multiply-adds."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + n * met * d, 1, path
-
-
-@misconception(
-    "an output projection too", fails=("self-attention", "windows", "a window wider than the sequence")
-)
-def an_output_projection_too(kind, n, d, width=None):
-    """Four projections were counted. The fourth, from the average back to d, comes with several heads (lecture
-    @many_heads); the layer of this lecture has three."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 4 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception(
-    "one projection in place of three", fails=("self-attention", "windows", "a window wider than the sequence")
-)
-def one_projection_in_place_of_three(kind, n, d, width=None):
-    """Only one projection was counted. A word has three roles, query, key and value, and is multiplied by a d × d
-    matrix for each."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception(
-    "FLOPs for multiply-adds", fails=("self-attention", "recurrent", "windows", "a window wider than the sequence")
-)
-def flops_for_multiply_adds(kind, n, d, width=None):
-    """These are twice the multiply-adds: a multiplication and an addition counted as one operation each, as FLOPs are.
-    The contract counts the two together as one."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 4 * n * d**2, n, n
-    if kind == "convolution":
-        return 2 * n * met * d**2, 1, path
-    return 6 * n * d**2 + 4 * n * met * d, 1, path
-
-
-@misconception(
-    "n and d swapped", fails=("self-attention", "recurrent", "windows", "a window wider than the sequence")
-)
-def n_and_d_swapped(kind, n, d, width=None):
-    """The sequence's length and the vectors' width have changed places. n counts positions: there are n² pairs of them.
-    d is how many numbers a position has: a projection is a d × d matrix."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * d * n**2, n, n
-    if kind == "convolution":
-        return d * met * n**2, 1, path
-    return 3 * d * n**2 + 2 * d * (d if width is None else met) * n, 1, path
-
-
-@misconception("one matrix in the cell", fails=("recurrent",))
-def one_matrix_in_the_cell(kind, n, d, width=None):
-    """A recurrent cell multiplies twice at every step: the input by W and the state by U. Only one of them was
-    counted."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant(
-    "no projections",
-    "one matrix in the cell",
-    fails=("self-attention", "recurrent", "windows", "a window wider than the sequence"),
-)
-def no_projections_3(kind, n, d, width=None):
+@variant("no projections", "one matrix in the cell", fails=ALL_COUNTS)
+def orders_of_growth(kind, n, d, width=None):
     """The table's orders of growth throughout."""
     met = n if width is None else min(2 * width + 1, n)
     path = 1 if width is None else max(1, math.ceil((n - 1) / width))
@@ -245,273 +225,6 @@ def no_projections_3(kind, n, d, width=None):
     if kind == "convolution":
         return n * met * d**2, 1, path
     return n * met * d, 1, path
-
-
-@misconception("one step of the cell", fails=("recurrent",))
-def one_step_of_the_cell(kind, n, d, width=None):
-    """That is one step. The layer reads all n positions, and pays for its matrices at each of them."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("one side of the window", fails=("windows", "a window wider than the sequence"))
-def one_side_of_the_window(kind, n, d, width=None):
-    """The window was counted as `width` or `width` + 1 positions wide. It reaches `width` to the left, `width` to the
-    right, and has the position itself in the middle."""
-    met = n if width is None else min(width, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant("one side of the window", fails=("windows", "a window wider than the sequence"))
-def one_side_of_the_window_2(kind, n, d, width=None):
-    """And the position itself."""
-    met = n if width is None else min(width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("the middle of the window left out", fails=("windows",))
-def the_middle_of_the_window_left_out(kind, n, d, width=None):
-    """2 · `width` counts the neighbours on both sides. The position in the middle belongs to its own window."""
-    met = n if width is None else min(2 * width, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("more positions than there are", fails=("a window wider than the sequence",))
-def more_positions_than_there_are(kind, n, d, width=None):
-    """In a short sequence the window is cut at the ends: no position can meet more than n."""
-    met = n if width is None else 2 * width + 1
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("a step for each word", fails=("sequential steps",))
-def a_step_for_each_word(kind, n, d, width=None):
-    """Every layer was given n sequential steps. A step is sequential if it has to wait for the one before. In attention
-    and convolution no position waits for another's output: only in a loop like the one you wrote do they come one by
-    one, and matrix products do them all at once."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, n, path
-    return 3 * n * d**2 + 2 * n * met * d, n, path
-
-
-@misconception("the path for the steps", fails=("sequential steps",))
-def the_path_for_the_steps(kind, n, d, width=None):
-    """A window needs several *layers* to carry a signal far, and that is its path length. Sequential steps are counted
-    within one layer, where windows do not wait for each other."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, path, path
-    return 3 * n * d**2 + 2 * n * met * d, path, path
-
-
-@misconception("one layer goes everywhere", fails=("path length",))
-def one_layer_goes_everywhere(kind, n, d, width=None):
-    """With a window a signal gets only `width` positions further in each layer. From the first position to the last it
-    takes several, stacked."""
-    met = n if width is None else min(2 * width + 1, n)
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, 1
-    return 3 * n * d**2 + 2 * n * met * d, 1, 1
-
-
-@misconception("steps and path swapped", fails=("sequential steps", "path length"))
-def steps_and_path_swapped(kind, n, d, width=None):
-    """The last two numbers have changed places. The contract has the sequential steps second and the path length
-    third."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, path, 1
-    return 3 * n * d**2 + 2 * n * met * d, path, 1
-
-
-@misconception("the logarithm of the table", fails=("path length",))
-def the_logarithm_of_the_table(kind, n, d, width=None):
-    """The table's logarithm is for convolutions whose windows have gaps, wider from layer to layer. Here the places of
-    a window are adjacent, and a signal gets only `width` positions further in each layer, as in restricted
-    attention."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, math.ceil(math.log(n, 2 * width + 1))
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant("the logarithm of the table", fails=("path length",))
-def the_logarithm_of_the_table_2(kind, n, d, width=None):
-    """To the base of `width`."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, math.ceil(math.log(n, width))
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("the whole window as a stride", fails=("path length",))
-def the_whole_window_as_a_stride(kind, n, d, width=None):
-    """The distance was divided by the size of the whole window. But a signal that starts in the middle of a window
-    leaves it after `width` positions, not after 2 · `width` + 1: half of the window lies behind it."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / (2 * width + 1)))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant("the whole window as a stride", fails=("path length",))
-def the_whole_window_as_a_stride_2(kind, n, d, width=None):
-    """From n."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else math.ceil(n / (2 * width + 1))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("rounded the wrong way, or one position too far", fails=("path length",))
-def rounded_the_wrong_way_or_one_position_too_far(kind, n, d, width=None):
-    """The path through windows is off by one for some lengths. From the first position to the last it is n − 1
-    positions, not n; and a last layer is needed even if only part of its reach is: try n = 4 and 5 with a width of 3 on
-    paper."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, (n - 1) // width)
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant("rounded the wrong way, or one position too far", fails=("path length",))
-def rounded_the_wrong_way_or_one_position_too_far_2(kind, n, d, width=None):
-    """Counted from n, rounded up."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else math.ceil(n / width)
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant("rounded the wrong way, or one position too far", fails=("path length",))
-def rounded_the_wrong_way_or_one_position_too_far_3(kind, n, d, width=None):
-    """Counted from n, rounded down."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else n // width
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@variant("rounded the wrong way, or one position too far", fails=("path length",))
-def rounded_the_wrong_way_or_one_position_too_far_4(kind, n, d, width=None):
-    """Not rounded."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else (n - 1) / width
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("arrows counted, not cells", fails=("path length",))
-def arrows_counted_not_cells(kind, n, d, width=None):
-    """Between the n cells of a recurrence there are n − 1 arrows. The contract counts the cells that the signal passes
-    through, the first and the last among them."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n - 1
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception(
-    "projections of one word", fails=("self-attention", "windows", "a window wider than the sequence")
-)
-def projections_of_one_word(kind, n, d, width=None):
-    """3 d² projects one word. All n words are projected, each by the three matrices."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * d**2 + 2 * n * met * d, 1, path
-
-
-@misconception("the ends counted exactly", fails=("windows", "a window wider than the sequence"))
-def the_ends_counted_exactly(kind, n, d, width=None):
-    """At both ends of the sequence a part of the window hangs over, and you left that part out. This is the exact
-    number of pairs, but the contract asks for full windows, as an implementation computes them, with padding at the
-    ends."""
-    pairs = n * n if width is None else sum(min(n, i + width + 1) - max(0, i - width) for i in range(n))
-    path = 1 if width is None else max(1, math.ceil((n - 1) / width))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return pairs * d**2, 1, path
-    return 3 * n * d**2 + 2 * pairs * d, 1, path
-
-
-@variant("the whole window as a stride", fails=("path length",))
-def the_whole_window_as_a_stride_3(kind, n, d, width=None):
-    """Rounded down."""
-    met = n if width is None else min(2 * width + 1, n)
-    path = 1 if width is None else max(1, n // (2 * width + 1))
-    if kind == "recurrent":
-        return 2 * n * d**2, n, n
-    if kind == "convolution":
-        return n * met * d**2, 1, path
-    return 3 * n * d**2 + 2 * n * met * d, 1, path
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

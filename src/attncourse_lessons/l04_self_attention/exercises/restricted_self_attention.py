@@ -80,127 +80,49 @@ def out_of_reach(answer, draw):
     return telling(before)[:, 0] - after[:, 0]
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+WITHIN = ("weights", "output")
 FAR = ("weights", "output", "out of reach")
+NEAR, FILL = "near = (position[:, None] - position).abs() <= width", ".masked_fill(~near, -torch.inf)"
+
+slip("everybody sees everybody", FAR, {FILL: ""}, words="""
+    No word was out of reach: this is plain self-attention, and `width` was not used.""")
+slip("the near ones silenced", FAR, {"~near": "near"}, words="""
+    The window was masked out and the rest was left. Fill with −∞ where a word is *too far away*.""")
+slip("one word short", WITHIN, {"<=": "<"}, words="""
+    The window ends one word too early: a word exactly `width` away still belongs to it.""")
+slip("one word too many", FAR, {"<= width": "<= width + 1"}, words="""
+    The window ends one word too late: `width` words on each side, and no more.""")
+slip("one side only", WITHIN,
+    {NEAR: "behind = position[:, None] - position\nnear = (0 <= behind) & (behind <= width)"},
+    {NEAR: "near = position - position[:, None] <= width"},  # no limit on this side
+    words="""
+    The distance was taken with its sign, so one side of the window is cut off (or not cut at all). Near is near in both
+    directions: look at the distance without its sign.""")
+slip("zeros after the softmax", FAR, {FILL: "", "dim=-1)": "dim=-1) * near"}, words="""
+    The weights outside the window were set to 0, so what is left no longer sums to one, and the far words still decide
+    how much is left. Mask the scores, then normalise.""")
+slip("a score of 0 for the far ones", FAR, {"-torch.inf": "0.0"}, words="""
+    A score of 0 is not "no attention": softmax turns it into e⁰ = 1. The score that becomes a weight of exactly 0 is
+    −∞.""")
+slip("`width` shared by both sides", WITHIN, {"<= width": "<= width // 2"}, words="""
+    The window is half as large as it should be: `width` words on *each* side, so 2 · `width` + 1 with the word
+    itself.""")
+slip("all but itself", WITHIN, {"~near": "~near | torch.eye(x.shape[1]).bool()"}, words="""
+    A word was kept from looking at itself. It stands in the middle of its own window.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("everybody sees everybody", fails=FAR)
-def everybody_sees_everybody(x, W_Q, W_K, W_V, width):
-    """No word was out of reach: this is plain self-attention, and `width` was not used."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("the near ones silenced", fails=FAR)
-def the_near_ones_silenced(x, W_Q, W_K, W_V, width):
-    """The window was masked out and the rest was left. Fill with −∞ where a word is *too far away*."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    near = (position[:, None] - position).abs() <= width
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill(near, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("one word short", fails=("weights", "output"))
-def one_word_short(x, W_Q, W_K, W_V, width):
-    """The window ends one word too early: a word exactly `width` away still belongs to it."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    near = (position[:, None] - position).abs() < width
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("one word too many", fails=FAR)
-def one_word_too_many(x, W_Q, W_K, W_V, width):
-    """The window ends one word too late: `width` words on each side, and no more."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    near = (position[:, None] - position).abs() <= width + 1
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("one side only", fails=("weights", "output"))
-def one_side_only(x, W_Q, W_K, W_V, width):
-    """The distance was taken with its sign, so one side of the window is cut off (or not cut at all). Near is near in
-    both directions: look at the distance without its sign."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    behind = position[:, None] - position
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill((behind < 0) | (behind > width), -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("one side only", fails=FAR)
-def one_side_only_2(x, W_Q, W_K, W_V, width):
+def no_limit_on_the_other_side(x, W_Q, W_K, W_V, width):
     """No limit on the other side."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     position = torch.arange(x.shape[1])
     scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
     weights = scores.masked_fill(position[:, None] - position > width, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@variant("one side only", fails=("weights", "output"))
-def one_side_only_3(x, W_Q, W_K, W_V, width):
-    """No limit on this side."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill(position - position[:, None] > width, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("zeros after the softmax", fails=("weights", "output", "out of reach"))
-def zeros_after_the_softmax(x, W_Q, W_K, W_V, width):
-    """The weights outside the window were set to 0, so what is left no longer sums to one, and the far words still
-    decide how much is left. Mask the scores, then normalise."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    near = (position[:, None] - position).abs() <= width
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1) * near
-    return weights @ values, weights
-
-
-@misconception("a score of 0 for the far ones", fails=FAR)
-def a_score_of_0_for_the_far_ones(x, W_Q, W_K, W_V, width):
-    """A score of 0 is not "no attention": softmax turns it into e⁰ = 1. The score that becomes a weight of exactly 0 is
-    −∞."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    near = (position[:, None] - position).abs() <= width
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1]) * near).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("`width` shared by both sides", fails=("weights", "output"))
-def width_shared_by_both_sides(x, W_Q, W_K, W_V, width):
-    """The window is half as large as it should be: `width` words on *each* side, so 2 · `width` + 1 with the word
-    itself."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    near = (position[:, None] - position).abs() <= width // 2
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill(~near, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("all but itself", fails=("weights", "output"))
-def all_but_itself(x, W_Q, W_K, W_V, width):
-    """A word was kept from looking at itself. It stands in the middle of its own window."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    position = torch.arange(x.shape[1])
-    distance = (position[:, None] - position).abs()
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill((distance > width) | (distance == 0), -torch.inf).softmax(dim=-1)
     return weights @ values, weights
 
 

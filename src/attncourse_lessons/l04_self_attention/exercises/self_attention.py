@@ -90,231 +90,101 @@ def gradient(answer, draw):
     return reached(answer(*inputs)[0], inputs, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+WEIGHTS = ("weights",)
+LEARNED = ("weights", "gradient")
+NOT_THE_VALUES = ("output", "each sentence by itself", "gradient")
+ALL = ("weights", "output", "each sentence by itself", "gradient")
+ROLES, SCORES, ROOT = "x @ W_Q, x @ W_K, x @ W_V", "queries @ keys.mT", "math.sqrt(W_K.shape[1])"
 
-@misconception("keys ask, queries answer", fails=("weights",))
-def keys_ask_queries_answer(x, W_Q, W_K, W_V):
-    """The table is transposed: row i was made from the key of word i and everybody's queries. The rows belong to the
-    words that ask, so the queries are the left factor."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (keys @ queries.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("one projection for queries and keys", fails=("weights", "gradient"))
-def one_projection_for_queries_and_keys(x, W_Q, W_K, W_V):
-    """Queries and keys were made by the same matrix, so the table of scores is symmetric: i matches j exactly as well
-    as j matches i. Asking and offering are two roles, with a matrix each."""
-    queries, keys, values = x @ W_Q, x @ W_Q, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@variant("one projection for queries and keys", fails=("weights", "gradient"))
-def one_projection_for_queries_and_keys_2(x, W_Q, W_K, W_V):
-    """That of the keys."""
-    keys = x @ W_K
-    weights = (keys @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ (x @ W_V), weights
-
-
-@misconception("softmax over the words that ask", fails=("weights",))
-def softmax_over_the_words_that_ask(x, W_Q, W_K, W_V):
-    """Your weights sum to one down each column, as if the words that answer had a unit each to give away. It is the
-    word that asks, one row, that shares out one unit: look at which axis runs over the answers."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-2)
-    return weights @ values, weights
-
-
-@misconception("one softmax for the whole table", fails=("weights",))
-def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
-    """All n² weights of a sentence together sum to one, so the words that ask had to share one unit among them. Each
-    word that asks, each row, has a unit of its own."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[-1])
-    weights = scores.flatten(1).softmax(dim=-1).reshape(scores.shape)
-    return weights @ values, weights
-
-
-@misconception("softmax over the batch", fails=("weights", "each sentence by itself"))
-def softmax_over_the_batch(x, W_Q, W_K, W_V):
-    """`dim=0` is the batch: the sentences competed with each other, and what one gets depends on which others came
-    along. The words that answer are the last axis."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=0)
-    return weights @ values, weights
-
-
-@misconception("not scaled", fails=("weights",))
-def not_scaled(x, W_Q, W_K, W_V):
-    """The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("scaled by a number other than √d_k", fails=("weights",))
-def scaled_by_a_number_other_than_d_k(x, W_Q, W_K, W_V):
-    """The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
+slip("keys ask, queries answer", WEIGHTS, {SCORES: "keys @ queries.mT"}, words="""
+    The table is transposed: row i was made from the key of word i and everybody's queries. The rows belong to the words
+    that ask, so the queries are the left factor.""")
+slip("one projection for queries and keys", LEARNED,
+    {SCORES: "queries @ queries.mT"},
+    {SCORES: "keys @ keys.mT"},
+    words="""
+    Queries and keys were made by the same matrix, so the table of scores is symmetric: i matches j exactly as well as j
+    matches i. Asking and offering are two roles, with a matrix each.""")
+slip("softmax over the words that ask", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
+    Your weights sum to one down each column, as if the words that answer had a unit each to give away. It is the word
+    that asks, one row, that shares out one unit: look at which axis runs over the answers.""")
+slip("one softmax for the whole table", WEIGHTS,
+    {"scores.softmax(dim=-1)": "scores.flatten(1).softmax(dim=-1).reshape(scores.shape)"},
+    words="""
+    All n² weights of a sentence together sum to one, so the words that ask had to share one unit among them. Each word
+    that asks, each row, has a unit of its own.""")
+slip("softmax over the batch", ("weights", "each sentence by itself"), {"dim=-1": "dim=0"}, words="""
+    `dim=0` is the batch: the sentences competed with each other, and what one gets depends on which others came along.
+    The words that answer are the last axis.""")
+slip("not scaled", WEIGHTS, {f" / {ROOT}": ""}, words="""
+    The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
+slip("scaled by a number other than √d_k", WEIGHTS,
+    {ROOT: "math.sqrt(x.shape[-1])"},  # d_model
+    {ROOT: "W_K.shape[1]"},  # no root
+    {ROOT: "math.sqrt(W_V.shape[1])"},  # the values' width
+    {ROOT: "math.sqrt(x.shape[1])"},  # the number of words
+    words="""
+    The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
     number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
-    square root."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(x.shape[-1])).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@variant("scaled by a number other than √d_k", fails=("weights",))
-def scaled_by_a_number_other_than_d_k_2(x, W_Q, W_K, W_V):
-    """No root."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / W_K.shape[1]).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@variant("scaled by a number other than √d_k", fails=("weights",))
-def scaled_by_a_number_other_than_d_k_3(x, W_Q, W_K, W_V):
-    """The values' width."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(values.shape[-1])).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@variant("scaled by a number other than √d_k", fails=("weights",))
-def scaled_by_a_number_other_than_d_k_4(x, W_Q, W_K, W_V):
-    """The number of words."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(keys.shape[1])).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("reshaped for transposed", fails=("weights",))
-def reshaped_for_transposed(x, W_Q, W_K, W_V):
-    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
-    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    batch, n, d_k = keys.shape
-    weights = (queries @ keys.reshape(batch, d_k, n) / math.sqrt(d_k)).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("sums over the words that ask", fails=("output",))
-def sums_over_the_words_that_ask(x, W_Q, W_K, W_V):
-    """The table of weights was used transposed: each output added up what its word *gave* to the others. Those numbers
-    need not sum to one. Row i of the weights is what word i asked for."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights.mT @ values, weights
-
-
-@misconception("words for values", fails=("output", "each sentence by itself", "gradient"))
-def words_for_values(x, W_Q, W_K, W_V):
-    """Something other than the values was averaged: the words themselves, or the keys, or the queries. What a word
-    hands over is a third role, with a matrix of its own, and d_v wide."""
-    queries, keys = x @ W_Q, x @ W_K
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ x, weights
-
-
-@variant("words for values", fails=("output", "each sentence by itself", "gradient"))
-def words_for_values_2(x, W_Q, W_K, W_V):
-    """The keys."""
-    queries, keys = x @ W_Q, x @ W_K
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ keys, weights
-
-
-@misconception("scores for weights", fails=("weights",))
-def scores_for_weights(x, W_Q, W_K, W_V):
-    """What came back as weights are scores, from before the softmax: their rows do not sum to one. Whoever draws the
-    picture of who looked at whom needs the weights."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    return scores.softmax(dim=-1) @ values, scores
-
-
-@misconception("only the words before", fails=("weights",))
-def only_the_words_before(x, W_Q, W_K, W_V):
-    """Every word looked at itself and at those before it only. That is what a decoder does while it writes (lecture
-    06). Here the whole sentence is there, and a word looks in both directions."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-    weights = scores.masked_fill(future, -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception(
-    "the two in the wrong order", fails=("weights", "output", "each sentence by itself", "gradient")
-)
-def the_two_in_the_wrong_order(x, W_Q, W_K, W_V):
-    """The weights came first and the output second. The contract has the output first: it is what the next layer
-    reads."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights, weights @ values
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, W_Q, W_K, W_V):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Where to look must be learned, and so must what to offer and what to hand over."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights.detach() @ values, weights
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(x, W_Q, W_K, W_V):
-    """At the end."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return (weights @ values).detach(), weights
-
-
-@misconception("all but itself", fails=("weights",))
-def all_but_itself(x, W_Q, W_K, W_V):
-    """A word was kept from looking at itself. It is a word of its sentence like any other, and its own value may be
-    what it needs."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
-    weights = scores.masked_fill(torch.eye(x.shape[1], dtype=torch.bool), -torch.inf).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception(
-    "matrices for columns", fails=("weights", "output", "each sentence by itself", "gradient")
-)
-def matrices_for_columns(x, W_Q, W_K, W_V):
-    """The product does not fit, because the matrix is transposed, or stands on the wrong side of the words. Some slides
+    square root.""")
+slip("reshaped for transposed", WEIGHTS, {"keys.mT": "keys.reshape(len(keys), keys.shape[2], -1)"}, words="""
+    `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
+slip("sums over the words that ask", ("output",), {"return weights @": "return weights.mT @"}, words="""
+    The table of weights was used transposed: each output added up what its word *gave* to the others. Those numbers
+    need not sum to one. Row i of the weights is what word i asked for.""")
+slip("words for values", NOT_THE_VALUES,
+    {"weights @ values": "weights @ x"},
+    {"weights @ values": "weights @ keys"},
+    words="""
+    Something other than the values was averaged: the words themselves, or the keys, or the queries. What a word hands
+    over is a third role, with a matrix of its own, and d_v wide.""")
+slip("scores for weights", WEIGHTS, {"@ values, weights": "@ values, scores"}, words="""
+    What came back as weights are scores, from before the softmax: their rows do not sum to one. Whoever draws the
+    picture of who looked at whom needs the weights.""")
+slip("only the words before", WEIGHTS,
+    {"scores.softmax": "scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax"},
+    words="""
+    Every word looked at itself and at those before it only. That is what a decoder does while it writes (lecture 06).
+    Here the whole sentence is there, and a word looks in both directions.""")
+slip("all but itself", WEIGHTS,
+    {"scores.softmax": "scores.masked_fill(torch.eye(x.shape[1]).bool(), -torch.inf).softmax"},
+    words="""
+    A word was kept from looking at itself. It is a word of its sentence like any other, and its own value may be what
+    it needs.""")
+slip("the two in the wrong order", ALL, {"weights @ values, weights": "weights, weights @ values"}, words="""
+    The weights came first and the output second. The contract has the output first: it is what the next layer
+    reads.""")
+slip("cut off from the gradient", ("gradient",),
+    {"return weights @": "return weights.detach() @"},
+    {"weights @ values,": "(weights @ values).detach(),"},
+    words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Where to look must be learned, and so must what to offer and what to hand over.""")
+slip("matrices for columns", ALL,
+    {ROLES: "x @ W_Q.T, x @ W_K.T, x @ W_V.T"},
+    {ROLES: "W_Q @ x, W_K @ x, W_V @ x"},
+    words="""
+    The product does not fit, because the matrix is transposed, or stands on the wrong side of the words. Some slides
     write q = Qx, with words as columns. Here a word is a row with d_model numbers, and W_Q has d_model rows. Which
-    order of the two has d_model in the middle?"""
-    queries, keys, values = x @ W_Q.T, x @ W_K.T, x @ W_V.T
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ values, weights
+    order of the two has d_model in the middle?""")
 
 
-@variant(
-    "matrices for columns", fails=("weights", "output", "each sentence by itself", "gradient")
-)
-def matrices_for_columns_2(x, W_Q, W_K, W_V):
-    """On the left."""
-    queries, keys, values = W_Q @ x, W_K @ x, W_V @ x
-    weights = (queries @ keys.mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ values, weights
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("not scaled", "keys ask, queries answer", fails=("weights",))
-def not_scaled_2(x, W_Q, W_K, W_V):
+@variant("not scaled", "keys ask, queries answer", fails=WEIGHTS)
+def unscaled_keys_ask(x, W_Q, W_K, W_V):
     """Both."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     weights = (keys @ queries.mT).softmax(dim=-1)
     return weights @ values, weights
 
 
-@variant("not scaled", "softmax over the words that ask", fails=("weights",))
-def not_scaled_3(x, W_Q, W_K, W_V):
+@variant("not scaled", "softmax over the words that ask", fails=WEIGHTS)
+def unscaled_over_the_words_that_ask(x, W_Q, W_K, W_V):
     """Both."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     weights = (queries @ keys.mT).softmax(dim=-2)

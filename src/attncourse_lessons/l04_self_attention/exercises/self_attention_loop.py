@@ -20,12 +20,11 @@ def reference(x, W_Q, W_K, W_V):
 
 
 def solution(x, W_Q, W_K, W_V):
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V                                    # (n, d_k) twice, (n, d_v)
     output = []
-    for query in queries:
-        scores = torch.stack([query @ key for key in keys]) / math.sqrt(W_K.shape[1])    # (n,)
-        weights = scores.softmax(dim=0)                                                  # (n,)
-        output.append(sum(weight * value for weight, value in zip(weights, values, strict=True)))
+    for i in range(len(x)):
+        weights = (keys @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)           # (n,)
+        output.append(weights @ values)                                                  # (d_v,)
     return torch.stack(output)
 
 
@@ -83,10 +82,93 @@ def gradient(answer, draw):
     return reached(answer(*inputs), inputs, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+OUTPUT = ("output",)
+LEARNED = ("output", "gradient")
+IN_ORDER = ("output", "shuffled")
+NOT_AN_AVERAGE = ("output", "a sentence of one word")
+ALL = ("output", "a sentence of one word", "shuffled", "gradient")
+ROLES, SCORES, ROOT = "x @ W_Q, x @ W_K, x @ W_V", "keys @ queries[i]", "math.sqrt(W_K.shape[1])"
+
+slip("its own value back", LEARNED,
+    {"weights @ values": "sum(weights[j] * values[i] for j in range(len(x)))"},
+    {"weights @ values": "values[i]"},  # by leaving the weights out
+    words="""
+    Every weight was multiplied by the same value, that of the word that asks. The weights sum to one, so each word got
+    its own value back and learned nothing about the others. The weight α_ij says how much word i takes of word j: whose
+    value does it go with?""")
+slip("keys ask, queries answer", OUTPUT, {SCORES: "queries @ keys[i]"}, words="""
+    Row i of the scores was made from the *key* of word i and the queries of the others. The word that is being written
+    asks, with its query; all words answer, with their keys. The two tables are each other's transpose.""")
+slip("one projection for queries and keys", LEARNED,
+    {SCORES: "queries @ queries[i]"},
+    {SCORES: "keys @ keys[i]"},
+    words="""
+    Queries and keys were made by the same matrix. Then i matches j exactly as well as j matches i, which is not how
+    words are: "her" needs "Anna", and Anna does not need "her". Asking and offering are two roles, with a matrix
+    each.""")
+slip("not scaled", OUTPUT, {f" / {ROOT}": ""}, words="""
+    The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
+slip("scaled by a number other than √d_k", OUTPUT,
+    {ROOT: "math.sqrt(x.shape[1])"},  # d_model
+    {ROOT: "W_K.shape[1]"},  # no root
+    {ROOT: "math.sqrt(len(keys))"},  # the number of words
+    {ROOT: "math.sqrt(W_V.shape[1])"},  # the values' width
+    {"/ math": "* math"},
+    words="""
+    The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
+    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
+    square root.""")
+slip("scaled after the softmax", NOT_AN_AVERAGE, {f" / {ROOT}": "", "dim=0)": f"dim=0) / {ROOT}"}, words="""
+    The weights were divided by √d_k, so they no longer sum to one. The scale belongs to the scores, before the softmax:
+    it decides how sharply the softmax chooses.""")
+slip("only the words before", IN_ORDER, {"keys @": "keys[: i + 1] @", "@ values": "@ values[: i + 1]"}, words="""
+    The inner loop stopped at word i, so a word looked at itself and at those before it. That is what a decoder does
+    while it writes (lecture @masking). Here the whole sentence is there: a word looks at all n, in both directions.""")
+slip("words for values", ALL,
+    {"weights @ values": "weights @ x"},
+    {"weights @ values": "weights @ keys"},
+    words="""
+    The words themselves were averaged, and W_V was not used. What a word hands over is a third role beside asking and
+    offering: the value, d_v wide.""")
+slip("exponentials that were not divided", NOT_AN_AVERAGE, {"softmax(dim=0)": "exp()"}, words="""
+    The exponentials were used as they are. To be shares they must be divided by their sum over all n words: only then
+    is the result an average.""")
+slip("scores for weights", NOT_AN_AVERAGE, {".softmax(dim=0)": ""}, words="""
+    The values were added up by their scores, which may be negative and sum to anything. Softmax makes shares of
+    them.""")
+slip("divided once more", OUTPUT, {"weights @ values": "(weights[:, None] * values).mean(dim=0)"}, words="""
+    The weights already sum to one, so their weighted sum is an average. Dividing by the number of words (or `mean`
+    where a sum is meant) shrinks it, and the longer the sentence, the more.""")
+slip("cut off from the gradient", ("gradient",),
+    {SCORES: "torch.tensor([(queries[i] @ key).item() for key in keys])"},
+    {"torch.stack(output)": "torch.stack(output).detach()"},
+    words="""
+    The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from. Then nobody can learn where to look.
+    Stay with tensor operations.""")
+slip("no projections at all", ALL,
+    {ROLES: "x, x, x", "W_K.shape": "x.shape"},
+    {ROLES: "x, x, x", f" / {ROOT}": ""},  # nor a scale
+    {ROLES: "x, x, x"},  # the scale of the projections
+    words="""
+    The words were compared and averaged as they are. Then a word looks for what is like itself, and hands over
+    everything that it is. Multiply it by a matrix for each of its three roles first: asking, being found, handing
+    over.""")
+slip("matrices for columns", ALL,
+    {ROLES: "W_Q @ x.T, W_K @ x.T, W_V @ x.T"},
+    {ROLES: "x @ W_Q.T, x @ W_K.T, x @ W_V.T"},
+    words="""
+    The product does not fit, because the matrix stands on the wrong side of the word, or is transposed. Some slides
+    write q = Qx, with words as columns. Here a word is a row with d_model numbers, and W_Q has d_model rows. Which
+    order of the two has d_model in the middle?""")
 
 
-@misconception("sums over the words that ask", fails=("output",))
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("sums over the words that ask", fails=OUTPUT)
 def sums_over_the_words_that_ask(x, W_Q, W_K, W_V):
     """The weights were added up over the words that ask: word j received α_ij v_i, summed over i. Those weights need
     not sum to one. Word i is the one that asks and the one that is answered: its weights α_i1 … α_in belong to the
@@ -100,58 +182,7 @@ def sums_over_the_words_that_ask(x, W_Q, W_K, W_V):
     return output
 
 
-@misconception("its own value back", fails=("output", "gradient"))
-def its_own_value_back(x, W_Q, W_K, W_V):
-    """Every weight was multiplied by the same value, that of the word that asks. The weights sum to one, so each word
-    got its own value back and learned nothing about the others. The weight α_ij says how much word i takes of word j:
-    whose value does it go with?"""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for i in range(len(x)):
-        weights = (keys @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)
-        output.append(sum(weights[j] * values[i] for j in range(len(x))))
-    return torch.stack(output)
-
-
-@variant("its own value back", fails=("output", "gradient"))
-def its_own_value_back_2(x, W_Q, W_K, W_V):
-    """By leaving the weights out."""
-    return x @ W_V
-
-
-@misconception("keys ask, queries answer", fails=("output",))
-def keys_ask_queries_answer(x, W_Q, W_K, W_V):
-    """Row i of the scores was made from the *key* of word i and the queries of the others. The word that is being
-    written asks, with its query; all words answer, with their keys. The two tables are each other's transpose."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for i in range(len(x)):
-        weights = (queries @ keys[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)
-        output.append(weights @ values)
-    return torch.stack(output)
-
-
-@misconception("one projection for queries and keys", fails=("output", "gradient"))
-def one_projection_for_queries_and_keys(x, W_Q, W_K, W_V):
-    """Queries and keys were made by the same matrix. Then i matches j exactly as well as j matches i, which is not how
-    words are: "her" needs "Anna", and Anna does not need "her". Asking and offering are two roles, with a matrix
-    each."""
-    queries, values = x @ W_Q, x @ W_V
-    output = []
-    for i in range(len(x)):
-        weights = (queries @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)
-        output.append(weights @ values)
-    return torch.stack(output)
-
-
-@variant("one projection for queries and keys", fails=("output", "gradient"))
-def one_projection_for_queries_and_keys_2(x, W_Q, W_K, W_V):
-    """That of the keys."""
-    keys, values = x @ W_K, x @ W_V
-    return torch.stack([(keys @ key / math.sqrt(len(key))).softmax(dim=0) @ values for key in keys])
-
-
-@misconception("softmax over the words that ask", fails=("output",))
+@misconception("softmax over the words that ask", fails=OUTPUT)
 def softmax_over_the_words_that_ask(x, W_Q, W_K, W_V):
     """Softmax ran down the columns of the table: the words that ask competed for each word that answers. A word that
     asks has one unit to share out over the answers, so its own n scores, one row, must become shares."""
@@ -160,7 +191,7 @@ def softmax_over_the_words_that_ask(x, W_Q, W_K, W_V):
     return scores.softmax(dim=0) @ values
 
 
-@misconception("one softmax for the whole table", fails=("output",))
+@misconception("one softmax for the whole table", fails=OUTPUT)
 def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
     """All n² weights together sum to one, so the words that ask had to share one unit among them. Each word that asks
     has a unit of its own: its n scores, and no others, become shares."""
@@ -169,75 +200,7 @@ def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
     return scores.flatten().softmax(dim=0).reshape(scores.shape) @ values
 
 
-@misconception("not scaled", fails=("output",))
-def not_scaled(x, W_Q, W_K, W_V):
-    """The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query).softmax(dim=0) @ values for query in queries])
-
-
-@misconception("scaled by a number other than √d_k", fails=("output",))
-def scaled_by_a_number_other_than_d_k(x, W_Q, W_K, W_V):
-    """The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
-    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
-    square root."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query / math.sqrt(x.shape[1])).softmax(dim=0) @ values for query in queries])
-
-
-@variant("scaled by a number other than √d_k", fails=("output",))
-def scaled_by_a_number_other_than_d_k_2(x, W_Q, W_K, W_V):
-    """No root."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query / W_K.shape[1]).softmax(dim=0) @ values for query in queries])
-
-
-@variant("scaled by a number other than √d_k", fails=("output",))
-def scaled_by_a_number_other_than_d_k_3(x, W_Q, W_K, W_V):
-    """The number of words."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query / math.sqrt(len(keys))).softmax(dim=0) @ values for query in queries])
-
-
-@variant("scaled by a number other than √d_k", fails=("output",))
-def scaled_by_a_number_other_than_d_k_4(x, W_Q, W_K, W_V):
-    """The values' width."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query / math.sqrt(W_V.shape[1])).softmax(dim=0) @ values for query in queries])
-
-
-@variant("scaled by a number other than √d_k", fails=("output",))
-def scaled_by_a_number_other_than_d_k_5(x, W_Q, W_K, W_V):
-    """Times, not divided by."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query * math.sqrt(W_K.shape[1])).softmax(dim=0) @ values for query in queries])
-
-
-@misconception("scaled after the softmax", fails=("output", "a sentence of one word"))
-def scaled_after_the_softmax(x, W_Q, W_K, W_V):
-    """The weights were divided by √d_k, so they no longer sum to one. The scale belongs to the scores, before the
-    softmax: it decides how sharply the softmax chooses."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for query in queries:
-        weights = (keys @ query).softmax(dim=0) / math.sqrt(len(query))
-        output.append(weights @ values)
-    return torch.stack(output)
-
-
-@misconception("only the words before", fails=("output", "shuffled"))
-def only_the_words_before(x, W_Q, W_K, W_V):
-    """The inner loop stopped at word i, so a word looked at itself and at those before it. That is what a decoder does
-    while it writes (lecture @masking). Here the whole sentence is there: a word looks at all n, in both directions."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for i in range(len(x)):
-        weights = (keys[: i + 1] @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)
-        output.append(weights @ values[: i + 1])
-    return torch.stack(output)
-
-
-@misconception("all but itself", fails=("output", "a sentence of one word"))
+@misconception("all but itself", fails=NOT_AN_AVERAGE)
 def all_but_itself(x, W_Q, W_K, W_V):
     """The word that asks was left out of the answers. It is a word of the sentence like any other: its own key is
     compared with its query, and its own value may be what it needs."""
@@ -250,46 +213,7 @@ def all_but_itself(x, W_Q, W_K, W_V):
     return torch.stack(output)
 
 
-@misconception(
-    "words for values", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def words_for_values(x, W_Q, W_K, W_V):
-    """The words themselves were averaged, and W_V was not used. What a word hands over is a third role beside asking
-    and offering: the value, d_v wide."""
-    queries, keys = x @ W_Q, x @ W_K
-    return torch.stack([(keys @ query / math.sqrt(len(query))).softmax(dim=0) @ x for query in queries])
-
-
-@variant(
-    "words for values", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def words_for_values_2(x, W_Q, W_K, W_V):
-    """The keys."""
-    queries, keys = x @ W_Q, x @ W_K
-    return torch.stack([(keys @ query / math.sqrt(len(query))).softmax(dim=0) @ keys for query in queries])
-
-
-@misconception("exponentials that were not divided", fails=("output", "a sentence of one word"))
-def exponentials_that_were_not_divided(x, W_Q, W_K, W_V):
-    """The exponentials were used as they are. To be shares they must be divided by their sum over all n words: only
-    then is the result an average."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for query in queries:
-        weights = (keys @ query / math.sqrt(len(query))).exp()
-        output.append(weights @ values)
-    return torch.stack(output)
-
-
-@misconception("scores for weights", fails=("output", "a sentence of one word"))
-def scores_for_weights(x, W_Q, W_K, W_V):
-    """The values were added up by their scores, which may be negative and sum to anything. Softmax makes shares of
-    them."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    return torch.stack([(keys @ query / math.sqrt(len(query))) @ values for query in queries])
-
-
-@misconception("the last word overwrites", fails=("output", "shuffled"))
+@misconception("the last word overwrites", fails=IN_ORDER)
 def the_last_word_overwrites(x, W_Q, W_K, W_V):
     """Inside the loop over j the output was set and not added to, so only the last word's contribution was left. A sum
     starts at zero and grows."""
@@ -303,96 +227,15 @@ def the_last_word_overwrites(x, W_Q, W_K, W_V):
     return torch.stack(output)
 
 
-@misconception("divided once more", fails=("output",))
-def divided_once_more(x, W_Q, W_K, W_V):
-    """The weights already sum to one, so their weighted sum is an average. Dividing by the number of words (or `mean`
-    where a sum is meant) shrinks it, and the longer the sentence, the more."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for query in queries:
-        weights = (keys @ query / math.sqrt(len(query))).softmax(dim=0)
-        output.append((weights[:, None] * values).mean(dim=0))
-    return torch.stack(output)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, W_Q, W_K, W_V):
-    """The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from. Then nobody can learn where to look.
-    Stay with tensor operations."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = []
-    for i in range(len(x)):
-        scores = torch.tensor([(queries[i] @ key).item() for key in keys]) / math.sqrt(W_K.shape[1])
-        output.append(scores.softmax(dim=0) @ values)
-    return torch.stack(output)
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(x, W_Q, W_K, W_V):
-    """At the end."""
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
-    output = [(keys @ query / math.sqrt(len(query))).softmax(dim=0) @ values for query in queries]
-    return torch.stack(output).detach()
-
-
-@misconception(
-    "no projections at all", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def no_projections_at_all(x, W_Q, W_K, W_V):
-    """The words were compared and averaged as they are. Then a word looks for what is like itself, and hands over
-    everything that it is. Multiply it by a matrix for each of its three roles first: asking, being found, handing
-    over."""
-    return torch.stack([(x @ word / math.sqrt(x.shape[1])).softmax(dim=0) @ x for word in x])
-
-
-@variant(
-    "no projections at all", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def no_projections_at_all_2(x, W_Q, W_K, W_V):
-    """Nor a scale."""
-    return torch.stack([(x @ word).softmax(dim=0) @ x for word in x])
-
-
-@variant(
-    "no projections at all", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def no_projections_at_all_3(x, W_Q, W_K, W_V):
-    """The scale of the projections."""
-    return torch.stack([(x @ word / math.sqrt(W_K.shape[1])).softmax(dim=0) @ x for word in x])
-
-
-@misconception(
-    "matrices for columns", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def matrices_for_columns(x, W_Q, W_K, W_V):
-    """The product does not fit, because the matrix stands on the wrong side of the word, or is transposed. Some slides
-    write q = Qx, with words as columns. Here a word is a row with d_model numbers, and W_Q has d_model rows. Which
-    order of the two has d_model in the middle?"""
-    queries = torch.stack([W_Q @ word for word in x])
-    keys = torch.stack([W_K @ word for word in x])
-    values = torch.stack([W_V @ word for word in x])
-    return torch.stack([(keys @ query / math.sqrt(len(query))).softmax(dim=0) @ values for query in queries])
-
-
-@variant(
-    "matrices for columns", fails=("output", "a sentence of one word", "shuffled", "gradient")
-)
-def matrices_for_columns_2(x, W_Q, W_K, W_V):
-    """Transposed."""
-    queries, keys, values = x @ W_Q.T, x @ W_K.T, x @ W_V.T
-    return torch.stack([(keys @ query / math.sqrt(len(query))).softmax(dim=0) @ values for query in queries])
-
-
-@variant("not scaled", "softmax over the words that ask", fails=("output",))
-def not_scaled_2(x, W_Q, W_K, W_V):
+@variant("not scaled", "softmax over the words that ask", fails=OUTPUT)
+def unscaled_over_the_words_that_ask(x, W_Q, W_K, W_V):
     """Both."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return (queries @ keys.mT).softmax(dim=0) @ values
 
 
-@variant("not scaled", "keys ask, queries answer", fails=("output",))
-def not_scaled_3(x, W_Q, W_K, W_V):
+@variant("not scaled", "keys ask, queries answer", fails=OUTPUT)
+def unscaled_keys_ask(x, W_Q, W_K, W_V):
     """Both."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return (keys @ queries.mT).softmax(dim=1) @ values
