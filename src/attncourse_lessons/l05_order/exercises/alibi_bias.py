@@ -60,93 +60,48 @@ def distances(answer, draw):
     return bias / bias[:, :1, 1:2]
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+SLOPES, DISTANCES = ("slopes",), ("distances",)
+
+slip("rewards distance", SLOPES, {"-slopes": "slopes"}, words="""
+    The sign is reversed: the further away a key is, the more it would be attended to. A bias is added to the score, so
+    a cost must be negative.""")
+slip("heads counted from 0", SLOPES, {"arange(1, n_heads + 1)": "arange(n_heads)"}, words="""
+    The first head has the slope 1: the heads were counted from 0. They count from 1 here, so the last one has the slope
+    1/256, whatever their number.""")
+slip("heads in reverse", SLOPES, {"arange(1, n_heads + 1)": "arange(n_heads, 0, -1)"}, words="""
+    The slopes are right and stand in reverse: the first head has the steepest one and sees the least far.""")
+slip("slopes of eight heads", SLOPES, {"/ n_heads": "/ 8"}, words="""
+    The slopes are 1/2, 1/4, 1/8, … for any number of heads. They should always come down to 1/256 at the last head:
+    with fewer heads they fall faster.""")
+slip("whole exponents", SLOPES,
+    {"2 ** (-8": "2.0 ** (-8", "/ n_heads": "// n_heads"},
+    {"2 ** (-8": "2.0 ** -(8", "/ n_heads": "// n_heads"},  # towards zero
+    words="""
+    The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8h / H is whole
+    there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`.""")
+slip("signed distance", (*SLOPES, *DISTANCES), {"(place - place[:, None]).abs()": "place[:, None] - place"}, words="""
+    Without the absolute value, keys on one side cost and keys on the other side are rewarded. In a decoder the mask
+    hides that, because it hides the whole future; here both sides can be seen, and both should cost.""")
+slip("distance squared", DISTANCES, {".abs()": " ** 2"}, words="""
+    The cost grows with the square of the distance. ALiBi means "attention with *linear* biases".""")
+slip("the future masked", (*SLOPES, *DISTANCES),
+    {"* distance": "* torch.where(place > place[:, None], torch.inf, place[:, None] - place)"},
+    words="""
+    Keys to the right of their query got −∞, as in a model that sees only its past. Who may look where is a mask's
+    business; here attention looks both ways, and the cost is the same to either side.""")
 
 
-@misconception("rewards distance", fails=("slopes",))
-def rewards_distance(n_heads, n):
-    """The sign is reversed: the further away a key is, the more it would be attended to. A bias is added to the score,
-    so a cost must be negative."""
-    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
-    place = torch.arange(n)
-    return slopes[:, None, None] * (place - place[:, None]).abs()
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("heads counted from 0", fails=("slopes",))
-def heads_counted_from_0(n_heads, n):
-    """The first head has the slope 1: the heads were counted from 0. They count from 1 here, so the last one has
-    the slope 1/256, whatever their number."""
-    slopes = 2 ** (-8 * torch.arange(n_heads) / n_heads)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None]).abs()
-
-
-@misconception("slopes of eight heads", fails=("slopes",))
-def slopes_of_eight_heads(n_heads, n):
-    """The slopes are 1/2, 1/4, 1/8, … for any number of heads. They should always come down to 1/256 at the last
-    head: with fewer heads they fall faster."""
-    slopes = 0.5 ** torch.arange(1, n_heads + 1)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None]).abs()
-
-
-@misconception("whole exponents", fails=("slopes",))
-def whole_exponents(n_heads, n):
-    """The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8h / H is
-    whole there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`."""
-    slopes = 2.0 ** (-8 * torch.arange(1, n_heads + 1) // n_heads)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None]).abs()
-
-
-@variant("whole exponents", fails=("slopes",))
-def whole_exponents_2(n_heads, n):
-    """Towards zero."""
-    slopes = torch.tensor([2.0 ** -(8 * h // n_heads) for h in range(1, n_heads + 1)])
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None]).abs()
-
-
-@misconception("signed distance", fails=("slopes", "distances"))
-def signed_distance(n_heads, n):
-    """Without the absolute value, keys on one side cost and keys on the other side are rewarded. In a decoder the
-    mask hides that, because it hides the whole future; here both sides can be seen, and both should cost."""
-    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place[:, None] - place)
-
-
-@variant("signed distance", fails=("distances",))
-def signed_distance_2(n_heads, n):
+@variant("signed distance", fails=DISTANCES)
+def the_past_rewarded(n_heads, n):
     """The other side."""
     slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
     place = torch.arange(n)
     return -slopes[:, None, None] * (place - place[:, None])
-
-
-@misconception("distance squared", fails=("distances",))
-def distance_squared(n_heads, n):
-    """The cost grows with the square of the distance. ALiBi means "attention with *linear* biases"."""
-    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None]) ** 2
-
-
-@misconception("heads in reverse", fails=("slopes",))
-def heads_in_reverse(n_heads, n):
-    """The slopes are right and stand in reverse: the first head has the steepest one and sees the least far."""
-    slopes = 2 ** (-8 * torch.arange(n_heads, 0, -1) / n_heads)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None]).abs()
-
-
-@misconception("the future masked", fails=("slopes", "distances"))
-def the_future_masked(n_heads, n):
-    """Keys to the right of their query got −∞, as in a model that sees only its past. Who may look where is a
-    mask's business; here attention looks both ways, and the cost is the same to either side."""
-    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
-    distance = torch.arange(n)[:, None] - torch.arange(n)
-    return (-slopes[:, None, None] * distance).masked_fill(distance < 0, -torch.inf)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -83,111 +83,79 @@ def fits_the_table(answer, draw):
     return torch.tensor(True)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_PAIR = ("near pairs", "far pairs", "not square")
+EVERY_ASPECT = (*EVERY_PAIR, "fits the table")
+DISTANCE = "torch.arange(n_key) - torch.arange(n_query)[:, None]"
+CLAMP = "distance.clamp(-max_distance, max_distance)"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("mirrored across the diagonal", fails=EVERY_PAIR)
-def mirrored_across_the_diagonal(n_query, n_key, max_distance):
-    """Left and right are mirrored: what belongs to query 1 and key 3 stands where query 3 meets key 1. Key 3 lies
-    two places to the right of query 1, so in row 1 and column 3 the distance is +2. Walking along a row, it must
-    grow."""
-    distance = torch.arange(n_query)[:, None] - torch.arange(n_key)
-    return distance.clamp(-max_distance, max_distance) + max_distance
-
-
-@variant("mirrored across the diagonal", fails=EVERY_PAIR)
-def mirrored_across_the_diagonal_2(n_query, n_key, max_distance):
-    """Keys down the rows."""
-    distance = torch.arange(n_key)[:, None] - torch.arange(n_query)
-    return distance.clamp(-max_distance, max_distance) + max_distance
-
-
-@misconception("no clip", fails=("far pairs", "fits the table"))
-def no_clip(n_query, n_key, max_distance):
-    """Far keys got a row of their own, but there are only 2 · max_distance + 1 rows: in a sentence longer than those of
-    the training, the index would run off the table. Everything further than max_distance shares the outermost row."""
-    return torch.arange(n_key) - torch.arange(n_query)[:, None] + max_distance
-
-
-@variant("no clip", fails=("far pairs", "fits the table"))
-def no_clip_2(n_query, n_key, max_distance):
-    """From below only."""
-    return (torch.arange(n_key) - torch.arange(n_query)[:, None] + max_distance).clamp(min=0)
-
-
-@variant("no clip", fails=("far pairs", "fits the table"))
-def no_clip_3(n_query, n_key, max_distance):
-    """From above only."""
-    return (torch.arange(n_key) - torch.arange(n_query)[:, None]).clamp(max=max_distance) + max_distance
-
-
-@misconception("distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
-def distances_not_rows(n_query, n_key, max_distance):
-    """These are the clipped distances themselves, from −max_distance to max_distance. As an index, a negative number
+slip("mirrored across the diagonal", EVERY_PAIR,
+    {DISTANCE: "torch.arange(n_query)[:, None] - torch.arange(n_key)"},
+    {DISTANCE: "torch.arange(n_key)[:, None] - torch.arange(n_query)"},  # keys down the rows
+    words="""
+    Left and right are mirrored: what belongs to query 1 and key 3 stands where query 3 meets key 1. Key 3 lies two
+    places to the right of query 1, so in row 1 and column 3 the distance is +2. Walking along a row, it must grow.""")
+slip("left and right the same", EVERY_PAIR,
+    {"distance.clamp": "distance.abs().clamp", ") + max_distance": ")"},
+    {"distance.clamp": "distance.abs().clamp"},  # moved up
+    words="""
+    The absolute value was taken, so the word before and the word after get the same row. The whole point is to tell
+    them apart: keep the sign.""")
+slip("no clip", ("far pairs", "fits the table"),
+    {CLAMP: "distance"},
+    {f"{CLAMP} + max_distance": "(distance + max_distance).clamp(min=0)"},  # from below only
+    {CLAMP: "distance.clamp(max=max_distance)"},  # from above only
+    words="""
+    Far keys got a row of their own, but there are only 2 · max_distance + 1 rows: in a sentence longer than those of
+    the training, the index would run off the table. Everything further than max_distance shares the outermost row.""")
+slip("distances, not rows", EVERY_ASPECT, {" + max_distance": ""}, words="""
+    These are the clipped distances themselves, from −max_distance to max_distance. As an index, a negative number
     counts from the end in Python, without any error, and the left side would read the rows of the right. Move them up
-    so that the smallest becomes 0."""
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
-    return distance.clamp(-max_distance, max_distance)
+    so that the smallest becomes 0.""")
+slip("moved up too early", EVERY_ASPECT,
+    {"distance.clamp": "(distance + max_distance).clamp", ") + max_distance": ")"},
+    words="""
+    max_distance was added first and the sum clipped at max_distance, which is the bound for distances, not for rows.
+    All keys to the right ended up in one row. Either clip first, or clip to the bounds that rows have.""")
+slip("rows counted from one", EVERY_ASPECT, {"+ max_distance": "+ max_distance + 1"}, words="""
+    Every row is one too high, and the last points past the end of the table. The first row of a table is row 0, so the
+    distance −max_distance must become 0.""")
+slip("one row too few", ("near pairs", "far pairs"), {", max_distance)": ", max_distance - 1)"}, words="""
+    Clipped one step short on the right: max_distance to the right got the row of its neighbour, and the last row of the
+    table is never used. `clamp` keeps both of its bounds, unlike `range`, so the upper one need not be lowered.""")
+slip("far pairs taken for near ones", ("far pairs",),
+    {CLAMP: "torch.where(distance.abs() <= max_distance, distance, 0)"},
+    {f"{CLAMP} + max_distance": "(distance + max_distance) % (2 * max_distance + 1)"},  # in again on the other side
+    words="""
+    A key that is too far away got the row of a near one, as if it stood right here. The furthest row on its side is the
+    one that says "this far or further".""")
+slip("as many keys as queries", ("not square",),
+    {"arange(n_key)": "arange(n_query)"},
+    {"arange(n_query)": "arange(n_key)"},
+    words="""
+    The table is square: one of the two lengths was used for both axes. When a decoder writes token by token there is
+    one query and there are many keys.""")
+slip("queries at the end", ("not square",), {"arange(n_query)": "arange(n_key - n_query, n_key)"}, words="""
+    The queries were taken for the *last* positions among the keys, as if the earlier keys came from a cache. Here query
+    0 and key 0 stand at the same position, however many there are of each.""")
+slip("not whole numbers", ("fits the table",), {"arange(n_key)": "arange(n_key, dtype=torch.float32)"}, words="""
+    The numbers are right, but they are floating-point numbers, and a table cannot be asked for its row 2.0. Ranges of
+    whole numbers stay whole under −, + and `clamp`; something turned yours into floats.""")
 
 
-@misconception("left and right the same", fails=EVERY_PAIR)
-def left_and_right_the_same(n_query, n_key, max_distance):
-    """The absolute value was taken, so the word before and the word after get the same row. The whole point is to
-    tell them apart: keep the sign."""
-    distance = (torch.arange(n_key) - torch.arange(n_query)[:, None]).abs()
-    return distance.clamp(max=max_distance)
-
-
-@variant("left and right the same", fails=EVERY_PAIR)
-def left_and_right_the_same_2(n_query, n_key, max_distance):
-    """Moved up."""
-    distance = (torch.arange(n_key) - torch.arange(n_query)[:, None]).abs()
-    return distance.clamp(-max_distance, max_distance) + max_distance
-
-
-@misconception("moved up too early", fails=(*EVERY_PAIR, "fits the table"))
-def moved_up_too_early(n_query, n_key, max_distance):
-    """max_distance was added first and the sum clipped at max_distance, which is the bound for distances, not for rows.
-    All keys to the right ended up in one row. Either clip first, or clip to the bounds that rows have."""
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
-    return (distance + max_distance).clamp(-max_distance, max_distance)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("moved up too early", fails=EVERY_PAIR)
-def moved_up_too_early_2(n_query, n_key, max_distance):
+def clipped_at_zero(n_query, n_key, max_distance):
     """Clipped at zero."""
     distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
     return (distance + max_distance).clamp(0, max_distance)
 
 
-@misconception("as many keys as queries", fails=("not square",))
-def as_many_keys_as_queries(n_query, n_key, max_distance):
-    """The table is square: one of the two lengths was used for both axes. When a decoder writes token by token
-    there is one query and there are many keys."""
-    place = torch.arange(n_query)
-    return (place - place[:, None]).clamp(-max_distance, max_distance) + max_distance
-
-
-@variant("as many keys as queries", fails=("not square",))
-def as_many_keys_as_queries_2(n_query, n_key, max_distance):
-    """By the keys."""
-    place = torch.arange(n_key)
-    return (place - place[:, None]).clamp(-max_distance, max_distance) + max_distance
-
-
-@misconception("not whole numbers", fails=("fits the table",))
-def not_whole_numbers(n_query, n_key, max_distance):
-    """The numbers are right, but they are floating-point numbers, and a table cannot be asked for its row 2.0. Ranges
-    of whole numbers stay whole under −, + and `clamp`; something turned yours into floats."""
-    distance = torch.arange(n_key, dtype=torch.float32) - torch.arange(n_query)[:, None]
-    return distance.clamp(-max_distance, max_distance) + max_distance
-
-
 @variant("not whole numbers", fails=("fits the table",))
-def not_whole_numbers_2(n_query, n_key, max_distance):
+def written_into_zeros(n_query, n_key, max_distance):
     """Written into zeros."""
     index = torch.zeros(n_query, n_key)
     for i in range(n_query):
@@ -196,57 +164,17 @@ def not_whole_numbers_2(n_query, n_key, max_distance):
     return index
 
 
-@misconception("rows counted from one", fails=(*EVERY_PAIR, "fits the table"))
-def rows_counted_from_one(n_query, n_key, max_distance):
-    """Every row is one too high, and the last points past the end of the table. The first row of a table is row 0, so
-    the distance −max_distance must become 0."""
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
-    return distance.clamp(-max_distance, max_distance) + max_distance + 1
-
-
-@variant("mirrored across the diagonal", "distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
-def mirrored_across_the_diagonal_3(n_query, n_key, max_distance):
+@variant("mirrored across the diagonal", "distances, not rows", fails=EVERY_ASPECT)
+def mirrored_distances(n_query, n_key, max_distance):
     """Both at once."""
     distance = torch.arange(n_query)[:, None] - torch.arange(n_key)
     return distance.clamp(-max_distance, max_distance)
 
 
-@variant("no clip", "distances, not rows", fails=(*EVERY_PAIR, "fits the table"))
-def no_clip_4(n_query, n_key, max_distance):
+@variant("no clip", "distances, not rows", fails=EVERY_ASPECT)
+def distances_untouched(n_query, n_key, max_distance):
     """Both at once: the distances, untouched."""
     return torch.arange(n_key) - torch.arange(n_query)[:, None]
-
-
-@misconception("one row too few", fails=("near pairs", "far pairs"))
-def one_row_too_few(n_query, n_key, max_distance):
-    """Clipped one step short on the right: max_distance to the right got the row of its neighbour, and the last row
-    of the table is never used. `clamp` keeps both of its bounds, unlike `range`, so the upper one need not be
-    lowered."""
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
-    return distance.clamp(-max_distance, max_distance - 1) + max_distance
-
-
-@misconception("far pairs taken for near ones", fails=("far pairs",))
-def far_pairs_taken_for_near_ones(n_query, n_key, max_distance):
-    """A key that is too far away got the row of a near one, as if it stood right here. The furthest row on its side
-    is the one that says "this far or further"."""
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
-    return torch.where(distance.abs() <= max_distance, distance, 0) + max_distance
-
-
-@variant("far pairs taken for near ones", fails=("far pairs",))
-def far_pairs_taken_for_near_ones_2(n_query, n_key, max_distance):
-    """Round the table and in again on the other side."""
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]
-    return (distance + max_distance) % (2 * max_distance + 1)
-
-
-@misconception("queries at the end", fails=("not square",))
-def queries_at_the_end(n_query, n_key, max_distance):
-    """The queries were taken for the *last* positions among the keys, as if the earlier keys came from a cache.
-    Here query 0 and key 0 stand at the same position, however many there are of each."""
-    distance = torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
-    return distance.clamp(-max_distance, max_distance) + max_distance
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -124,30 +124,107 @@ def gradient(answer, draw):
     return gradients(torch.stack([turned_query, turned_key]), [query, key], draw).norm(dim=-1)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 TURNED = ("query", "key", "a later start")
+NO_TURN = (*TURNED, "distance", "gradient")
+TURN = "a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()"
+EXPONENTS, BACK = "torch.arange(0, d_head, 2)", "torch.stack(pairs, dim=-1).flatten(-2)"
+
+slip("halves for interleaved", TURNED,
+    {"a, b = x[..., 0::2], x[..., 1::2]": "a, b = x.chunk(2, dim=-1)", BACK: "torch.cat(pairs, dim=-1)"},
+    {BACK: "torch.cat(pairs, dim=-1)"},  # taken apart as neighbours, put back as halves
+    words="""
+    Somewhere the two members of a pair stand half a width apart, columns i and i + d_head/2: where they are read, where
+    the angles are laid out, or where they are put back. Used throughout, that is the layout of GPT-NeoX, and of Llama
+    in the transformers library, and just as good. But the contract, and the paper, pair neighbours: columns 2i and 2i +
+    1. Weights trained with one layout fail with the other.""")
+slip("batch for position", (*TURNED, "distance"),
+    {"start + n)[:, None]": "start + len(query))[:, None, None]"},
+    words="""
+    The positions were counted along the batch: all tokens of a sentence were turned by the same angle, and by how much
+    depended on which sentence of the batch it was. The positions are the last axis but one. (A published slide has this
+    very slip; lecture @errata_lab comes back to it.)""")
+slip("rotates the values", ("value",), {"turn(key), value": "turn(key), turn(value)"}, words="""
+    The value was turned as well. Turning is there so that *scores* feel a distance, and values are not in the scores:
+    they are averaged, and an average of vectors that were each turned by a different angle is no longer an average of
+    what the tokens say.""")
+slip("only the query", ("key", "distance", "a later start"), {"turn(key)": "key"}, words="""
+    The key came back as it was. A score then depends on where the query stands and not on where the key stands, so no
+    distance can come out. Both are turned, and in the dot product what they have in common cancels.""")
+slip("query and key exchanged", (*TURNED, "gradient"), {"turn(query), turn(key)": "turn(key), turn(query)"}, words="""
+    Both were turned and came back in each other's place: the contract says query, key, value. Who asks and who is asked
+    is not the same thing once their positions count.""")
+slip("key turned the other way", ("key", "distance", "a later start"),
+    {"turn(x)": "turn(x, angles=angles)", "turn(key)": "turn(key, -angles)"},
+    words="""
+    Query and key were turned in opposite directions, so the score depends on the *sum* of their positions. Turn both
+    the same way: the transpose in the dot product reverses the sign by itself, and leaves the difference.""")
+slip("turned the other way", TURNED,
+    {TURN: "a * angles.cos() + b * angles.sin(), b * angles.cos() - a * angles.sin()"},
+    words="""
+    Everything was turned by minus its angle. The scores do not notice, since both were; but weights and caches made
+    with the other direction would. The minus belongs to the sine in the *first* member of a pair.""")
+slip("a sign astray", NO_TURN,
+    {"- b": "+ b"},
+    {", a *": ", -a *"},  # two minuses
+    words="""
+    This is not a turn: vectors change their length. In (a cos θ − b sin θ, a sin θ + b cos θ) one of the two sines has
+    a minus. Test a single pair, (1, 0), by a quarter turn: it must become (0, 1).""")
+slip("half turned, half new", NO_TURN, {"[a *": "[a := a *"}, words="""
+    The second member of each pair was computed from a first member that had already been replaced. Both formulas need
+    the *old* a and b: keep them (a slice is a view, and sees what is written into its tensor), or make new tensors.""")
+slip("added, not turned", (*TURNED, "distance"), {TURN: "a + angles.sin(), b + angles.cos()"}, words="""
+    Sines and cosines were *added* to query and key. That is the older scheme. In the dot product of two sums there are
+    cross-terms, content against position, that depend on where each one stands. RoPE multiplies: each pair is turned by
+    its angle.""")
+slip("multiplied, not turned", NO_TURN,
+    {TURN: "a * angles.cos(), b * angles.sin()"},
+    {TURN: "a * angles.sin(), b * angles.cos()"},  # by the vectors of the sinusoidal scheme
+    words="""
+    Each column was multiplied by its own cosine or sine, and no column heard of its partner. That shrinks vectors. A
+    turn mixes the two members of a pair: each new one has a share of both.""")
+slip("exponent off by one", TURNED, {EXPONENTS: "torch.arange(2, d_head + 2, 2)"}, words="""
+    The pairs were counted from 1: every pair turns at the speed of the next, and none by a whole radian a position. The
+    first pair has i = 0.""")
+slip("exponent without its 2", TURNED, {EXPONENTS: "torch.arange(d_head // 2)"}, words="""
+    The pairs do not slow down fast enough: the exponent of pair i is 2i / d_head, and the last is nearly 1.""")
+slip("no brackets round the exponent", TURNED,
+    {f"10000 ** ({EXPONENTS} / d_head)": f"(10000.0 ** {EXPONENTS} / d_head)"},
+    {f"10000 ** ({EXPONENTS} / d_head)": f"10000.0 ** {EXPONENTS} / d_head"},  # divided twice
+    words="""
+    In Python a power binds more tightly than a quotient: `10000 ** two_i / d_head` is (10000 to the 2i) / d_head. Put
+    brackets round the whole exponent.""")
+slip("one angle for all pairs", TURNED, {" * frequency": ""}, words="""
+    Every pair was turned by p radians. Each pair has its own frequency: the first turns by one radian a position, the
+    last by hardly more than a ten-thousandth.""")
+slip("counted from one", TURNED, {"start, start + n": "start + 1, start + n + 1"}, words="""
+    The first row was turned by one position too many: the row at `start` has position `start`, and with a start of 0 it
+    is not turned at all.""")
+slip("always from position 0", ("a later start",), {"start, start + n": "n"}, words="""
+    `start` was not used. A model that writes token by token calls this with one new row at a time, and that row does
+    not stand at position 0.""")
+slip("start added to the angles", ("a later start",),
+    {"start, start + n": "n", "* frequency": "* frequency + start"},
+    words="""
+    `start` was added to the angles, after the positions had been multiplied by the frequencies. All pairs then skip
+    ahead by the same angle. It is the *positions* that begin at `start`; each pair's own frequency comes after
+    that.""")
+slip("positions that end at n", ("distance", "a later start", "gradient"), {"start + n": "n"}, words="""
+    `arange(start, n)` ends before position n, whatever the start: there are n − start numbers in it, or none, but each
+    of the n rows needs one. The second argument of `arange` is where it ends, not how many there are.""")
+slip("cut off from the gradient", ("gradient",),
+    {"turn(query)": "turn(query.detach())", "turn(key)": "turn(key.detach())"},
+    words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, `.numpy()` and `torch.tensor(…)`
+    forget where numbers came from, and the projections before the turn could not learn.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("halves for interleaved", fails=TURNED)
-def halves_for_interleaved(query, key, value, start):
-    """Somewhere the two members of a pair stand half a width apart, columns i and i + d_head/2: where they are read,
-    where the angles are laid out, or where they are put back. Used throughout, that is the layout of GPT-NeoX, and of
-    Llama in the transformers library, and just as good. But the contract, and the paper, pair neighbours: columns 2i
-    and 2i + 1. Weights trained with one layout fail with the other."""
-    half = query.shape[-1] // 2
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (2 * torch.arange(half) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., :half], x[..., half:]
-        turned.append(torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], dim=-1))
-    return turned[0], turned[1], value
-
-
-@variant("halves for interleaved", fails=(*TURNED, "distance", "gradient"))
-def halves_for_interleaved_2(query, key, value, start):
+@variant("halves for interleaved", fails=NO_TURN)
+def neighbours_turned_by_angles_of_halves(query, key, value, start):
     """Pairs of neighbours turned, put back as halves: the angles, doubled up, meet the wrong columns."""
     place = torch.arange(start, start + query.shape[1])
     angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
@@ -159,51 +236,8 @@ def halves_for_interleaved_2(query, key, value, start):
     return turned[0], turned[1], value
 
 
-@variant("halves for interleaved", fails=TURNED)
-def halves_for_interleaved_3(query, key, value, start):
-    """Taken apart as neighbours, put back as halves."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    cos, sin = angles.cos(), angles.sin()
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        turned.append(torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1))
-    return turned[0], turned[1], value
-
-
-@misconception("batch for position", fails=(*TURNED, "distance"))
-def batch_for_position(query, key, value, start):
-    """The positions were counted along the batch: all tokens of a sentence were turned by the same angle, and by how
-    much depended on which sentence of the batch it was. The positions are the last axis but one. (A published slide has
-    this very slip; lecture @errata_lab comes back to it.)"""
-    place = torch.arange(start, start + query.shape[0])
-    angles = place[:, None, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("rotates the values", fails=("value",))
-def rotates_the_values(query, key, value, start):
-    """The value was turned as well. Turning is there so that *scores* feel a distance, and values are not in the
-    scores: they are averaged, and an average of vectors that were each turned by a different angle is no longer an
-    average of what the tokens say."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key, value):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], turned[2]
-
-
 @variant("rotates the values", "halves for interleaved", fails=(*TURNED, "value"))
-def rotates_the_values_2(query, key, value, start):
+def values_rotated_in_halves(query, key, value, start):
     """Both at once."""
     half = query.shape[-1] // 2
     place = torch.arange(start, start + query.shape[1])
@@ -213,273 +247,6 @@ def rotates_the_values_2(query, key, value, start):
         a, b = x[..., :half], x[..., half:]
         turned.append(torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], dim=-1))
     return turned[0], turned[1], turned[2]
-
-
-@misconception("only the query", fails=("key", "distance", "a later start"))
-def only_the_query(query, key, value, start):
-    """The key came back as it was. A score then depends on where the query stands and not on where the key stands,
-    so no distance can come out. Both are turned, and in the dot product what they have in common cancels."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    a, b = query[..., 0::2], query[..., 1::2]
-    pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-    return torch.stack(pair, dim=-1).flatten(-2), key, value
-
-
-@misconception("key turned the other way", fails=("key", "distance", "a later start"))
-def key_turned_the_other_way(query, key, value, start):
-    """Query and key were turned in opposite directions, so the score depends on the *sum* of their positions. Turn both
-    the same way: the transpose in the dot product reverses the sign by itself, and leaves the difference."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x, sign in ((query, 1), (key, -1)):
-        a, b, cos, sin = x[..., 0::2], x[..., 1::2], angles.cos(), sign * angles.sin()
-        turned.append(torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("turned the other way", fails=TURNED)
-def turned_the_other_way(query, key, value, start):
-    """Everything was turned by minus its angle. The scores do not notice, since both were; but weights and caches
-    made with the other direction would. The minus belongs to the sine in the *first* member of a pair."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() + b * angles.sin(), b * angles.cos() - a * angles.sin()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("exponent off by one", fails=TURNED)
-def exponent_off_by_one(query, key, value, start):
-    """The pairs were counted from 1: every pair turns at the speed of the next, and none by a whole radian a
-    position. The first pair has i = 0."""
-    place = torch.arange(start, start + query.shape[1])
-    i = torch.arange(1, query.shape[-1] // 2 + 1)
-    angles = place[:, None] / 10000 ** (2 * i / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("exponent without its 2", fails=TURNED)
-def exponent_without_its_2(query, key, value, start):
-    """The pairs do not slow down fast enough: the exponent of pair i is 2i / d_head, and the last is nearly 1."""
-    place = torch.arange(start, start + query.shape[1])
-    i = torch.arange(query.shape[-1] // 2)
-    angles = place[:, None] / 10000 ** (i / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("one angle for all pairs", fails=TURNED)
-def one_angle_for_all_pairs(query, key, value, start):
-    """Every pair was turned by p radians. Each pair has its own frequency: the first turns by one radian a
-    position, the last by hardly more than a ten-thousandth."""
-    angles = torch.arange(start, start + query.shape[1])[:, None].float()
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("added, not turned", fails=(*TURNED, "distance"))
-def added_not_turned(query, key, value, start):
-    """Sines and cosines were *added* to query and key. That is the older scheme. In the dot product of two sums
-    there are cross-terms, content against position, that depend on where each one stands. RoPE multiplies: each
-    pair is turned by its angle."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    vectors = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-    return query + vectors, key + vectors, value
-
-
-@misconception("multiplied, not turned", fails=(*TURNED, "distance", "gradient"))
-def multiplied_not_turned(query, key, value, start):
-    """Each column was multiplied by its own cosine or sine, and no column heard of its partner. That shrinks
-    vectors. A turn mixes the two members of a pair: each new one has a share of both."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        pair = [x[..., 0::2] * angles.cos(), x[..., 1::2] * angles.sin()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@variant("multiplied, not turned", fails=(*TURNED, "distance", "gradient"))
-def multiplied_not_turned_2(query, key, value, start):
-    """By the vectors of the sinusoidal scheme."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    vectors = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-    return query * vectors, key * vectors, value
-
-
-@misconception("a sign astray", fails=(*TURNED, "distance", "gradient"))
-def a_sign_astray(query, key, value, start):
-    """This is not a turn: vectors change their length. In (a cos θ − b sin θ, a sin θ + b cos θ) one of the two sines
-    has a minus. Test a single pair, (1, 0), by a quarter turn: it must become (0, 1)."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() + b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@variant("a sign astray", fails=(*TURNED, "distance", "gradient"))
-def a_sign_astray_2(query, key, value, start):
-    """Two minuses."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), -a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("half turned, half new", fails=(*TURNED, "distance", "gradient"))
-def half_turned_half_new(query, key, value, start):
-    """The second member of each pair was computed from a first member that had already been replaced. Both formulas
-    need the *old* a and b: keep them (a slice is a view, and sees what is written into its tensor), or make new
-    tensors."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        a = a * angles.cos() - b * angles.sin()
-        b = a * angles.sin() + b * angles.cos()
-        turned.append(torch.stack([a, b], dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("always from position 0", fails=("a later start",))
-def always_from_position_0(query, key, value, start):
-    """`start` was not used. A model that writes token by token calls this with one new row at a time, and that row
-    does not stand at position 0."""
-    angles = torch.arange(query.shape[1])[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("start added to the angles", fails=("a later start",))
-def start_added_to_the_angles(query, key, value, start):
-    """`start` was added to the angles, after the positions had been multiplied by the frequencies. All pairs then
-    skip ahead by the same angle. It is the *positions* that begin at `start`; each pair's own frequency comes after
-    that."""
-    place = torch.arange(query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1]) + start
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("positions that end at n", fails=("distance", "a later start", "gradient"))
-def positions_that_end_at_n(query, key, value, start):
-    """`arange(start, n)` ends before position n, whatever the start: there are n − start numbers in it, or none, but
-    each of the n rows needs one. The second argument of `arange` is where it ends, not how many there are."""
-    place = torch.arange(start, query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("query and key exchanged", fails=(*TURNED, "gradient"))
-def query_and_key_exchanged(query, key, value, start):
-    """Both were turned and came back in each other's place: the contract says query, key, value. Who asks and who
-    is asked is not the same thing once their positions count."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[1], turned[0], value
-
-
-@misconception("no brackets round the exponent", fails=TURNED)
-def no_brackets_round_the_exponent(query, key, value, start):
-    """In Python a power binds more tightly than a quotient: `10000 ** two_i / d_head` is (10000 to the 2i) /
-    d_head. Put brackets round the whole exponent."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / (10000.0 ** torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@variant("no brackets round the exponent", fails=TURNED)
-def no_brackets_round_the_exponent_2(query, key, value, start):
-    """Divided twice."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000.0 ** torch.arange(0, query.shape[-1], 2) / query.shape[-1]
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("counted from one", fails=TURNED)
-def counted_from_one(query, key, value, start):
-    """The first row was turned by one position too many: the row at `start` has position `start`, and with a start
-    of 0 it is not turned at all."""
-    place = torch.arange(start + 1, start + query.shape[1] + 1)
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query, key):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, key, value, start):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, `.numpy()` and
-    `torch.tensor(…)` forget where numbers came from, and the projections before the turn could not learn."""
-    place = torch.arange(start, start + query.shape[1])
-    angles = place[:, None] / 10000 ** (torch.arange(0, query.shape[-1], 2) / query.shape[-1])
-    turned = []
-    for x in (query.detach(), key.detach()):
-        a, b = x[..., 0::2], x[..., 1::2]
-        pair = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        turned.append(torch.stack(pair, dim=-1).flatten(-2))
-    return turned[0], turned[1], value
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

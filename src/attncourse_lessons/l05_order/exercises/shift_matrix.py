@@ -89,24 +89,53 @@ def one_after_the_other(answer, draw):
     return first @ second - both
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+THERE_AND_BACK, BACKWARDS = ("forwards", "backwards"), ("backwards",)
 ALL_SHIFTS = ("forwards", "backwards", "one after the other")
+BLOCK = "[[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]"
+
+slip("written for columns", THERE_AND_BACK, {"-math.sin": "math.sin", "[math.sin": "[-math.sin"}, words="""
+    This is the matrix for column vectors, M PE(p). In this course a vector is a row and the matrix stands on its right,
+    so what turns a column by +b turns a row by −b. What must be done to a matrix when it changes sides?""")
+slip("exponent off by one", THERE_AND_BACK, {"range(d_model // 2)": "range(1, d_model // 2 + 1)"}, words="""
+    Each block turns at the speed of the next pair: the pairs were counted from 1. The first pair of `sinusoidal` has i
+    = 0 and turns by one radian a position, so the first block turns by k radians.""")
+slip("exponent without its 2", THERE_AND_BACK, {"2 * i": "i"}, words="""
+    The blocks do not slow down as fast as the pairs of `sinusoidal` do: the exponent is 2i / d_model for pair i.""")
+slip("exponent with one 2 too many", THERE_AND_BACK, {"range(d_model // 2)": "range(0, d_model, 2)"}, words="""
+    The blocks slow down twice as fast as the pairs of `sinusoidal`: a counter that already goes 0, 2, 4, … was doubled
+    once more. The exponent of the last pair is a little below 1.""")
+slip("one frequency for all", THERE_AND_BACK, {" / 10000 ** (2 * i / d_model)": ""}, words="""
+    Every block turns by k radians. Only the first pair does; the others gain less in k positions, each by its own
+    frequency.""")
+slip("k left out", ALL_SHIFTS, {"k /": "1 /"}, words="""
+    The matrix is the same for every k: it moves on by one position. In k positions, a pair gains k times the angle.""")
+slip("never backwards", BACKWARDS, {"k /": "abs(k) /"}, words="""
+    A negative k does not move back. The angle that a pair gains is k times its frequency, and for a negative k it is
+    negative: leave the sign in. (Repeating a step k times does nothing at all for a negative k.)""")
+slip("a sign astray", ALL_SHIFTS,
+    {"-math.sin": "math.sin"},
+    {"[math.sin": "[-math.sin"},  # two minuses
+    {"[math.cos(b), -math.sin": "[-math.cos(b), math.sin"},  # at a cosine
+    words="""
+    The blocks are not turns: in the block of a turn, one of the two sines has a minus and the other has none. Check one
+    pair by hand: (0, 1), which is position 0, must become (sin b, cos b).""")
+slip("sine and cosine swapped", ALL_SHIFTS,
+    {BLOCK: "[[math.sin(b), -math.cos(b)], [math.cos(b), math.sin(b)]]"},
+    {BLOCK: "[[math.sin(b), math.cos(b)], [-math.cos(b), math.sin(b)]]"},  # the other sign
+    words="""
+    Sines stand on the diagonal. For k = 0 nothing may move, and the matrix must be the identity: which of the two is 1
+    at the angle 0, and therefore belongs on the diagonal?""")
+slip("every column by itself", ALL_SHIFTS, {BLOCK: "[[math.cos(b), 0], [0, math.cos(b)]]"}, words="""
+    The matrix has numbers on its diagonal and nowhere else, so every column is only made larger or smaller. The new
+    sine of a pair needs the old cosine, too: what must stand beside the diagonal?""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("written for columns", fails=("forwards", "backwards"))
-def written_for_columns(k, d_model):
-    """This is the matrix for column vectors, M PE(p). In this course a vector is a row and the matrix stands on its
-    right, so what turns a column by +b turns a row by −b. What must be done to a matrix when it changes sides?"""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), math.sin(b)], [-math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("halves for interleaved", fails=("forwards", "backwards"))
+@misconception("halves for interleaved", fails=THERE_AND_BACK)
 def halves_for_interleaved(k, d_model):
     """This matrix pairs column i with column i + d_model/2. In our vectors the two of a pair are neighbours,
     columns 2i and 2i + 1, so the blocks of two by two follow each other down the diagonal."""
@@ -116,60 +145,8 @@ def halves_for_interleaved(k, d_model):
     return torch.cat([torch.cat([cos, -sin], dim=1), torch.cat([sin, cos], dim=1)], dim=0)
 
 
-@misconception("exponent off by one", fails=("forwards", "backwards"))
-def exponent_off_by_one(k, d_model):
-    """Each block turns at the speed of the next pair: the pairs were counted from 1. The first pair of `sinusoidal`
-    has i = 0 and turns by one radian a position, so the first block turns by k radians."""
-    blocks = []
-    for i in range(1, d_model // 2 + 1):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("exponent without its 2", fails=("forwards", "backwards"))
-def exponent_without_its_2(k, d_model):
-    """The blocks do not slow down as fast as the pairs of `sinusoidal` do: the exponent is 2i / d_model for pair
-    i."""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("one frequency for all", fails=("forwards", "backwards"))
-def one_frequency_for_all(k, d_model):
-    """Every block turns by k radians. Only the first pair does; the others gain less in k positions, each by its
-    own frequency."""
-    block = torch.tensor([[math.cos(k), -math.sin(k)], [math.sin(k), math.cos(k)]])
-    return torch.block_diag(*[block] * (d_model // 2))
-
-
-@misconception("k left out", fails=ALL_SHIFTS)
-def k_left_out(k, d_model):
-    """The matrix is the same for every k: it moves on by one position. In k positions, a pair gains k times the
-    angle."""
-    blocks = []
-    for i in range(d_model // 2):
-        b = 1 / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("never backwards", fails=("backwards",))
-def never_backwards(k, d_model):
-    """A negative k does not move back. The angle that a pair gains is k times its frequency, and for a negative k
-    it is negative: leave the sign in. (Repeating a step k times does nothing at all for a negative k.)"""
-    blocks = []
-    for i in range(d_model // 2):
-        b = abs(k) / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@variant("never backwards", fails=("backwards",))
-def never_backwards_2(k, d_model):
+@variant("never backwards", fails=BACKWARDS)
+def one_step_at_a_time(k, d_model):
     """One step at a time."""
     blocks = []
     for i in range(d_model // 2):
@@ -181,87 +158,6 @@ def never_backwards_2(k, d_model):
     return matrix
 
 
-@misconception("a sign astray", fails=ALL_SHIFTS)
-def a_sign_astray(k, d_model):
-    """The blocks are not turns: in the block of a turn, one of the two sines has a minus and the other has none. Check
-    one pair by hand: (0, 1), which is position 0, must become (sin b, cos b)."""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@variant("a sign astray", fails=ALL_SHIFTS)
-def a_sign_astray_2(k, d_model):
-    """Two minuses."""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [-math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@variant("a sign astray", fails=ALL_SHIFTS)
-def a_sign_astray_3(k, d_model):
-    """At a cosine."""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[-math.cos(b), math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("sine and cosine swapped", fails=ALL_SHIFTS)
-def sine_and_cosine_swapped(k, d_model):
-    """Sines stand on the diagonal. For k = 0 nothing may move, and the matrix must be the identity: which of the
-    two is 1 at the angle 0, and therefore belongs on the diagonal?"""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.sin(b), -math.cos(b)], [math.cos(b), math.sin(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@variant("sine and cosine swapped", fails=ALL_SHIFTS)
-def sine_and_cosine_swapped_2(k, d_model):
-    """The other sign."""
-    blocks = []
-    for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.sin(b), math.cos(b)], [-math.cos(b), math.sin(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@variant("written for columns", "exponent off by one", fails=("forwards", "backwards"))
-def written_for_columns_2(k, d_model):
-    """Both at once."""
-    blocks = []
-    for i in range(1, d_model // 2 + 1):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), math.sin(b)], [-math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("exponent with one 2 too many", fails=("forwards", "backwards"))
-def exponent_with_one_2_too_many(k, d_model):
-    """The blocks slow down twice as fast as the pairs of `sinusoidal`: a counter that already goes 0, 2, 4, … was
-    doubled once more. The exponent of the last pair is a little below 1."""
-    blocks = []
-    for i in range(0, d_model, 2):
-        b = k / 10000 ** (2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)
-
-
-@misconception("every column by itself", fails=ALL_SHIFTS)
-def every_column_by_itself(k, d_model):
-    """The matrix has numbers on its diagonal and nowhere else, so every column is only made larger or smaller. The
-    new sine of a pair needs the old cosine, too: what must stand beside the diagonal?"""
-    b = k / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.diag(b.cos().repeat_interleave(2))
-
-
 @misconception("blocks that overlap", fails=ALL_SHIFTS)
 def blocks_that_overlap(k, d_model):
     """Each block was written one row below the last, over half of it, and the lower rows of the matrix stayed
@@ -271,6 +167,16 @@ def blocks_that_overlap(k, d_model):
         b = k / 10000 ** (2 * i / d_model)
         matrix[i : i + 2, i : i + 2] = torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]])
     return matrix
+
+
+@variant("written for columns", "exponent off by one", fails=THERE_AND_BACK)
+def written_for_columns_and_counted_from_one(k, d_model):
+    """Both at once."""
+    blocks = []
+    for i in range(1, d_model // 2 + 1):
+        b = k / 10000 ** (2 * i / d_model)
+        blocks.append(torch.tensor([[math.cos(b), math.sin(b)], [-math.sin(b), math.cos(b)]]))
+    return torch.block_diag(*blocks)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -1,4 +1,4 @@
-"""sinusoidal: Sines and cosines of the position, each pair of columns slower than the one before (Vaswani et al."""
+"""sinusoidal: Sines and cosines of the position, each pair of columns slower than the one before."""
 
 import math
 
@@ -78,20 +78,79 @@ def any_shape(answer, draw):
     return answer(positions.reshape(batch, n), d_model) - vectors
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL, SHAPE = ("all columns",), ("any shape",)
+COLUMNS = ("fastest pair", "all columns")
+NOT_PAIRS = (*COLUMNS, "distance")
+POSITIONS, EXPONENTS = "positions[..., None]", "torch.arange(0, d_model, 2)"
+PAIRS = "torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)"
+ALTERNATING = "torch.where(torch.arange(d_model) % 2 == 0, angles.sin(), angles.cos())"
+
+slip("halves for interleaved", COLUMNS, {PAIRS: "torch.cat([angles.sin(), angles.cos()], dim=-1)"}, words="""
+    All sines stand in the left half and all cosines in the right. The numbers are right and their places are not: here,
+    as in the paper, sine and cosine of one angle are neighbours. Some libraries do it your way, and a model that was
+    trained with one layout cannot read the other.""")
+slip("cosine before sine", COLUMNS, {"angles.sin(), angles.cos()": "angles.cos(), angles.sin()"}, words="""
+    Sines and cosines changed places. Even columns, from column 0 on, hold sines. (Position 0 should be the vector 0, 1,
+    0, 1, …: a quick thing to check.)""")
+slip("sines alone", NOT_PAIRS, {"angles.cos()": "angles.sin()"}, words="""
+    Every column is a sine: the odd columns repeat what stands beside them. A sine alone cannot say on which side of its
+    peak it is, nor can a matrix move it along; with its cosine it is a point on a circle.""")
+slip("each column its own frequency", NOT_PAIRS,
+    {EXPONENTS: "torch.arange(d_model)", PAIRS: ALTERNATING},
+    {EXPONENTS: "2 * torch.arange(d_model)", PAIRS: ALTERNATING},  # doubled
+    words="""
+    The two columns of a pair turn at different speeds: the exponent was made from the number of the *column*. A sine
+    and its cosine must share one angle, or the two are no longer one point on one circle. Columns 2i and 2i + 1 have
+    the same exponent.""")
+slip("exponent off by one", COLUMNS, {EXPONENTS: "torch.arange(2, d_model + 2, 2)"}, words="""
+    The pairs were counted from 1, as some slides do, so every pair turns as slowly as the next one should and the
+    fastest is missing. In the paper, and in the formula above, the first pair has i = 0: what is its exponent then?""")
+slip("exponent without its 2", ALL, {EXPONENTS: "torch.arange(d_model // 2)"}, words="""
+    The exponents grow half as fast as they should: i / d_model for pair i, where the formula has 2i / d_model. The last
+    pair should be nearly 10000 times as slow as the first; yours is some hundred times as slow.""")
+slip("exponent with one 2 too many", ALL,
+    {EXPONENTS: f"2 * {EXPONENTS}"},
+    {"/ d_model)": "/ (d_model // 2))"},  # over half the width
+    words="""
+    The exponents grow twice as fast as they should. `torch.arange(0, d_model, 2)` counts 0, 2, 4, …: that is 2i
+    already, and must not be doubled again. The last exponent should be a little below 1.""")
+slip("slowest at exactly 10000", ALL, {f"{EXPONENTS} / d_model": "torch.linspace(0, 1, d_model // 2)"}, words="""
+    The exponents run from 0 to 1, both ends included. Some published code does that; the paper's formula stops one step
+    short of 1, because the last pair is i = d_model/2 − 1.""")
+slip("one frequency for all", ALL, {"/ d_model)": "// d_model)"}, words="""
+    All pairs are the same: sin p and cos p again and again. With one frequency, positions that lie a whole turn apart,
+    6.28 of them, look almost the same. Each further pair must be slower, by the factor in the formula. (`//` drops the
+    fraction: `2 * i // d_model` is 0 for every pair.)""")
+slip("faster instead of slower", (*ALL, "distance"), {"1 / 10000": "10000"}, words="""
+    The position was multiplied by the power of 10000 where it should be divided by it. The pairs then turn thousands of
+    times from one position to the next, and float32 cannot even say where they stop.""")
+slip("no brackets round the exponent", COLUMNS,
+    {f"10000 ** ({EXPONENTS} / d_model)": f"10000.0 ** {EXPONENTS} / d_model"},
+    {f"10000 ** ({EXPONENTS} / d_model)": f"(10000.0 ** {EXPONENTS} / d_model)"},  # divided by the quotient
+    words="""
+    `10000 ** 2 * i / d_model` is (10000²) · i / d_model, and `10000 ** two_i / d_model` is (10000 to the 2i) / d_model:
+    in Python a power binds more tightly than a product or a quotient. Put brackets round the whole exponent.""")
+slip("counts for itself", COLUMNS,
+    {POSITIONS: "torch.arange(positions.numel()).reshape(positions.shape)[..., None]"},
+    words="""
+    The numbers in `positions` were not used, only how many there are: 0, 1, 2, … was counted instead. A model that
+    decodes token by token asks for position 57 alone. Use the positions that come in.""")
+slip("counted from one", COLUMNS, {POSITIONS: f"({POSITIONS} + 1)"}, words="""
+    Every vector is that of the next position: one was added to the positions. They come counted from 0, and 0 is a
+    position like any other.""")
+slip("one axis only", SHAPE, {POSITIONS: "positions[:, None]"}, words="""
+    This works for a row of positions, (n,), and not for a batch of them, (batch, n). `positions[:, None]` and
+    `unsqueeze(1)` put the new axis in second place, which is the last only if there was one axis. Ask for a new *last*
+    axis.""")
 
 
-@misconception("halves for interleaved", fails=("fastest pair", "all columns"))
-def halves_for_interleaved(positions, d_model):
-    """All sines stand in the left half and all cosines in the right. The numbers are right and their places are
-    not: here, as in the paper, sine and cosine of one angle are neighbours. Some libraries do it your way, and a
-    model that was trained with one layout cannot read the other."""
-    angles = positions[..., None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.cat([angles.sin(), angles.cos()], dim=-1)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("halves for interleaved", fails=("fastest pair", "all columns"))
-def halves_for_interleaved_2(positions, d_model):
+@variant("halves for interleaved", fails=COLUMNS)
+def halves_filled_in(positions, d_model):
     """Filled in."""
     half = d_model // 2
     angles = positions[..., None] * torch.exp(-math.log(10000.0) * 2 * torch.arange(half) / d_model)
@@ -101,107 +160,8 @@ def halves_for_interleaved_2(positions, d_model):
     return vectors
 
 
-@misconception("exponent off by one", fails=("fastest pair", "all columns"))
-def exponent_off_by_one(positions, d_model):
-    """The pairs were counted from 1, as some slides do, so every pair turns as slowly as the next one should and the
-    fastest is missing. In the paper, and in the formula above, the first pair has i = 0: what is its exponent then?"""
-    i = torch.arange(1, d_model // 2 + 1)
-    angles = positions[..., None] / 10000 ** (2 * i / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("exponent without its 2", fails=("all columns",))
-def exponent_without_its_2(positions, d_model):
-    """The exponents grow half as fast as they should: i / d_model for pair i, where the formula has 2i / d_model.
-    The last pair should be nearly 10000 times as slow as the first; yours is some hundred times as slow."""
-    i = torch.arange(d_model // 2)
-    angles = positions[..., None] / 10000 ** (i / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("exponent with one 2 too many", fails=("all columns",))
-def exponent_with_one_2_too_many(positions, d_model):
-    """The exponents grow twice as fast as they should. `torch.arange(0, d_model, 2)` counts 0, 2, 4, …: that is 2i
-    already, and must not be doubled again. The last exponent should be a little below 1."""
-    two_i = torch.arange(0, d_model, 2)
-    angles = positions[..., None] / 10000 ** (2 * two_i / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@variant("exponent with one 2 too many", fails=("all columns",))
-def exponent_with_one_2_too_many_2(positions, d_model):
-    """Over half the width."""
-    half = d_model // 2
-    angles = positions[..., None] / 10000 ** (2 * torch.arange(half) / half)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("slowest at exactly 10000", fails=("all columns",))
-def slowest_at_exactly_10000(positions, d_model):
-    """The exponents run from 0 to 1, both ends included. Some published code does that; the paper's formula stops one
-    step short of 1, because the last pair is i = d_model/2 − 1."""
-    exponents = torch.linspace(0, 1, d_model // 2)
-    angles = positions[..., None] / 10000**exponents
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("each column its own frequency", fails=("fastest pair", "all columns", "distance"))
-def each_column_its_own_frequency(positions, d_model):
-    """The two columns of a pair turn at different speeds: the exponent was made from the number of the *column*. A
-    sine and its cosine must share one angle, or the two are no longer one point on one circle. Columns 2i and 2i +
-    1 have the same exponent."""
-    column = torch.arange(d_model)
-    angles = positions[..., None] / 10000 ** (column / d_model)
-    return torch.where(column % 2 == 0, angles.sin(), angles.cos())
-
-
-@variant("each column its own frequency", fails=("fastest pair", "all columns", "distance"))
-def each_column_its_own_frequency_2(positions, d_model):
-    """Doubled."""
-    column = torch.arange(d_model)
-    angles = positions[..., None] / 10000 ** (2 * column / d_model)
-    vectors = torch.zeros(*positions.shape, d_model)
-    vectors[..., 0::2] = angles[..., 0::2].sin()
-    vectors[..., 1::2] = angles[..., 1::2].cos()
-    return vectors
-
-
-@misconception("cosine before sine", fails=("fastest pair", "all columns"))
-def cosine_before_sine(positions, d_model):
-    """Sines and cosines changed places. Even columns, from column 0 on, hold sines. (Position 0 should be the vector 0,
-    1, 0, 1, …: a quick thing to check.)"""
-    angles = positions[..., None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2)
-
-
-@misconception("one frequency for all", fails=("all columns",))
-def one_frequency_for_all(positions, d_model):
-    """All pairs are the same: sin p and cos p again and again. With one frequency, positions that lie a whole turn
-    apart, 6.28 of them, look almost the same. Each further pair must be slower, by the factor in the formula. (`//`
-    drops the fraction: `2 * i // d_model` is 0 for every pair.)"""
-    angles = positions[..., None] * torch.ones(d_model // 2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("faster instead of slower", fails=("all columns", "distance"))
-def faster_instead_of_slower(positions, d_model):
-    """The position was multiplied by the power of 10000 where it should be divided by it. The pairs then turn
-    thousands of times from one position to the next, and float32 cannot even say where they stop."""
-    angles = positions[..., None] * 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("counts for itself", fails=("fastest pair", "all columns"))
-def counts_for_itself(positions, d_model):
-    """The numbers in `positions` were not used, only how many there are: 0, 1, 2, … was counted instead. A model
-    that decodes token by token asks for position 57 alone. Use the positions that come in."""
-    counted = torch.arange(positions.numel()).reshape(positions.shape)
-    angles = counted[..., None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
 @variant("counts for itself", fails=("fastest pair", "all columns", "any shape"))
-def counts_for_itself_2(positions, d_model):
+def counts_along_the_last_axis(positions, d_model):
     """Along the last axis."""
     counted = torch.arange(positions.shape[-1])
     angles = counted[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
@@ -209,25 +169,8 @@ def counts_for_itself_2(positions, d_model):
     return vectors.expand(*positions.shape, d_model)
 
 
-@misconception("counted from one", fails=("fastest pair", "all columns"))
-def counted_from_one(positions, d_model):
-    """Every vector is that of the next position: one was added to the positions. They come counted from 0, and 0 is
-    a position like any other."""
-    angles = (positions[..., None] + 1) / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("one axis only", fails=("any shape",))
-def one_axis_only(positions, d_model):
-    """This works for a row of positions, (n,), and not for a batch of them, (batch, n). `positions[:, None]` and
-    `unsqueeze(1)` put the new axis in second place, which is the last only if there was one axis. Ask for a new
-    *last* axis."""
-    angles = positions[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@variant("one axis only", fails=("any shape",))
-def one_axis_only_2(positions, d_model):
+@variant("one axis only", fails=SHAPE)
+def into_a_matrix(positions, d_model):
     """Into a matrix."""
     vectors = torch.zeros(len(positions), d_model)
     angles = positions.unsqueeze(1) * torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
@@ -236,8 +179,8 @@ def one_axis_only_2(positions, d_model):
     return vectors
 
 
-@variant("one axis only", fails=("any shape",))
-def one_axis_only_3(positions, d_model):
+@variant("one axis only", fails=SHAPE)
+def number_by_number(positions, d_model):
     """Number by number."""
     vectors = torch.zeros(len(positions), d_model)
     for row, p in enumerate(positions):
@@ -247,42 +190,18 @@ def one_axis_only_3(positions, d_model):
     return vectors
 
 
-@variant("one axis only", fails=("any shape",))
-def one_axis_only_4(positions, d_model):
+@variant("one axis only", fails=SHAPE)
+def a_list_of_lists(positions, d_model):
     """A list of lists."""
     frequencies = [10000 ** (-2 * i / d_model) for i in range(d_model // 2)]
     return torch.tensor([[f(p * w) for w in frequencies for f in (math.sin, math.cos)] for p in positions.tolist()])
 
 
-@variant("halves for interleaved", "exponent off by one", fails=("fastest pair", "all columns"))
-def halves_for_interleaved_3(positions, d_model):
+@variant("halves for interleaved", "exponent off by one", fails=COLUMNS)
+def halves_and_exponent_off_by_one(positions, d_model):
     """Both at once."""
     angles = positions[..., None] / 10000 ** (2 * torch.arange(1, d_model // 2 + 1) / d_model)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
-
-
-@misconception("no brackets round the exponent", fails=("fastest pair", "all columns"))
-def no_brackets_round_the_exponent(positions, d_model):
-    """`10000 ** 2 * i / d_model` is (10000²) · i / d_model, and `10000 ** two_i / d_model` is (10000 to the 2i) /
-    d_model: in Python a power binds more tightly than a product or a quotient. Put brackets round the whole
-    exponent."""
-    angles = positions[..., None] / 10000.0 ** torch.arange(0, d_model, 2) / d_model
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@variant("no brackets round the exponent", fails=("fastest pair", "all columns"))
-def no_brackets_round_the_exponent_2(positions, d_model):
-    """Divided by the quotient."""
-    angles = positions[..., None] / (10000.0 ** torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
-@misconception("sines alone", fails=("fastest pair", "all columns", "distance"))
-def sines_alone(positions, d_model):
-    """Every column is a sine: the odd columns repeat what stands beside them. A sine alone cannot say on which side of
-    its peak it is, nor can a matrix move it along; with its cosine it is a point on a circle."""
-    angles = positions[..., None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return angles.sin().repeat_interleave(2, dim=-1)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
