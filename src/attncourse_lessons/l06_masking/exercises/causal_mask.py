@@ -65,65 +65,33 @@ def future(answer, draw):
     return telling(answer(n))[_below(n).T]
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 TRIANGLE = ("past", "itself", "future")
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("not even itself", fails=("itself",))
-def not_even_itself(n):
-    """The diagonal is False: a position may not look at itself, and the first one may look at nobody, so softmax makes
-    0/0 of its row. (Two slides print it like this.) When word i is read, word i is no secret; the secret is word i +
-    1, which is to be predicted."""
-    return torch.ones(n, n, dtype=torch.bool).tril(-1)
-
-
-@misconception("True for what is forbidden", fails=TRIANGLE)
-def true_for_what_is_forbidden(n):
-    """This is the mask of what must *not* be seen. torch's `nn.MultiheadAttention` wants it that way round; here, and
-    in `scaled_dot_product_attention`, True means "may attend"."""
-    return torch.ones(n, n, dtype=torch.bool).triu(1)
-
-
-@misconception("future for past", fails=("past", "future"))
-def future_for_past(n):
-    """Rows and columns have changed places: position i sees itself and everything *after* it. Row i is the one that
-    asks, column j the one that answers; which of the two must be the later?"""
-    return torch.ones(n, n, dtype=torch.bool).triu()
-
-
-@misconception("one step of the future", fails=("future",))
-def one_step_of_the_future(n):
-    """Position i sees position i + 1 as well: the very word that it is asked to predict. The loss will be wonderful
-    and the model useless. Look at what stands right above the diagonal."""
-    return torch.ones(n, n, dtype=torch.bool).tril(1)
-
-
-@misconception("numbers for booleans", fails=TRIANGLE)
-def numbers_for_booleans(n):
-    """These are numbers. A mask of this course is boolean, so that `~mask` and `&` mean what they say, and nobody must
-    ask whether 1 allows or forbids. A comparison makes booleans, and so does `dtype=torch.bool`."""
-    return torch.tril(torch.ones(n, n))
-
-
-@variant("numbers for booleans", fails=TRIANGLE)
-def numbers_for_booleans_2(n):
-    """0 and −∞, to be added to the scores."""
-    return torch.full((n, n), -torch.inf).triu(1)
-
-
-@variant("numbers for booleans", fails=TRIANGLE)
-def numbers_for_booleans_3(n):
-    """Whole numbers."""
-    return torch.tril(torch.ones(n, n, dtype=torch.int64))
-
-
-@misconception("itself alone", fails=("past",))
-def itself_alone(n):
-    """Only the diagonal is True: every position looks at itself, and nothing is passed on any more. The past is
-    allowed, all of it."""
-    return torch.eye(n, dtype=torch.bool)
+slip("not even itself", ("itself",), {"tril()": "tril(-1)"}, words="""
+    The diagonal is False: a position may not look at itself, and the first one may look at nobody, so softmax makes 0/0
+    of its row. (Two slides print it like this.) When word i is read, word i is no secret; the secret is word i + 1,
+    which is to be predicted.""")
+slip("one step of the future", ("future",), {"tril()": "tril(1)"}, words="""
+    Position i sees position i + 1 as well: the very word that it is asked to predict. The loss will be wonderful and
+    the model useless. Look at what stands right above the diagonal.""")
+slip("future for past", ("past", "future"), {"tril": "triu"}, words="""
+    Rows and columns have changed places: position i sees itself and everything *after* it. Row i is the one that asks,
+    column j the one that answers; which of the two must be the later?""")
+slip("itself alone", ("past",), {"ones": "eye"}, words="""
+    Only the diagonal is True: every position looks at itself, and nothing is passed on any more. The past is allowed,
+    all of it.""")
+slip("True for what is forbidden", TRIANGLE, {"tril()": "triu(1)"}, words="""
+    This is the mask of what must *not* be seen. torch's `nn.MultiheadAttention` wants it that way round; here, and in
+    `scaled_dot_product_attention`, True means "may attend".""")
+slip("numbers for booleans", TRIANGLE,
+    {", dtype=torch.bool": ""},
+    {"torch.bool": "torch.int64"},
+    {"torch.ones(n, n, dtype=torch.bool).tril()": "torch.full((n, n), -torch.inf).triu(1)"},  # to be added to scores
+    words="""
+    These are numbers. A mask of this course is boolean, so that `~mask` and `&` mean what they say, and nobody must ask
+    whether 1 allows or forbids. A comparison makes booleans, and so does `dtype=torch.bool`.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -76,108 +76,55 @@ def gradient(answer, draw):
     return gradients(answer(*inputs), inputs, draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 WHOLE = ("output", "any number of axes", "gradient")
+HIDDEN, OUTPUT = "(x @ W_1 + b_1).relu()", "hidden @ W_2 + b_2"
+
+slip("nothing bends", WHOLE, {".relu()": ""}, words="""
+    Two linear maps in a row are one linear map: W_1 W_2 could have been written down at once, and the wide middle gains
+    nothing. What stands between them must bend: what it makes of a sum must not be just the sum of what it makes of the
+    parts.""")
+slip("bends at the end", WHOLE,
+    {".relu()": "", OUTPUT: f"({OUTPUT}).relu()"},
+    {OUTPUT: f"({OUTPUT}).relu()"},  # in the middle as well
+    words="""
+    The output was cut off at zero. It is what the rest of the network goes on with, and must be free to be negative:
+    the maximum with 0 stands in the middle, in the wide layer, and nowhere else.""")
+slip("bends before it widens", WHOLE, {HIDDEN: "x.relu() @ W_1 + b_1"}, words="""
+    The input itself was cut off at zero, and half of what attention has collected is gone before anybody has looked at
+    it. First the product with W_1, then the maximum.""")
+slip("bends before the bias", WHOLE, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
+    b_1 was added after the maximum with 0. Inside, it decides for each hidden number where the bend lies; outside, all
+    bends lie at zero, and b_1 could be moved into b_2.""")
+slip("a bias left out", WHOLE,
+    {" + b_2": ""},
+    {" + b_1": ""},
+    {" + b_1": "", " + b_2": ""},
+    words="""
+    One of the two biases is missing (or both are). Read the equation once more: b_1 in the middle, b_2 at the end.""")
+slip("a function other than max(0, ·)", WHOLE,
+    {HIDDEN: "torch.nn.functional.gelu(x @ W_1 + b_1)"},
+    {"relu()": "tanh()"},
+    {"relu()": "sigmoid()"},
+    {"relu()": "softmax(dim=-1)"},  # which also mixes the hidden numbers
+    {"relu()": "abs()"},
+    {HIDDEN: "torch.nn.functional.leaky_relu(x @ W_1 + b_1)"},  # not quite zero
+    words="""
+    There is a bend in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax. Those exist, and
+    GELU is what many models use; this contract, like the original paper, says the maximum of 0 and each number.""")
+slip("the input added", WHOLE, {OUTPUT: f"x + {OUTPUT}"}, words="""
+    The input was added to the output. That is the residual connection, which a Transformer puts around this network and
+    not into it (lecture @deep_stacks). Here, return the network's own output.""")
+slip("cut off from the gradient", ("gradient",),
+    {OUTPUT: f"({OUTPUT}).detach()", "relu()": "relu().detach()"},
+    {"relu()": "relu().detach()"},  # in the middle alone
+    words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `torch.tensor(...)` and
+    `torch.no_grad()` forget where numbers came from. Stay with tensor operations.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("nothing bends", fails=WHOLE)
-def nothing_bends(x, W_1, b_1, W_2, b_2):
-    """Two linear maps in a row are one linear map: W_1 W_2 could have been written down at once, and the wide middle
-    gains nothing. What stands between them must bend: what it makes of a sum must not be just the sum of what it makes
-    of the parts."""
-    return (x @ W_1 + b_1) @ W_2 + b_2
-
-
-@misconception("bends at the end", fails=WHOLE)
-def bends_at_the_end(x, W_1, b_1, W_2, b_2):
-    """The output was cut off at zero. It is what the rest of the network goes on with, and must be free to be
-    negative: the maximum with 0 stands in the middle, in the wide layer, and nowhere else."""
-    return ((x @ W_1 + b_1) @ W_2 + b_2).relu()
-
-
-@variant("bends at the end", fails=WHOLE)
-def bends_at_the_end_2(x, W_1, b_1, W_2, b_2):
-    """In the middle as well."""
-    return ((x @ W_1 + b_1).relu() @ W_2 + b_2).relu()
-
-
-@misconception("bends before it widens", fails=WHOLE)
-def bends_before_it_widens(x, W_1, b_1, W_2, b_2):
-    """The input itself was cut off at zero, and half of what attention has collected is gone before anybody has looked
-    at it. First the product with W_1, then the maximum."""
-    return (x.relu() @ W_1 + b_1) @ W_2 + b_2
-
-
-@misconception("bends before the bias", fails=WHOLE)
-def bends_before_the_bias(x, W_1, b_1, W_2, b_2):
-    """b_1 was added after the maximum with 0. Inside, it decides for each hidden number where the bend lies; outside,
-    all bends lie at zero, and b_1 could be moved into b_2."""
-    return ((x @ W_1).relu() + b_1) @ W_2 + b_2
-
-
-@misconception("a bias left out", fails=WHOLE)
-def a_bias_left_out(x, W_1, b_1, W_2, b_2):
-    """One of the two biases is missing (or both are). Read the equation once more: b_1 in the middle, b_2 at the
-    end."""
-    return (x @ W_1 + b_1).relu() @ W_2
-
-
-@variant("a bias left out", fails=WHOLE)
-def a_bias_left_out_2(x, W_1, b_1, W_2, b_2):
-    """The first one."""
-    return (x @ W_1).relu() @ W_2 + b_2
-
-
-@variant("a bias left out", fails=WHOLE)
-def a_bias_left_out_3(x, W_1, b_1, W_2, b_2):
-    """Both."""
-    return (x @ W_1).relu() @ W_2
-
-
-@misconception("a function other than max(0, ·)", fails=WHOLE)
-def a_function_other_than_max_0(x, W_1, b_1, W_2, b_2):
-    """There is a bend in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax. Those exist, and
-    GELU is what many models use; this contract, like the original paper, says the maximum of 0 and each number."""
-    return torch.nn.functional.gelu(x @ W_1 + b_1) @ W_2 + b_2
-
-
-@variant("a function other than max(0, ·)", fails=WHOLE)
-def a_function_other_than_max_0_2(x, W_1, b_1, W_2, b_2):
-    """tanh."""
-    return torch.tanh(x @ W_1 + b_1) @ W_2 + b_2
-
-
-@variant("a function other than max(0, ·)", fails=WHOLE)
-def a_function_other_than_max_0_3(x, W_1, b_1, W_2, b_2):
-    """Sigmoid."""
-    return torch.sigmoid(x @ W_1 + b_1) @ W_2 + b_2
-
-
-@variant("a function other than max(0, ·)", fails=WHOLE)
-def a_function_other_than_max_0_4(x, W_1, b_1, W_2, b_2):
-    """Softmax, which also mixes the hidden numbers."""
-    return (x @ W_1 + b_1).softmax(dim=-1) @ W_2 + b_2
-
-
-@variant("a function other than max(0, ·)", fails=WHOLE)
-def a_function_other_than_max_0_5(x, W_1, b_1, W_2, b_2):
-    """The size of each number."""
-    return (x @ W_1 + b_1).abs() @ W_2 + b_2
-
-
-@variant("a function other than max(0, ·)", fails=WHOLE)
-def a_function_other_than_max_0_6(x, W_1, b_1, W_2, b_2):
-    """Not quite zero."""
-    return torch.nn.functional.leaky_relu(x @ W_1 + b_1) @ W_2 + b_2
-
-
-@misconception("the input added", fails=WHOLE)
-def the_input_added(x, W_1, b_1, W_2, b_2):
-    """The input was added to the output. That is the residual connection, which a Transformer puts around this network
-    and not into it (lecture @deep_stacks). Here, return the network's own output."""
-    return x + (x @ W_1 + b_1).relu() @ W_2 + b_2
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("three axes taken for granted", fails=("any number of axes",))
@@ -188,19 +135,6 @@ def three_axes_taken_for_granted(x, W_1, b_1, W_2, b_2):
     batch, n, d = x.shape
     hidden = (x.reshape(batch * n, d) @ W_1 + b_1).relu()
     return (hidden @ W_2 + b_2).reshape(batch, n, d)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, W_1, b_1, W_2, b_2):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `torch.tensor(...)`
-    and `torch.no_grad()` forget where numbers came from. Stay with tensor operations."""
-    return ((x @ W_1 + b_1).relu().detach() @ W_2 + b_2).detach()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(x, W_1, b_1, W_2, b_2):
-    """In the middle alone."""
-    return (x @ W_1 + b_1).relu().detach() @ W_2 + b_2
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -113,170 +113,95 @@ def half_precision(answer, draw):
     return output.float()
 
 
-EVERY = ("causal", "forbidden", "allowed", "nothing allowed", "gradient", "half precision")
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+NOBODY = ("nothing allowed", "gradient")
+SHARES = ("causal", "allowed", *NOBODY)
+EVERY = ("causal", "forbidden", "allowed", *NOBODY, "half precision")
+FORBIDDEN, ZEROS = "scores.masked_fill(~mask, -torch.inf)", ".masked_fill(~mask, 0.0)"
+ROOT = "math.sqrt(query.shape[-1])"
+
+slip("mask upside down", EVERY,
+    {"~mask, -torch.inf": "mask, -torch.inf", "~mask, 0.0": "mask, 0.0"},
+    {"~mask, -torch.inf": "mask, -torch.inf", ZEROS: ""},  # with the NaN left in
+    words="""
+    What may be seen was forbidden, and what may not be seen is all that is left. True means "may attend": fill where
+    the mask is False, `~mask`.""")
+slip("no mask", EVERY, {FORBIDDEN: "scores", ZEROS: ""}, words="""
+    The mask was not used: everybody looks at everybody, at the future and at padding too.""")
+slip("zeros after the softmax", (*SHARES, "half precision"), {FORBIDDEN: "scores"}, words="""
+    The weights were set to zero after the softmax. What was taken from the forbidden places is given to nobody, so rows
+    sum to less than one; and the allowed weights still depend on the forbidden scores, which are in the denominator.
+    Mask the scores, then let softmax share out the whole.""")
+slip("a score of 0", ("forbidden", *SHARES), {"-torch.inf": "0.0", ZEROS: ""}, words="""
+    Forbidden scores were set to 0. Softmax makes e⁰ = 1 of that, more than of any negative score. Which score does it
+    turn into nothing at all?""")
+slip("the mask added to the scores", EVERY, {FORBIDDEN: "(scores + mask)", ZEROS: ""}, words="""
+    The mask was added to the scores: True counts as 1, so that what is allowed scores one more, and the rest is still
+    there. A boolean mask is a condition, for `masked_fill` or `torch.where`. (Masks that are added exist; they hold 0
+    and −∞.)""")
+slip("0 · ∞", EVERY, {FORBIDDEN: "(scores + (1 - mask.to(scores.dtype)) * -torch.inf)", ZEROS: ""}, words="""
+    The mask, as 0 and 1, was multiplied by −∞ and then added. Where looking is allowed that is 0 · −∞, and
+    floating-point arithmetic calls it NaN. Choose by a condition instead: `masked_fill` or `torch.where`.""")
+slip("NaN where nothing is allowed", NOBODY, {ZEROS: ""}, words="""
+    A row in which nothing is allowed came out as 0/0. One such row is enough: in the next layer everybody multiplies
+    its NaN by some weight, and 0 · NaN is NaN. Give it zeros.""")
+slip("NaN on the way back", ("gradient",),
+    {FORBIDDEN: "(scores + torch.where(mask, 0.0, -torch.inf).to(scores.dtype))"},
+    words="""
+    The output is right, but the gradient is NaN. Where a row came out of the softmax as 0/0, NaN was replaced
+    afterwards; on the way back the softmax multiplies the 0 that arrives there by its own NaN. Let the last thing
+    before the softmax be a filling of forbidden *scores*, which lets no gradient back to them, or give the softmax
+    numbers that it can divide.""")
+slip("−1e9 for −∞", (*NOBODY, "half precision"), {"-torch.inf": "-1e9", ZEROS: ""}, words="""
+    A large negative number is not −∞. float16 ends at −65504 and cannot hold −1e9; and in a row where *everything* is
+    forbidden all scores are equal again, so softmax gives an even share to each of those who may not be seen.""")
+slip("normalises over the queries", EVERY, {"dim=-1": "dim=-2", ZEROS: ""}, words="""
+    Your weights sum to one down each column. It is each query that shares out its attention over the keys: softmax
+    along the last axis.""")
+slip("a scale other than √d_k", SHARES,
+    {f" / {ROOT}": ""},
+    {ROOT: "math.sqrt(value.shape[-1])"},  # the values' width
+    {ROOT: "query.shape[-1]"},  # no root
+    words="""
+    The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something else.
+    (The mask works.)""")
+slip("scores for weights", ("forbidden", "allowed"), {"@ value, weights": f"@ value, {FORBIDDEN}"}, words="""
+    The output is right, and what came back as weights are the scores, from before the softmax.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("mask upside down", fails=EVERY)
-def mask_upside_down(query, key, value, mask):
-    """What may be seen was forbidden, and what may not be seen is all that is left. True means "may attend": fill
-    where the mask is False, `~mask`."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = scores.masked_fill(mask, -torch.inf).softmax(dim=-1).masked_fill(mask, 0.0)
-    return weights @ value, weights
-
-
-@variant("mask upside down", fails=EVERY)
-def mask_upside_down_2(query, key, value, mask):
-    """With the NaN left in."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = scores.masked_fill(mask, -torch.inf).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("no mask", fails=EVERY)
-def no_mask(query, key, value, mask):
-    """The mask was not used: everybody looks at everybody, at the future and at padding too."""
-    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("zeros after the softmax", fails=("causal", "allowed", "nothing allowed", "gradient",
-                                                                 "half precision"))
-def zeros_after_the_softmax(query, key, value, mask):
-    """The weights were set to zero after the softmax. What was taken from the forbidden places is given to nobody, so
-    rows sum to less than one; and the allowed weights still depend on the forbidden scores, which are in the
-    denominator. Mask the scores, then let softmax share out the whole."""
-    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) * mask
-    return weights @ value, weights
-
-
-@misconception("a score of 0", fails=EVERY[:-1])
-def a_score_of_0(query, key, value, mask):
-    """Forbidden scores were set to 0. Softmax makes e⁰ = 1 of that, more than of any negative score. Which score does
-    it turn into nothing at all?"""
-    weights = (query @ key.mT / math.sqrt(query.shape[-1]) * mask).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("the mask added to the scores", fails=EVERY)
-def the_mask_added_to_the_scores(query, key, value, mask):
-    """The mask was added to the scores: True counts as 1, so that what is allowed scores one more, and the rest is
-    still there. A boolean mask is a condition, for `masked_fill` or `torch.where`. (Masks that are added exist; they
-    hold 0 and −∞.)"""
-    weights = (query @ key.mT / math.sqrt(query.shape[-1]) + mask.to(query.dtype)).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("NaN where nothing is allowed", fails=("nothing allowed", "gradient"))
-def nan_where_nothing_is_allowed(query, key, value, mask):
-    """A row in which nothing is allowed came out as 0/0. One such row is enough: in the next layer everybody
-    multiplies its NaN by some weight, and 0 · NaN is NaN. Give it zeros."""
-    weights = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@variant("NaN where nothing is allowed", fails=("nothing allowed", "gradient", "half precision"))
-def nan_where_nothing_is_allowed_2(query, key, value, mask):
+@variant("NaN where nothing is allowed", fails=(*NOBODY, "half precision"))
+def zeros_and_divided_again(query, key, value, mask):
     """Zeros after the softmax, and divided again."""
     weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) * mask
     weights = weights / weights.sum(dim=-1, keepdim=True)
     return weights @ value, weights
 
 
-@misconception("NaN on the way back", fails=("gradient",))
-def nan_on_the_way_back(query, key, value, mask):
-    """The output is right, but the gradient is NaN. Where a row came out of the softmax as 0/0, NaN was replaced
-    afterwards; on the way back the softmax multiplies the 0 that arrives there by its own NaN. Let the last thing
-    before the softmax be a filling of forbidden *scores*, which lets no gradient back to them, or give the softmax
-    numbers that it can divide."""
-    bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, -torch.inf)
-    weights = (query @ key.mT / math.sqrt(query.shape[-1]) + bias).softmax(dim=-1)
-    weights = torch.where(mask, weights, 0.0)
-    return weights @ value, weights
-
-
-@misconception("−1e9 for −∞", fails=("nothing allowed", "gradient", "half precision"))
-def n_1e9_for(query, key, value, mask):
-    """A large negative number is not −∞. float16 ends at −65504 and cannot hold −1e9; and in a row where *everything*
-    is forbidden all scores are equal again, so softmax gives an even share to each of those who may not be seen."""
-    weights = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -1e9).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@variant("−1e9 for −∞", fails=("nothing allowed", "gradient"))
-def n_1e9_for_2(query, key, value, mask):
+@variant("−1e9 for −∞", fails=NOBODY)
+def ten_thousand_below_zero(query, key, value, mask):
     """Less, which float16 holds."""
     weights = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -1e4).softmax(dim=-1)
     return weights @ value, weights
 
 
-@variant("−1e9 for −∞", fails=("nothing allowed", "gradient"))
-def n_1e9_for_3(query, key, value, mask):
+@variant("−1e9 for −∞", fails=NOBODY)
+def lowest_finite_number(query, key, value, mask):
     """The lowest finite number, and no zeros afterwards."""
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
     return weights @ value, weights
 
 
-@misconception("0 · ∞", fails=EVERY)
-def n_0(query, key, value, mask):
-    """The mask, as 0 and 1, was multiplied by −∞ and then added. Where looking is allowed that is 0 · −∞, and
-    floating-point arithmetic calls it NaN. Choose by a condition instead: `masked_fill` or `torch.where`."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = (scores + (1 - mask.to(scores.dtype)) * -torch.inf).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("normalises over the queries", fails=EVERY)
-def normalises_over_the_queries(query, key, value, mask):
-    """Your weights sum to one down each column. It is each query that shares out its attention over the keys: softmax
-    along the last axis."""
-    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -torch.inf)
-    weights = scores.softmax(dim=-2)
-    return weights @ value, weights
-
-
-@variant("normalises over the queries", fails=("causal", "allowed", "nothing allowed", "gradient",
-                                                               "half precision"))
-def normalises_over_the_queries_2(query, key, value, mask):
+@variant("normalises over the queries", fails=(*SHARES, "half precision"))
+def normalises_over_the_queries_then_zeros(query, key, value, mask):
     """With zeros for what is forbidden afterwards."""
     scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -torch.inf)
     weights = scores.softmax(dim=-2).masked_fill(~mask, 0.0)
     return weights @ value, weights
-
-
-@misconception("a scale other than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
-def a_scale_other_than_d_k(query, key, value, mask):
-    """The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something
-    else. (The mask works.)"""
-    weights = (query @ key.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
-    return weights @ value, weights
-
-
-@variant("a scale other than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
-def a_scale_other_than_d_k_2(query, key, value, mask):
-    """The values' width."""
-    scores = query @ key.mT / math.sqrt(value.shape[-1])
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
-    return weights @ value, weights
-
-
-@variant("a scale other than √d_k", fails=("causal", "allowed", "nothing allowed", "gradient"))
-def a_scale_other_than_d_k_3(query, key, value, mask):
-    """No root."""
-    scores = query @ key.mT / query.shape[-1]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
-    return weights @ value, weights
-
-
-@misconception("scores for weights", fails=("forbidden", "allowed"))
-def scores_for_weights(query, key, value, mask):
-    """The output is right, and what came back as weights are the scores, from before the softmax."""
-    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -torch.inf)
-    return scores.softmax(dim=-1).masked_fill(~mask, 0.0) @ value, scores
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

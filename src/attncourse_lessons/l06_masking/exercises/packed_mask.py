@@ -66,59 +66,28 @@ def numbers_of_any_kind(answer, draw):
     return answer(numbers.gather(1, starts.cumsum(dim=1)))
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 BOTH = ("mask", "numbers of any kind")
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("the future of the document", fails=BOTH)
-def the_future_of_the_document(documents):
-    """Documents are kept apart, but inside one everybody sees everybody, the future too. The second condition, j ≤ i,
-    is missing."""
-    return documents[:, :, None] == documents[:, None, :]
-
-
-@misconception("documents not kept apart", fails=BOTH)
-def documents_not_kept_apart(documents):
-    """This is the causal mask alone: the second document reads the first."""
-    batch, n = documents.shape
-    return torch.ones(batch, n, n, dtype=torch.bool).tril()
-
-
-@misconception("earlier documents too", fails=BOTH)
-def earlier_documents_too(documents):
-    """The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here, not a
-    size: same or not the same."""
-    n = documents.shape[1]
-    earlier = documents[:, None, :] <= documents[:, :, None]
-    return earlier & torch.ones(n, n, dtype=torch.bool).tril()
-
-
-@misconception("one condition is enough", fails=BOTH)
-def one_condition_is_enough(documents):
-    """The two conditions were joined by "or": whoever satisfies one is let in. Both must hold."""
-    n = documents.shape[1]
-    same = documents[:, :, None] == documents[:, None, :]
-    return same | torch.ones(n, n, dtype=torch.bool).tril()
-
-
-@misconception("not even itself", fails=BOTH)
-def not_even_itself(documents):
-    """The diagonal is False: a position may not look at itself, and the first word of every document has nobody left
-    to look at."""
-    n = documents.shape[1]
-    same = documents[:, :, None] == documents[:, None, :]
-    return same & torch.ones(n, n, dtype=torch.bool).tril(-1)
-
-
-@misconception("a change of number starts a new document", fails=("numbers of any kind",))
-def a_change_of_number_starts_a_new_document(documents):
-    """The mask was made from the places where the number rises. The contract promises only that equal numbers mean the
-    same document: compare them for equality."""
-    n = documents.shape[1]
-    runs = (documents.diff(dim=1, prepend=documents[:, :1] - 1) > 0).cumsum(dim=1)
-    return (runs[:, :, None] == runs[:, None, :]) & torch.ones(n, n, dtype=torch.bool).tril()
+slip("the future of the document", BOTH, {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
+    Documents are kept apart, but inside one everybody sees everybody, the future too. The second condition, j ≤ i, is
+    missing.""")
+slip("documents not kept apart", BOTH, {"return same": "return torch.ones_like(same)"}, words="""
+    This is the causal mask alone: the second document reads the first.""")
+slip("earlier documents too", BOTH, {"==": ">="}, words="""
+    The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here, not a size:
+    same or not the same.""")
+slip("one condition is enough", BOTH, {"same &": "same |"}, words="""
+    The two conditions were joined by "or": whoever satisfies one is let in. Both must hold.""")
+slip("not even itself", BOTH, {"tril()": "tril(-1)"}, words="""
+    The diagonal is False: a position may not look at itself, and the first word of every document has nobody left to
+    look at.""")
+slip("a change of number starts a new document", ("numbers of any kind",),
+    {"same =": "documents = (documents.diff(dim=1, prepend=documents[:, :1] - 1) > 0).cumsum(dim=1)\nsame ="},
+    words="""
+    The mask was made from the places where the number rises. The contract promises only that equal numbers mean the
+    same document: compare them for equality.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -70,81 +70,43 @@ def no_full_sentence(answer, draw):
     return answer(lengths, n)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ALL_MASKS = ("words and padding", "with a causal mask", "no full sentence")
+ROW = "words[:, None, :]"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("rows for columns", fails=ALL_MASKS)
-def rows_for_columns(lengths, n):
-    """The axis of length one stands at the end, so the mask forbids *rows*: padding may not ask, and everybody may
-    still look at it. It is the other way round that matters. Nobody may look at padding; what padding itself asks is
-    thrown away anyhow."""
-    return (torch.arange(n) < lengths[:, None])[:, :, None]
-
-
-@misconception("no axis for the queries", fails=ALL_MASKS)
-def no_axis_for_the_queries(lengths, n):
-    """The shape is (batch, n). Beside a table of scores (batch, n_query, n_key) torch takes that for (n_query, n_key):
-    it complains, or, should batch and n_query be equal, masks one sentence's queries by another's length and says
-    nothing. An axis of length one in the middle says "the same for every query"."""
-    return torch.arange(n) < lengths[:, None]
-
-
-@misconception("rows and columns", fails=ALL_MASKS)
-def rows_and_columns(lengths, n):
-    """The table is square, and False wherever the *query* is padding, too. Then a padded query has nobody to look at,
-    and its row becomes 0/0. It needs no mask: what comes out there is never used. The mask is the same for every query,
-    which is what the axis of length one says."""
-    words = torch.arange(n) < lengths[:, None]
-    return words[:, :, None] & words[:, None, :]
-
-
-@misconception("mask upside down", fails=ALL_MASKS)
-def mask_upside_down(lengths, n):
-    """The padding may be seen and the words may not. True means "may attend"."""
-    return (torch.arange(n) >= lengths[:, None])[:, None]
-
-
-@misconception("one too many or one too few", fails=ALL_MASKS)
-def one_too_many_or_one_too_few(lengths, n):
-    """It is off by one: a sentence of 2 words stands at the positions 0 and 1. Try it with one word, and count the
-    Trues."""
-    return (torch.arange(n) <= lengths[:, None])[:, None]
-
-
-@variant("one too many or one too few", fails=ALL_MASKS)
-def one_too_many_or_one_too_few_2(lengths, n):
-    """Counted from one, and below."""
-    return (torch.arange(1, n + 1) < lengths[:, None])[:, None]
-
-
-@misconception("words at the end", fails=ALL_MASKS)
-def words_at_the_end(lengths, n):
-    """The mask is for sentences with their padding in *front*. Here the words come first, at the positions 0 to
-    lengths[b] − 1, and the padding comes after them."""
-    return (torch.arange(n) >= n - lengths[:, None])[:, None]
-
-
-@misconception("as wide as the longest sentence", fails=("no full sentence",))
-def as_wide_as_the_longest_sentence(lengths, n):
-    """The width was taken from the longest sentence of the batch. It is n that says how wide the batch is: it may have
-    been padded further, to a fixed size."""
-    return (torch.arange(int(lengths.max())) < lengths[:, None])[:, None]
-
-
-@misconception("numbers for booleans", fails=ALL_MASKS)
-def numbers_for_booleans(lengths, n):
-    """These are numbers, and a mask is boolean: `~mask` of numbers is not its opposite, and `&` may refuse them. A
-    comparison makes booleans; leave them as they are."""
-    return (torch.arange(n) < lengths[:, None])[:, None].int()
-
-
-@variant("numbers for booleans", fails=ALL_MASKS)
-def numbers_for_booleans_2(lengths, n):
-    """Floats."""
-    return (torch.arange(n) < lengths[:, None])[:, None].float()
+slip("rows for columns", ALL_MASKS, {ROW: "words[:, :, None]"}, words="""
+    The axis of length one stands at the end, so the mask forbids *rows*: padding may not ask, and everybody may still
+    look at it. It is the other way round that matters. Nobody may look at padding; what padding itself asks is thrown
+    away anyhow.""")
+slip("no axis for the queries", ALL_MASKS, {ROW: "words"}, words="""
+    The shape is (batch, n). Beside a table of scores (batch, n_query, n_key) torch takes that for (n_query, n_key): it
+    complains, or, should batch and n_query be equal, masks one sentence's queries by another's length and says nothing.
+    An axis of length one in the middle says "the same for every query".""")
+slip("rows and columns", ALL_MASKS, {ROW: f"words[:, :, None] & {ROW}"}, words="""
+    The table is square, and False wherever the *query* is padding, too. Then a padded query has nobody to look at, and
+    its row becomes 0/0. It needs no mask: what comes out there is never used. The mask is the same for every query,
+    which is what the axis of length one says.""")
+slip("mask upside down", ALL_MASKS, {"<": ">="}, words="""
+    The padding may be seen and the words may not. True means "may attend".""")
+slip("one too many or one too few", ALL_MASKS,
+    {"<": "<="},
+    {"arange(n)": "arange(1, n + 1)"},  # counted from one, and below
+    words="""
+    It is off by one: a sentence of 2 words stands at the positions 0 and 1. Try it with one word, and count the
+    Trues.""")
+slip("words at the end", ALL_MASKS, {"<": ">= n -"}, words="""
+    The mask is for sentences with their padding in *front*. Here the words come first, at the positions 0 to lengths[b]
+    − 1, and the padding comes after them.""")
+slip("as wide as the longest sentence", ("no full sentence",), {"arange(n)": "arange(int(lengths.max()))"}, words="""
+    The width was taken from the longest sentence of the batch. It is n that says how wide the batch is: it may have
+    been padded further, to a fixed size.""")
+slip("numbers for booleans", ALL_MASKS,
+    {ROW: f"{ROW}.int()"},
+    {ROW: f"{ROW}.float()"},
+    words="""
+    These are numbers, and a mask is boolean: `~mask` of numbers is not its opposite, and `&` may refuse them. A
+    comparison makes booleans; leave them as they are.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -280,120 +280,114 @@ _family(
 )  # fmt: skip
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_FAMILY = tuple(aspect.name for aspect in exercise.aspects)
+FAINT, NAN = ("faint, or rounding",), ("NaN",)
+NO_NUMBERS = tuple(name for name in EVERY_FAMILY if name not in ("no gradient", "in steps"))
+COMPARED = "after[:, : i + 1], before[:, : i + 1]"
+SAME = f"torch.allclose({COMPARED}, rtol=1e-5, atol=1e-5, equal_nan=True)"
+CHANGED, FUTURE = "changed[:, i + 1 :]", "x[:, i + 1 :]"
+DRAWN = f"size * torch.randn_like({FUTURE})"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("accuses every model", fails=EVERY_FAMILY)
-def accuses_every_model(model, x):
-    """Every model was accused, even the correct ones. Either you compare an output that is *allowed* to change, at the
+slip("accuses every model", EVERY_FAMILY,
+    {COMPARED: "after, before"},
+    {CHANGED: "changed[:, i:]", FUTURE: "x[:, i:]"},  # the slice begins one place too early
+    words="""
+    Every model was accused, even the correct ones. Either you compare an output that is *allowed* to change, at the
     changed position itself or after it; or you change something in its past. Draw a line after position i: change what
-    is right of it, compare what is left of it."""
-    before = model(x)
-    for i in range(x.shape[1]):
-        changed = x.clone()
-        changed[:, i] = torch.randn(x.shape[0], x.shape[2])
-        if not torch.allclose(model(changed), before, atol=1e-5, equal_nan=True):
-            return True
-    return False
+    is right of it, compare what is left of it.""")
+slip("acquits every model", EVERY_FAMILY, {"model(changed)": "model(x)"}, words="""
+    No model was accused, not even attention without a mask. Either nothing was changed, or nothing was compared: look
+    at your slices for some i, and print how much `x` and the outputs differ.""")
+slip("past and future exchanged", EVERY_FAMILY[:-1],
+    {CHANGED: "changed[:, : i + 1]", FUTURE: "x[:, : i + 1]", COMPARED: "after[:, i + 1 :], before[:, i + 1 :]"},
+    words="""
+    You changed the past and looked to see whether what comes later moves. In a correct model it does: the past is what
+    it reads. Do it the other way round: change what comes after position i, and compare the outputs up to i.""")
+slip("a gap of one", EVERY_FAMILY, {COMPARED: "after[:, :i], before[:, :i]"}, words="""
+    Between the outputs that were compared and the inputs that were changed one position was left out, so a model that
+    looks exactly one step ahead goes free; and that is the leak that pays best, and the slip that is made most easily.
+    What is changed must begin right after the last output that is compared.""")
+slip("True for a correct model", EVERY_FAMILY, {"return True": "return False", "return False": "return True"}, words="""
+    Every verdict is the opposite of the right one. The question is "does it leak?": True accuses.""")
+slip("only the last position is changed", ("inside a chunk",),
+    {CHANGED: "changed[:, -1:]", FUTURE: "x[:, -1:]"},
+    words="""
+    Only the last position was changed. A leak need not come from there: position 2 may see position 3 while nobody sees
+    the last one. Every position but one has a future; try them all.""")
+slip("not every position is looked at", ("past the limit", "NaN"), {"range(x.shape[1] - 1)": "range(1)"}, words="""
+    Only outputs at the front were compared, perhaps the first alone. They have the longest future, but a leak may lie
+    further back: a mask that ends too early leaves the front alone. Look at every position that has a future.""")
+slip("only one feature is changed", ("one feature",),
+    {CHANGED: "changed[:, i + 1 :, 0]", FUTURE: "x[:, i + 1 :, 0]"},
+    words="""
+    Only one number of each position was changed. A leak may go through a different one, and then this test never
+    touches what leaks. Change all features.""")
+slip("the future in another order", EVERY_FAMILY, {DRAWN: f"{FUTURE}.flip(1)"}, words="""
+    The future was put in another order. To attention that is the same set of keys and values (lecture
+    @self_attention), to a mean or a count it is the same sum, and a future of one position has no other order. Put
+    other numbers there.""")
+slip("only small changes", ("in steps", "a sleeper", *FAINT),
+    {f"= {DRAWN}": f"+= 1e-4 * torch.randn_like({FUTURE}).sign()", "rtol=1e-5, atol=1e-5": "rtol=0, atol=2e-6"},
+    words="""
+    The future was changed by next to nothing. A model that counts or rounds does not notice that, one that heeds only
+    large numbers sleeps on, and what a small change sends through a faint leak drowns in the rounding. Nothing obliges
+    you to be gentle: put other numbers there, and large ones too.""")
+slip("no change large enough", ("a sleeper",),
+    {"(1, 100)": "(1,)"},
+    {"model(changed)": "model(x[:, : i + 1])"},  # the future is cut off and not changed
+    {DRAWN: "0"},
+    words="""
+    All changes were of the usual size. Some leaks sleep until a number in the future is large. The contract speaks of a
+    hundred times the usual size: try that as well.""")
+slip("a faint leak taken for rounding", FAINT,
+    {f"= {DRAWN}": f"+= 10 * torch.randn_like({FUTURE}).sign()", "rtol=1e-5, atol=1e-5": "rtol=0, atol=0.3"},
+    {"rtol=1e-5, atol=1e-5": "rtol=0, atol=0.05"},
+    words="""
+    So much was allowed that a faint leak went through as rounding. Rounding moves a number by about its seventh digit;
+    training finds and uses leaks that are far weaker than 0.1.""")
+slip("equal to the last digit", FAINT, {"rtol=1e-5, atol=1e-5": "rtol=0, atol=0"}, words="""
+    No difference at all was allowed. Arithmetic in float32 is good to seven digits, and a model may be right in
+    mathematics while its last digit depends on what else was in the row. Allow a little: `torch.allclose` does.""")
+slip("sums that cancel", ("outputs that sum to zero",),
+    {SAME: "not (after - before)[:, : i + 1].nanmean().abs() > 1e-4"},
+    words="""
+    Numbers of an output, or their differences, were added up or averaged with their signs, and what one of them gained
+    another one lost. After a LayerNorm they always cancel. Take the sizes of the differences first, `.abs()`, and then
+    the largest.""")
+slip("NaN swallowed the difference", NAN, {SAME: "not (after - before)[:, : i + 1].abs().max() > 1e-4"}, words="""
+    A row of NaN hid what stood beside it. Any comparison with NaN is False: `max()` of differences of which one is NaN
+    is NaN, and `NaN > 1e-5` is False, so the model was acquitted. Look at the numbers that are not NaN, or let
+    `torch.allclose(…, equal_nan=True)` do it.""")
+slip("NaN is not equal to NaN", NAN, {", equal_nan=True": ""}, words="""
+    A model was accused because it returns NaN, before and after the change alike. That is a fault, but not a leak. NaN
+    is not equal to itself, unless you say `equal_nan=True`.""")
+slip("a future that is not a number", (*NO_NUMBERS, "in steps"),
+    {DRAWN: "torch.nan", SAME: "not after[:, : i + 1].isnan().any()"},
+    words="""
+    You put NaN or ∞ into the future and looked to see whether it comes through. It does, in models that are right:
+    a masked value has the weight 0, and 0 · NaN and 0 · ∞ are NaN. (And a model that counts never shows it.) Use
+    numbers.""")
 
 
-@variant("accuses every model", fails=EVERY_FAMILY)
-def accuses_every_model_2(model, x):
-    """The slice begins one place too early."""
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("a future that is not a number", fails=NO_NUMBERS)
+def an_infinite_future(model, x):
+    """Infinity, and a comparison."""
     before = model(x)
-    for i in range(x.shape[1]):
+    for i in range(x.shape[1] - 1):
         changed = x.clone()
-        changed[:, i:] = torch.randn_like(x[:, i:])
+        changed[:, i + 1 :] = torch.inf
         if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
             return True
     return False
 
 
-@misconception("acquits every model", fails=EVERY_FAMILY)
-def acquits_every_model(model, x):
-    """No model was accused, not even attention without a mask. Either nothing was changed, or nothing was compared:
-    look at your slices for some i, and print how much `x` and the outputs differ."""
-    before = model(x)
-    for i in range(x.shape[1]):
-        changed = x.clone()
-        changed[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])
-        if not torch.allclose(model(x)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@misconception("past and future exchanged", fails=EVERY_FAMILY[:-1])
-def past_and_future_exchanged(model, x):
-    """You changed the past and looked to see whether what comes later moves. In a correct model it does: the past is
-    what it reads. Do it the other way round: change what comes after position i, and compare the outputs up to i."""
-    before = model(x)
-    for i in range(1, x.shape[1]):
-        changed = x.clone()
-        changed[:, :i] = torch.randn_like(x[:, :i])
-        if not torch.allclose(model(changed)[:, i:], before[:, i:], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@misconception("a gap of one", fails=EVERY_FAMILY)
-def a_gap_of_one(model, x):
-    """Between the outputs that were compared and the inputs that were changed one position was left out, so a model
-    that looks exactly one step ahead goes free; and that is the leak that pays best, and the slip that is made most
-    easily. What is changed must begin right after the last output that is compared."""
-    before = model(x)
-    for i in range(1, x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if not torch.allclose(model(changed)[:, :i], before[:, :i], atol=1e-5, equal_nan=True):
-                return True
-    return False
-
-
-@misconception("True for a correct model", fails=EVERY_FAMILY)
-def true_for_a_correct_model(model, x):
-    """Every verdict is the opposite of the right one. The question is "does it leak?": True accuses."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
-                return False
-    return True
-
-
-@misconception("only the last position is changed", fails=("inside a chunk",))
-def only_the_last_position_is_changed(model, x):
-    """Only the last position was changed. A leak need not come from there: position 2 may see position 3 while nobody
-    sees the last one. Every position but one has a future; try them all."""
-    before = model(x)
-    for size in (1, 100):
-        changed = x.clone()
-        changed[:, -1] = size * torch.randn_like(x[:, -1])
-        if not torch.allclose(model(changed)[:, :-1], before[:, :-1], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@misconception("not every position is looked at", fails=("past the limit", "NaN"))
-def not_every_position_is_looked_at(model, x):
-    """Only outputs at the front were compared, perhaps the first alone. They have the longest future, but a leak may
-    lie further back: a mask that ends too early leaves the front alone. Look at every position that has a future."""
-    before = model(x)
-    for size in (1, 100):
-        changed = x.clone()
-        changed[:, 1:] = size * torch.randn_like(x[:, 1:])
-        if not torch.allclose(model(changed)[:, 0], before[:, 0], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
 @variant("not every position is looked at", fails=("past the limit",))
-def not_every_position_is_looked_at_2(model, x):
+def the_first_three_positions(model, x):
     """The first three."""
     before = model(x)
     for size in (1, 100):
@@ -420,9 +414,7 @@ def the_gradient_of_a_sum(model, x):
     return False
 
 
-@misconception(
-    "a gradient where there is none", fails=("no gradient", "in steps", "a sleeper", "NaN")
-)
+@misconception("a gradient where there is none", fails=("no gradient", "in steps", "a sleeper", "NaN"))
 def a_gradient_where_there_is_none(model, x):
     """The gradient says how an output moves when its input moves by next to nothing, here, along the paths that torch
     has recorded. A model that counts, or rounds, or detaches, or wakes up only later, leaks with a gradient of zero.
@@ -433,197 +425,6 @@ def a_gradient_where_there_is_none(model, x):
         direction = torch.randn_like(output[:, i])
         (gradient,) = torch.autograd.grad((output[:, i] * direction).sum(), x, retain_graph=True)
         if (gradient[:, i + 1 :].abs() > 1e-5).any():
-            return True
-    return False
-
-
-@misconception("sums that cancel", fails=("outputs that sum to zero",))
-def sums_that_cancel(model, x):
-    """Numbers of an output, or their differences, were added up or averaged with their signs, and what one of them
-    gained another one lost. After a LayerNorm they always cancel. Take the sizes of the differences first, `.abs()`,
-    and then the largest."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if (model(changed) - before)[:, : i + 1].nanmean().abs() > 1e-4:
-                return True
-    return False
-
-
-@misconception("equal to the last digit", fails=("faint, or rounding",))
-def equal_to_the_last_digit(model, x):
-    """No difference at all was allowed. Arithmetic in float32 is good to seven digits, and a model may be right in
-    mathematics while its last digit depends on what else was in the row. Allow a little: `torch.allclose` does."""
-    before = model(x).nan_to_num(0.125)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if not torch.equal(model(changed)[:, : i + 1].nan_to_num(0.125), before[:, : i + 1]):
-                return True
-    return False
-
-
-@misconception("a faint leak taken for rounding", fails=("faint, or rounding",))
-def a_faint_leak_taken_for_rounding(model, x):
-    """So much was allowed that a faint leak went through as rounding. Rounding moves a number by about its seventh
-    digit; training finds and uses leaks that are far weaker than 0.1."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        changed = x.clone()
-        changed[:, i + 1 :] += 10 * torch.sign(torch.randn_like(x[:, i + 1 :]))
-        after = model(changed)[:, : i + 1]
-        if not torch.allclose(after, before[:, : i + 1], rtol=0, atol=0.3, equal_nan=True):
-            return True
-    return False
-
-
-@variant("a faint leak taken for rounding", fails=("faint, or rounding",))
-def a_faint_leak_taken_for_rounding_2(model, x):
-    """With large changes too."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], rtol=0, atol=0.05, equal_nan=True):
-                return True
-    return False
-
-
-@misconception("only small changes", fails=("in steps", "a sleeper", "faint, or rounding"))
-def only_small_changes(model, x):
-    """The future was changed by next to nothing. A model that counts or rounds does not notice that, one that heeds
-    only large numbers sleeps on, and what a small change sends through a faint leak drowns in the rounding. Nothing
-    obliges you to be gentle: put other numbers there, and large ones too."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        changed = x.clone()
-        changed[:, i + 1 :] += 1e-4 * torch.sign(torch.randn_like(x[:, i + 1 :]))
-        after = model(changed)[:, : i + 1]
-        if not torch.allclose(after, before[:, : i + 1], rtol=0, atol=2e-6, equal_nan=True):
-            return True
-    return False
-
-
-@misconception("no change large enough", fails=("a sleeper",))
-def no_change_large_enough(model, x):
-    """All changes were of the usual size. Some leaks sleep until a number in the future is large. The contract speaks
-    of a hundred times the usual size: try that as well."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        changed = x.clone()
-        changed[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])
-        if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@variant("no change large enough", fails=("a sleeper",))
-def no_change_large_enough_2(model, x):
-    """The future is cut off and not changed."""
-    whole = model(x)
-    for i in range(1, x.shape[1]):
-        if not torch.allclose(model(x[:, :i]), whole[:, :i], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@variant("no change large enough", fails=("a sleeper",))
-def no_change_large_enough_3(model, x):
-    """Zeros."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        changed = x.clone()
-        changed[:, i + 1 :] = 0
-        if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@misconception("the future in another order", fails=EVERY_FAMILY)
-def the_future_in_another_order(model, x):
-    """The future was put in another order. To attention that is the same set of keys and values (lecture
-    @self_attention), to a mean or a count it is the same sum, and a future of one position has no other order. Put
-    other numbers there."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        changed = torch.cat([x[:, : i + 1], x[:, i + 1 :].flip(1)], dim=1)
-        after = model(changed)[:, : i + 1]
-        if not torch.allclose(after, before[:, : i + 1], rtol=1e-5, atol=1e-5, equal_nan=True):
-            return True
-    return False
-
-
-@misconception("only one feature is changed", fails=("one feature",))
-def only_one_feature_is_changed(model, x):
-    """Only one number of each position was changed. A leak may go through a different one, and then this test never
-    touches what leaks. Change all features."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :, 0] = size * torch.randn(x.shape[0], x.shape[1] - i - 1)
-            if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
-                return True
-    return False
-
-
-@misconception("NaN swallowed the difference", fails=("NaN",))
-def nan_swallowed_the_difference(model, x):
-    """A row of NaN hid what stood beside it. Any comparison with NaN is False: `max()` of differences of which one is
-    NaN is NaN, and `NaN > 1e-5` is False, so the model was acquitted. Look at the numbers that are not NaN, or let
-    `torch.allclose(…, equal_nan=True)` do it."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if (model(changed) - before)[:, : i + 1].abs().max() > 1e-4:
-                return True
-    return False
-
-
-@misconception("NaN is not equal to NaN", fails=("NaN",))
-def nan_is_not_equal_to_nan(model, x):
-    """A model was accused because it returns NaN, before and after the change alike. That is a fault, but not a leak.
-    NaN is not equal to itself, unless you say `equal_nan=True`."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        for size in (1, 100):
-            changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
-            if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5):
-                return True
-    return False
-
-
-NO_NUMBERS = tuple(n for n in EVERY_FAMILY if n not in ("no gradient", "in steps"))
-
-
-@misconception("a future that is not a number", fails=(*NO_NUMBERS, "in steps"))
-def a_future_that_is_not_a_number(model, x):
-    """You put NaN or ∞ into the future and looked to see whether it comes through. It does, in models that are right: a
-    masked value has the weight 0, and 0 · NaN and 0 · ∞ are NaN. (And a model that counts never shows it.) Use
-    numbers."""
-    for i in range(x.shape[1] - 1):
-        changed = x.clone()
-        changed[:, i + 1 :] = torch.nan
-        if model(changed)[:, : i + 1].isnan().any():
-            return True
-    return False
-
-
-@variant("a future that is not a number", fails=NO_NUMBERS)
-def a_future_that_is_not_a_number_2(model, x):
-    """Infinity, and a comparison."""
-    before = model(x)
-    for i in range(x.shape[1] - 1):
-        changed = x.clone()
-        changed[:, i + 1 :] = torch.inf
-        if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
             return True
     return False
 
