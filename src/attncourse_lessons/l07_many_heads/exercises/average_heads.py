@@ -64,46 +64,26 @@ def each_its_own(answer, draw):
     return answer(*_projection(draw, 3, 3))
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+NOT_MEANS = ("groups", "all into one")
+CUT = "n_kv_heads, shared, -1"
 
-@misconception("dealt out like cards", fails=("groups",))
-def dealt_out_like_cards(weight, n_heads, n_kv_heads):
-    """Heads 0, 2, 4 were averaged into the first and 1, 3, 5 into the second. But query heads 0, 1, 2 will look at the
-    first: their former keys are what it should resemble."""
-    heads = weight.unflatten(0, (n_heads // n_kv_heads, n_kv_heads, -1))
-    return heads.mean(dim=0).flatten(0, 1)
-
-
-@misconception("summed", fails=("groups", "all into one"))
-def summed(weight, n_heads, n_kv_heads):
-    """The heads of a group were added up. Keys of three times the size make scores of three times the size; the mean
-    keeps them as large as they were."""
-    heads = weight.unflatten(0, (n_kv_heads, n_heads // n_kv_heads, -1))
-    return heads.sum(dim=1).flatten(0, 1)
-
-
-@misconception("the first of each group", fails=("groups", "all into one"))
-def the_first_of_each_group(weight, n_heads, n_kv_heads):
-    """One head of each group was kept and the others thrown away. The paper tried that, too, and found the mean to be
-    better: it keeps something of each."""
-    heads = weight.unflatten(0, (n_kv_heads, n_heads // n_kv_heads, -1))
-    return heads[:, 0].flatten(0, 1)
-
-
-@misconception("columns of a head averaged", fails=("groups", "all into one"))
-def columns_of_a_head_averaged(weight, n_heads, n_kv_heads):
-    """Neighbouring rows were averaged, and these belong to the same head: its columns, which mean different things.
-    What should be averaged is the first column of one head with the first column of the next."""
-    return weight.unflatten(0, (-1, n_heads // n_kv_heads)).mean(dim=1)
-
-
-@misconception("the weight on its side", fails=("groups", "all into one", "each its own"))
-def the_weight_on_its_side(weight, n_heads, n_kv_heads):
-    """The result is transposed. `nn.Linear` keeps its weight as (outputs, inputs): the heads' columns are its *rows*,
-    and what you return has to go back into such a layer."""
-    heads = weight.unflatten(0, (n_kv_heads, n_heads // n_kv_heads, -1))
-    return heads.mean(dim=1).flatten(0, 1).mT
+slip("dealt out like cards", ("groups",), {CUT: "shared, n_kv_heads, -1", "dim=1": "dim=0"}, words="""
+    Heads 0, 2, 4 were averaged into the first and 1, 3, 5 into the second. But query heads 0, 1, 2 will look at the
+    first: their former keys are what it should resemble.""")
+slip("summed", NOT_MEANS, {"mean": "sum"}, words="""
+    The heads of a group were added up. Keys of three times the size make scores of three times the size; the mean keeps
+    them as large as they were.""")
+slip("the first of each group", NOT_MEANS, {".mean(dim=1)": "[:, 0]"}, words="""
+    One head of each group was kept and the others thrown away. The paper tried that, too, and found the mean to be
+    better: it keeps something of each.""")
+slip("columns of a head averaged", NOT_MEANS, {CUT: "n_kv_heads, -1, shared", "dim=1": "dim=2"}, words="""
+    Neighbouring rows were averaged, and these belong to the same head: its columns, which mean different things. What
+    should be averaged is the first column of one head with the first column of the next.""")
+slip("the weight on its side", (*NOT_MEANS, "each its own"), {".flatten(0, 1)": ".flatten(0, 1).mT"}, words="""
+    The result is transposed. `nn.Linear` keeps its weight as (outputs, inputs): the heads' columns are its *rows*, and
+    what you return has to go back into such a layer.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

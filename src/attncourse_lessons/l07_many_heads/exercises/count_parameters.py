@@ -101,34 +101,62 @@ def norms(answer, draw):
     return answer(*_sizes(draw, wider=2))[3]
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ATTENTION = ("attention", "heads of a different width", "groups")
+SHAPES, NORMS = ("heads of a different width", "groups"), ("norms",)
+FOUR = "linear(d_model, d_query) + 2 * linear(d_model, d_key) + linear(d_query, d_model)"
+
+slip("no biases", (*ATTENTION, "feed_forward"), {" + d_out": ""}, words="""
+    The matrices are right, and the biases are missing: a linear layer adds one number to each of its outputs. They are
+    few. But a count that is off by a few is still off.""")
+slip("biases of the wrong width", ("heads of a different width",),
+    {"linear(d_query, d_model)": "linear(d_model, d_query)"},
+    words="""
+    The attention's matrices are right, but not all of its biases are. A linear layer has one for each of its *outputs*,
+    whatever comes in. How wide is what leaves each of the four?""")
+slip("no W_O", ATTENTION, {" + linear(d_query, d_model)": ""}, words="""
+    Queries, keys and values were counted, three matrices. The fourth joins the heads: the output projection.""")
+slip("h times a full attention", ATTENTION, {FOUR: "n_heads * 4 * linear(d_model, d_model)"}, words="""
+    Each head was given matrices of d_model × d_model. Heads share out the columns: one head's W_Q is d_model × d_head,
+    and all of them side by side are n_heads · d_head wide.""")
+slip("heads always as wide as the model", SHAPES, {FOUR: "4 * linear(d_model, d_model)"}, words="""
+    The attention was counted as four matrices of d_model × d_model. That holds when n_heads · d_head is d_model and
+    every query head has keys of its own. Where does the lecture's table break the first condition, and what breaks the
+    second?""")
+slip("keys as many as queries", ("groups",), {"n_kv_heads * d_head": "n_heads * d_head"}, words="""
+    `n_kv_heads` was not used. Where heads share keys and values, it takes fewer columns to make them: both matrices are
+    n_kv_heads · d_head wide.""")
+slip("no final norm", NORMS, {"(2 * n_layers + 1)": "2 * n_layers"}, words="""
+    Two LayerNorms for each block were counted. There is one more after the last block.""")
+slip("gains without biases", NORMS, {") * 2 * d_model": ") * d_model"}, words="""
+    A LayerNorm has two vectors, a gain and a bias. (RMSNorm has the gain alone.)""")
+slip("one norm a block", NORMS, {"2 * n_layers": "n_layers"}, words="""
+    One LayerNorm for each block was counted, and one at the end. A block has two halves, attention and feed-forward,
+    and each has a LayerNorm in front.""")
+slip("output counted again", ("embeddings",), {"(vocabulary": "(2 * vocabulary"}, words="""
+    The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one and
+    the same matrix, used twice. A parameter counts once, however often it is used.""")
+slip("no positions", ("embeddings",), {"(vocabulary + max_length)": "vocabulary"}, words="""
+    The positions are learned here: a table of max_length vectors, beside that of the tokens.""")
+slip("one matrix up, none down", ("feed_forward",), {" + linear(d_ff, d_model)": ""}, words="""
+    The feed-forward network goes up from d_model to d_ff *and down again*: two linear layers, with a bias each.""")
+slip("d_ff taken to be 4 d_model", ("feed_forward",),
+    {"linear(d_model, d_ff)": "linear(d_model, 4 * d_model)", "linear(d_ff, d_model)": "linear(4 * d_model, d_model)"},
+    words="""
+    The hidden layer was taken to be four times as wide as the model. It often is; but `d_ff` is given, and it is the
+    number to use.""")
+slip("one layer", (*ATTENTION, "feed_forward", "norms"),
+    {"n_layers * attention": "attention", "n_layers * feed_forward": "feed_forward", "2 * n_layers + 1": "3"},
+    words="""
+    This is one block. There are n_layers of them, and each has matrices of its own.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("no biases", fails=(*ATTENTION, "feed_forward"))
-def no_biases(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The matrices are right, and the biases are missing: a linear layer adds one number to each of its outputs. They
-    are few. But a count that is off by a few is still off."""
-    attention = 2 * d_model * n_heads * d_head + 2 * d_model * n_kv_heads * d_head
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * 2 * d_model * d_ff, norms
-
-
-@misconception("biases of the wrong width", fails=("heads of a different width",))
-def biases_of_the_wrong_width(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The attention's matrices are right, but not all of its biases are. A linear layer has one for each of its
-    *outputs*, whatever comes in. How wide is what leaves each of the four?"""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_model + 1) * d_query
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@variant("biases of the wrong width", fails=("heads of a different width", "groups"))
-def biases_of_the_wrong_width_2(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+@variant("biases of the wrong width", fails=SHAPES)
+def four_biases_of_d_model(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """d_model for each of the four."""
     attention = 2 * d_model * (n_heads + n_kv_heads) * d_head + 4 * d_model
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
@@ -136,134 +164,12 @@ def biases_of_the_wrong_width_2(vocabulary, max_length, n_layers, d_model, n_hea
     return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
-@misconception("no W_O", fails=ATTENTION)
-def no_w_o(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """Queries, keys and values were counted, three matrices. The fourth joins the heads: the output projection."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("h times a full attention", fails=ATTENTION)
-def h_times_a_full_attention(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """Each head was given matrices of d_model × d_model. Heads share out the columns: one head's W_Q is
-    d_model × d_head, and all of them side by side are n_heads · d_head wide."""
-    attention = n_heads * 4 * (d_model * d_model + d_model)
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("heads always as wide as the model", fails=("heads of a different width", "groups"))
-def heads_always_as_wide_as_the_model(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The attention was counted as four matrices of d_model × d_model. That holds when n_heads · d_head is d_model and
-    every query head has keys of its own. Where does the lecture's table break the first condition, and what breaks the
-    second?"""
-    attention = 4 * (d_model + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
 @variant("no biases", "heads always as wide as the model", fails=(*ATTENTION, "feed_forward"))
-def no_biases_2(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def back_of_an_envelope(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """4 d² for the attention, as on the back of an envelope."""
     norms = (2 * n_layers + 1) * 2 * d_model
     embeddings = (vocabulary + max_length) * d_model
     return embeddings, n_layers * 4 * d_model * d_model, n_layers * 2 * d_model * d_ff, norms
-
-
-@misconception("keys as many as queries", fails=("groups",))
-def keys_as_many_as_queries(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """`n_kv_heads` was not used. Where heads share keys and values, it takes fewer columns to make them: both matrices
-    are n_kv_heads · d_head wide."""
-    width = n_heads * d_head
-    attention = 3 * (d_model + 1) * width + (width + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("no final norm", fails=("norms",))
-def no_final_norm(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """Two LayerNorms for each block were counted. There is one more after the last block."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, n_layers * 4 * d_model
-
-
-@misconception("gains without biases", fails=("norms",))
-def gains_without_biases(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """A LayerNorm has two vectors, a gain and a bias. (RMSNorm has the gain alone.)"""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("one norm a block", fails=("norms",))
-def one_norm_a_block(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """One LayerNorm for each block was counted, and one at the end. A block has two halves, attention and feed-forward,
-    and each has a LayerNorm in front."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("output counted again", fails=("embeddings",))
-def output_counted_again(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one
-    and the same matrix, used twice. A parameter counts once, however often it is used."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (2 * vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("no positions", fails=("embeddings",))
-def no_positions(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The positions are learned here: a table of max_length vectors, beside that of the tokens."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return vocabulary * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("one matrix up, none down", fails=("feed_forward",))
-def one_matrix_up_none_down(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The feed-forward network goes up from d_model to d_ff *and down again*: two linear layers, with a bias each."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * (d_model + 1) * d_ff, norms
-
-
-@misconception("d_ff taken to be 4 d_model", fails=("feed_forward",))
-def d_ff_taken_to_be_4_d_model(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """The hidden layer was taken to be four times as wide as the model. It often is; but `d_ff` is given, and it is the
-    number to use."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * 4 * d_model + (4 * d_model + 1) * d_model
-    norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
-
-
-@misconception("one layer", fails=(*ATTENTION, "feed_forward", "norms"))
-def one_layer(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
-    """This is one block. There are n_layers of them, and each has matrices of its own."""
-    d_query, d_key = n_heads * d_head, n_kv_heads * d_head
-    attention = (d_model + 1) * d_query + 2 * (d_model + 1) * d_key + (d_query + 1) * d_model
-    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
-    return (vocabulary + max_length) * d_model, attention, feed_forward, 3 * 2 * d_model
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -81,122 +81,72 @@ def gradient(answer, draw):
     return reached(answer(*inputs), inputs, draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 NOT_GROUPED = ("groups", "one for all")
 ALL_GROUPS = ("groups", "one for all", "one for each")
+KEYS, VALUES = "key.repeat_interleave(shared, dim=1)", "value.repeat_interleave(shared, dim=1)"
+QUERY, ATTENTION = "attention(query", "output, _ = scaled_attention(query, key, value)"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("repeat for repeat_interleave", fails=("groups",))
-def repeat_for_repeat_interleave(query, key, value):
-    """The key heads were dealt out like cards, 0 1 0 1 0 1: query heads 0 and 1 got different ones. Groups are
+slip("repeat for repeat_interleave", ("groups",),
+    {KEYS: "key.repeat(1, shared, 1, 1)", VALUES: "value.repeat(1, shared, 1, 1)"},
+    words="""
+    The key heads were dealt out like cards, 0 1 0 1 0 1: query heads 0 and 1 got different ones. Groups are
     *neighbouring* query heads, 0 0 0 1 1 1. Nothing crashes either way; only a checkpoint tells them apart.
-    (`torch.repeat_interleave` is numpy's `repeat`; torch's `repeat` is numpy's `tile`.)"""
-    shared = query.shape[1] // key.shape[1]
-    key, value = key.repeat(1, shared, 1, 1), value.repeat(1, shared, 1, 1)
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+    (`torch.repeat_interleave` is numpy's `repeat`; torch's `repeat` is numpy's `tile`.)""")
+slip("keys grouped, values dealt out", ("groups",), {VALUES: "value.repeat(1, shared, 1, 1)"}, words="""
+    A query head was compared with the keys of one group and then averaged the values of another. Keys and values belong
+    together: whatever is done to the one must be done to the other, in the same way.""")
+slip("6 heads against 2", ("groups", "gradient"),
+    {KEYS: "key", VALUES: "value"},
+    {KEYS: "key.repeat_interleave(shared, dim=2)", VALUES: "value.repeat_interleave(shared, dim=2)"},  # along the words
+    words="""
+    When the product came, there were still more heads of queries than of keys. Broadcasting stretches only an axis of
+    length 1: it serves one head of keys for all, and knows nothing of groups. Repeat keys and values along the heads'
+    axis, the second (neither the batch's nor the words'), or give the query an axis for its groups.""")
+slip("queries averaged in their group", NOT_GROUPED,
+    {KEYS: "key", VALUES: "value", QUERY: f"{QUERY}.unflatten(1, (-1, shared)).mean(dim=2)"},
+    words="""
+    The queries of a group were averaged until there were only as many as there are keys. It is keys and values that are
+    shared; every query head keeps its own question, and its own output.""")
+slip("surplus queries dropped", NOT_GROUPED,
+    {KEYS: "key", VALUES: "value", QUERY: f"{QUERY}[:, : key.shape[1]]"},
+    words="""
+    Only the first heads' questions were asked, as many as there are keys. All query heads ask; several of them ask the
+    same keys.""")
+slip("group outputs averaged", NOT_GROUPED,
+    {"return output": "return output.unflatten(1, (-1, shared)).mean(dim=2)"},
+    words="""
+    The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
+    values; each query head found something of its own, and W_O wants all of it.""")
+slip("the first keys for all", ("groups", "one for each"), {KEYS: "key[:, :1]", VALUES: "value[:, :1]"}, words="""
+    Every query head used the first head of keys and values, and the others were never looked at. Head i belongs to
+    group i // (n_heads / n_kv_heads).""")
+slip("not scaled", ALL_GROUPS, {ATTENTION: "output = (query @ key.mT).softmax(dim=-1) @ value"}, words="""
+    The groups are right, but the scores were not divided by the root of the head's width.""")
+slip("root of the wrong size", ALL_GROUPS,
+    {ATTENTION: "scores = query @ key.mT / math.sqrt(query.shape[1] * query.shape[-1])\n"  # all heads' width
+                "output = scores.softmax(dim=-1) @ value"},
+    {ATTENTION: "scores = query @ key.mT / math.sqrt(key.shape[2])\n"  # the number of keys
+                "output = scores.softmax(dim=-1) @ value"},
+    words="""
+    The scores were divided by a root, but not that of the head's width. Sharing keys changes nothing about the dot
+    product: it still sums over one head's columns, the last axis.""")
+slip("cut off from the gradient", ("gradient",),
+    {"= key.": "= key.detach().", "= value.": "= value.detach()."},
+    words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `torch.tensor(...)` forget
+    where numbers came from. (A cache holds numbers without gradients; in training there is no cache.)""")
 
 
-@misconception("keys grouped, values dealt out", fails=("groups",))
-def keys_grouped_values_dealt_out(query, key, value):
-    """A query head was compared with the keys of one group and then averaged the values of another. Keys and values
-    belong together: whatever is done to the one must be done to the other, in the same way."""
-    shared = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(shared, dim=1), value.repeat(1, shared, 1, 1)
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
-
-
-@misconception("6 heads against 2", fails=("groups", "gradient"))
-def n_6_heads_against_2(query, key, value):
-    """When the product came, there were still more heads of queries than of keys. Broadcasting stretches only an axis
-    of length 1: it serves one head of keys for all, and knows nothing of groups. Repeat keys and values along the
-    heads' axis, the second (neither the batch's nor the words'), or give the query an axis for its groups."""
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("6 heads against 2", fails=("groups", "one for all", "gradient"))
-def n_6_heads_against_2_2(query, key, value):
+def repeated_along_the_batch(query, key, value):
     """Repeated along the batch."""
     shared = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(shared, dim=0) for x in (key, value))
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
-
-
-@variant("6 heads against 2", fails=("groups", "gradient"))
-def n_6_heads_against_2_3(query, key, value):
-    """Repeated along the words."""
-    shared = query.shape[1] // key.shape[1]
-    key, value = (x.repeat_interleave(shared, dim=2) for x in (key, value))
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
-
-
-@misconception("queries averaged in their group", fails=NOT_GROUPED)
-def queries_averaged_in_their_group(query, key, value):
-    """The queries of a group were averaged until there were only as many as there are keys. It is keys and values that
-    are shared; every query head keeps its own question, and its own output."""
-    n_kv_heads = key.shape[1]
-    query = query.unflatten(1, (n_kv_heads, -1)).mean(dim=2)
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
-
-
-@misconception("surplus queries dropped", fails=NOT_GROUPED)
-def surplus_queries_dropped(query, key, value):
-    """Only the first heads' questions were asked, as many as there are keys. All query heads ask; several of them ask
-    the same keys."""
-    query = query[:, : key.shape[1]]
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
-
-
-@misconception("the first keys for all", fails=("groups", "one for each"))
-def the_first_keys_for_all(query, key, value):
-    """Every query head used the first head of keys and values, and the others were never looked at. Head i belongs to
-    group i // (n_heads / n_kv_heads)."""
-    key, value = key[:, :1], value[:, :1]
-    return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
-
-
-@misconception("not scaled", fails=ALL_GROUPS)
-def not_scaled(query, key, value):
-    """The groups are right, but the scores were not divided by the root of the head's width."""
-    shared = query.shape[1] // key.shape[1]
-    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
-    return (query @ key.mT).softmax(dim=-1) @ value
-
-
-@misconception("root of the wrong size", fails=ALL_GROUPS)
-def root_of_the_wrong_size(query, key, value):
-    """The scores were divided by a root, but not that of the head's width. Sharing keys changes nothing about the dot
-    product: it still sums over one head's columns, the last axis."""
-    shared = query.shape[1] // key.shape[1]
-    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
-    return (query @ key.mT / math.sqrt(query.shape[1] * query.shape[-1])).softmax(dim=-1) @ value
-
-
-@variant("root of the wrong size", fails=ALL_GROUPS)
-def root_of_the_wrong_size_2(query, key, value):
-    """The number of keys."""
-    shared = query.shape[1] // key.shape[1]
-    key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
-    return (query @ key.mT / math.sqrt(key.shape[2])).softmax(dim=-1) @ value
-
-
-@misconception("group outputs averaged", fails=NOT_GROUPED)
-def group_outputs_averaged(query, key, value):
-    """The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
-    values; each query head found something of its own, and W_O wants all of it."""
-    n_kv_heads = key.shape[1]
-    query = query.unflatten(1, (n_kv_heads, -1))
-    scores = query @ key.unsqueeze(2).mT / math.sqrt(query.shape[-1])
-    return (scores.softmax(dim=-1) @ value.unsqueeze(2)).mean(dim=2)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, key, value):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `torch.tensor(...)` forget
-    where numbers came from. (A cache holds numbers without gradients; in training there is no cache.)"""
-    shared = query.shape[1] // key.shape[1]
-    key, value = (x.detach().repeat_interleave(shared, dim=1) for x in (key, value))
     return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
 
 

@@ -62,65 +62,38 @@ def gradient(answer, draw):
     return reached(answer(heads), [heads], draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ORDER = ("side by side", "one word")
+MERGED = "transpose(1, 2).flatten(2)"
 
-@misconception("view without transpose", fails=("side by side",))
-def view_without_transpose(heads):
-    """The shape is right and the numbers are not. `reshape` reads them in the order in which they lie, head after head,
-    so the first row holds several words of head 0 and nothing of the other heads. First bring a word's pieces
-    together: which two axes must change places?"""
-    batch, n_heads, n, d_head = heads.shape
-    return heads.reshape(batch, n, n_heads * d_head)
-
-
-@misconception("heads interleaved", fails=("side by side", "one word"))
-def heads_interleaved(heads):
-    """The pieces were shuffled into each other: the first number of every head, then the second of every head. The
+slip("view without transpose", ("side by side",), {MERGED: "reshape(len(heads), heads.shape[2], -1)"}, words="""
+    The shape is right and the numbers are not. `reshape` reads them in the order in which they lie, head after head, so
+    the first row holds several words of head 0 and nothing of the other heads. First bring a word's pieces together:
+    which two axes must change places?""")
+slip("heads interleaved", ORDER, {"transpose(1, 2)": "permute(0, 2, 3, 1)"}, words="""
+    The pieces were shuffled into each other: the first number of every head, then the second of every head. The
     contract is concatenation, all of head 0 and then all of head 1: W_O expects them so. Which axis must be the last
-    before you flatten?"""
-    return heads.permute(0, 2, 3, 1).flatten(2)
-
-
-@misconception("heads added up", fails=("side by side", "one word"))
-def heads_added_up(heads):
-    """The heads were added (or averaged), so that nobody can tell what each of them found. They are put side by side;
-    it is W_O, in the next exercise, that mixes them, with weights that are learned."""
-    return heads.sum(dim=1)
-
-
-@variant("heads added up", fails=("side by side", "one word"))
-def heads_added_up_2(heads):
-    """Averaged."""
-    return heads.mean(dim=1)
-
-
-@misconception("heads for words", fails=("side by side", "one word"))
-def heads_for_words(heads):
-    """The heads were put one below the other, n_heads · n rows of width d_head. A word has one row: what its heads
-    found stands *in* that row, side by side."""
-    return heads.flatten(1, 2)
-
-
-@misconception("not flattened", fails=("side by side", "one word"))
-def not_flattened(heads):
-    """The axes are exchanged, but the last two are still separate: (batch, n, n_heads, d_head). Make one of them."""
-    return heads.transpose(1, 2)
-
-
-@misconception("view of a transposed tensor", fails=("side by side", "gradient"))
-def view_of_a_transposed_tensor(heads):
-    """You are nearly there. After `transpose` the numbers still lie in memory in the old order, and `view`, which never
-    copies, cannot read them in the new one. Ask for a copy: `.contiguous()` before the `view`, or `reshape`."""
-    batch, n_heads, n, d_head = heads.shape
-    return heads.transpose(1, 2).view(batch, n, n_heads * d_head)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(heads):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
-    forget where numbers came from."""
-    return heads.detach().transpose(1, 2).flatten(2)
+    before you flatten?""")
+slip("heads added up", ORDER,
+    {MERGED: "sum(dim=1)"},
+    {MERGED: "mean(dim=1)"},
+    words="""
+    The heads were added (or averaged), so that nobody can tell what each of them found. They are put side by side; it
+    is W_O, in the next exercise, that mixes them, with weights that are learned.""")
+slip("heads for words", ORDER, {MERGED: "flatten(1, 2)"}, words="""
+    The heads were put one below the other, n_heads · n rows of width d_head. A word has one row: what its heads found
+    stands *in* that row, side by side.""")
+slip("not flattened", ORDER, {".flatten(2)": ""}, words="""
+    The axes are exchanged, but the last two are still separate: (batch, n, n_heads, d_head). Make one of them.""")
+slip("view of a transposed tensor", ("side by side", "gradient"),
+    {"flatten(2)": "view(len(heads), heads.shape[2], -1)"},
+    words="""
+    You are nearly there. After `transpose` the numbers still lie in memory in the old order, and `view`, which never
+    copies, cannot read them in the new one. Ask for a copy: `.contiguous()` before the `view`, or `reshape`.""")
+slip("cut off from the gradient", ("gradient",), {"heads": "heads.detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
+    forget where numbers came from.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -112,262 +112,82 @@ def gradient(answer, draw):
     return reached(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+MASK = ("mask",)
+MEMORY = "memory = x if memory is None else memory"
+SCORES, SHARES = "query @ key.mT / math.sqrt(key.shape[-1])", "softmax(dim=-1)"
+MASKED, MERGED = ".masked_fill(~mask[:, None], -torch.inf)", "merge_heads(output)"
 
-@misconception("view without transpose", fails=("self-attention", "mask"))
-def view_without_transpose(self, x, memory=None, mask=None):
-    """The projected vectors were viewed as (batch, n_heads, n, d_head) directly. The shape is right, and each head got
-    all columns of a few words in place of a few columns of all words: positions get mixed up, padding included. Cut the
-    last axis first, then transpose."""
-    memory = x if memory is None else memory
-    batch, d_head = x.shape[0], x.shape[-1] // self.n_heads
-    query = self.query(x).reshape(batch, self.n_heads, -1, d_head)
-    key = self.key(memory).reshape(batch, self.n_heads, -1, d_head)
-    value = self.value(memory).reshape(batch, self.n_heads, -1, d_head)
-    scores = query @ key.mT / math.sqrt(d_head)
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.reshape(x.shape))
-
-
-@misconception("merged without transpose", fails=("self-attention", "a memory"))
-def merged_without_transpose(self, x, memory=None, mask=None):
-    """The heads were split as they should be, and the result was reshaped to (batch, n, d_model) with the heads still
-    in front of the words. A row then holds several words of one head. Swap the axes back before you flatten."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.reshape(x.shape))
-
-
-@misconception("√d_model", fails=("self-attention",))
-def d_model(self, x, memory=None, mask=None):
-    """The scores were divided by the root of the whole width. A head's dot product sums over that head's columns alone,
-    and these are d_model / n_heads. With √d_model the scores of a narrow head are too small, and its softmax too
-    flat."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(x.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@misconception("not scaled", fails=("self-attention", "one head"))
-def not_scaled(self, x, memory=None, mask=None):
-    """The scores were not divided by anything. (Some slides leave the root out where heads are introduced, and for
-    cross-attention; it is there all the same.)"""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@misconception("no W_O", fails=("self-attention", "one head", "gradient"))
-def no_w_o(self, x, memory=None, mask=None):
-    """The heads were put side by side and handed on. Then head 0 can only ever write into the first columns, and the
-    last layer, `self.output`, learns nothing. That layer is what lets every head write everywhere."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return output.transpose(1, 2).flatten(2)
-
-
-@misconception("one wide head", fails=("self-attention",))
-def one_wide_head(self, x, memory=None, mask=None):
-    """The vectors were never cut: this is one head, d_model wide, whatever `n_heads` says. Everything fits, and there
-    is a single table of weights."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    return self.output(scores.softmax(dim=-1) @ value)
-
-
-@misconception("softmax over the heads", fails=("self-attention", "one head", "mask"))
-def softmax_over_the_heads(self, x, memory=None, mask=None):
-    """`dim=1` is now the heads' axis: the heads shared out each pair of words among themselves. Every head has a unit
-    of its own for every query, to share out over the keys: the last axis, however many there are in front."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@misconception("heads look at heads", fails=("self-attention", "one head", "a memory", "mask"))
-def heads_look_at_heads(self, x, memory=None, mask=None):
-    """The axes were (batch, n, n_heads, d_head) when the matrix product came, and a product works on the last two. So
-    in each word its heads looked at each other, and no word saw another. Bring the words next to the width first."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.flatten(2))
-
-
-@misconception("ignores the memory", fails=("a memory", "mask"))
-def ignores_the_memory(self, x, memory=None, mask=None):
-    """Keys, values or both came from x although there was a memory. x asks; what answers is the memory, where there is
-    one. That is the whole difference between self-attention and cross-attention."""
-    query, key, value = self.query(x), self.key(x), self.value(x)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@variant("ignores the memory", fails=("a memory", "mask"))
-def ignores_the_memory_2(self, x, memory=None, mask=None):
-    """For the values alone."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(x)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@variant("ignores the memory", fails=("a memory", "mask"))
-def ignores_the_memory_3(self, x, memory=None, mask=None):
-    """Self-attention, and no more."""
-    query, key, value = self.query(x), self.key(x), self.value(x)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
-
-
-@misconception(
-    "a mask taken for granted", fails=("self-attention", "one head", "a memory", "gradient")
-)
-def a_mask_taken_for_granted(self, x, memory=None, mask=None):
-    """Without a mask it breaks down: `mask` is None then, and None can be neither negated nor broadcast. Where nothing
-    is padded nobody passes a mask; leave the scores as they are."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
-
-
-@misconception("padding set to zero", fails=("mask",))
-def padding_set_to_zero(self, x, memory=None, mask=None):
-    """The padding's vectors were set to zero, and still took part: a zero vector has a score like any other, and draws
-    weight away from the words. It is the scores that must become −∞, so that no weight is left for it."""
-    memory = x if memory is None else memory
-    if mask is not None:
-        memory = memory * mask.mT
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
-
-
-@variant("padding set to zero", fails=("mask",))
-def padding_set_to_zero_2(self, x, memory=None, mask=None):
-    """The scores and the values."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores, value = scores * mask[:, None], value * mask[:, None].mT
-    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
-
-
-@misconception("ignores the mask", fails=("mask",))
-def ignores_the_mask(self, x, memory=None, mask=None):
-    """The padding took part: change what stands there, and the answer changes. Give padded positions a score of −∞, in
-    every head."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@misconception("mask upside down", fails=("mask",))
-def mask_upside_down(self, x, memory=None, mask=None):
-    """The words were silenced and the padding was heard. True means "may attend": fill where the mask is False."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@misconception("mask without an axis for the heads", fails=("mask",))
-def mask_without_an_axis_for_the_heads(self, x, memory=None, mask=None):
-    """The mask (batch, 1, n_key) met scores (batch, n_heads, n_query, n_key). Axes are matched from the end, so its
-    batch was taken for the heads: an error if you are lucky, and another sentence's mask if the two sizes happen to
-    agree. It needs one more axis, for the heads; where?"""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    output = scores.softmax(dim=-1) @ value
-    return self.output(output.transpose(1, 2).flatten(2))
-
-
-@misconception("masks after the softmax", fails=("mask",))
-def masks_after_the_softmax(self, x, memory=None, mask=None):
-    """The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
-    and what stands in the padding changes the answer. Mask the scores first."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    if mask is not None:
-        weights = weights * mask[:, None]
-    return self.output((weights @ value).transpose(1, 2).flatten(2))
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(self, x, memory=None, mask=None):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Where to look is what must be learned."""
-    memory = x if memory is None else memory
-    query, key, value = self.query(x), self.key(memory), self.value(memory)
-    query, key, value = (y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in (query, key, value))
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1).detach() @ value
-    return self.output(output.transpose(1, 2).flatten(2))
+slip("view without transpose", ("self-attention", "mask"),
+    {MEMORY: f"{MEMORY}\nsplit_heads = lambda y, h: y.reshape(len(y), h, -1, y.shape[-1] // h)",
+     MERGED: "output.reshape(x.shape)"},
+    words="""
+    The projected vectors were viewed as (batch, n_heads, n, d_head) directly. The shape is right, and each head got all
+    columns of a few words in place of a few columns of all words: positions get mixed up, padding included. Cut the
+    last axis first, then transpose.""")
+slip("heads look at heads", ("self-attention", "one head", "a memory", "mask"),
+    {MEMORY: f"{MEMORY}\nsplit_heads = lambda y, h: y.unflatten(-1, (h, -1))", MERGED: "output.flatten(2)"},
+    words="""
+    The axes were (batch, n, n_heads, d_head) when the matrix product came, and a product works on the last two. So in
+    each word its heads looked at each other, and no word saw another. Bring the words next to the width first.""")
+slip("one wide head", ("self-attention",),
+    {"query(x), self.n_heads": "query(x), 1", "key(memory), self.n_heads": "key(memory), 1",
+     "value(memory), self.n_heads": "value(memory), 1"},
+    words="""
+    The vectors were never cut: this is one head, d_model wide, whatever `n_heads` says. Everything fits, and there is a
+    single table of weights.""")
+slip("merged without transpose", ("self-attention", "a memory"), {MERGED: "output.reshape(x.shape)"}, words="""
+    The heads were split as they should be, and the result was reshaped to (batch, n, d_model) with the heads still in
+    front of the words. A row then holds several words of one head. Swap the axes back before you flatten.""")
+slip("√d_model", ("self-attention",), {"key.shape[-1]": "x.shape[-1]"}, words="""
+    The scores were divided by the root of the whole width. A head's dot product sums over that head's columns
+    alone, and these are d_model / n_heads. With √d_model the scores of a narrow head are too small, and its softmax
+    too flat.""")
+slip("not scaled", ("self-attention", "one head"), {SCORES: "query @ key.mT"}, words="""
+    The scores were not divided by anything. (Some slides leave the root out where heads are introduced, and for
+    cross-attention; it is there all the same.)""")
+slip("no W_O", ("self-attention", "one head", "gradient"), {f"self.output({MERGED})": MERGED}, words="""
+    The heads were put side by side and handed on. Then head 0 can only ever write into the first columns, and the last
+    layer, `self.output`, learns nothing. That layer is what lets every head write everywhere.""")
+slip("softmax over the heads", ("self-attention", "one head", "mask"), {"dim=-1": "dim=1"}, words="""
+    `dim=1` is now the heads' axis: the heads shared out each pair of words among themselves. Every head has a unit of
+    its own for every query, to share out over the keys: the last axis, however many there are in front.""")
+slip("ignores the memory", ("a memory", "mask"),
+    {MEMORY: "memory = x"},
+    {"self.value(memory)": "self.value(x)"},  # for the values alone
+    {MEMORY: "memory = x", MASKED: ""},  # self-attention, and no more
+    words="""
+    Keys, values or both came from x although there was a memory. x asks; what answers is the memory, where there is
+    one. That is the whole difference between self-attention and cross-attention.""")
+slip("a mask taken for granted", ("self-attention", "one head", "a memory", "gradient"),
+    {"if mask is not None:\n    scores": "scores"},
+    words="""
+    Without a mask it breaks down: `mask` is None then, and None can be neither negated nor broadcast. Where nothing is
+    padded nobody passes a mask; leave the scores as they are.""")
+slip("ignores the mask", MASK, {MASKED: ""}, words="""
+    The padding took part: change what stands there, and the answer changes. Give padded positions a score of −∞, in
+    every head.""")
+slip("mask upside down", MASK, {"~mask": "mask"}, words="""
+    The words were silenced and the padding was heard. True means "may attend": fill where the mask is False.""")
+slip("mask without an axis for the heads", MASK, {"mask[:, None]": "mask"}, words="""
+    The mask (batch, 1, n_key) met scores (batch, n_heads, n_query, n_key). Axes are matched from the end, so its batch
+    was taken for the heads: an error if you are lucky, and another sentence's mask if the two sizes happen to agree. It
+    needs one more axis, for the heads; where?""")
+slip("padding set to zero", MASK,
+    {MEMORY: f"{MEMORY}\nif mask is not None:\n    memory = memory * mask.mT", MASKED: ""},
+    {f"scores = scores{MASKED}": "scores, value = scores * mask[:, None], value * mask[:, None].mT"},
+    words="""
+    The padding's vectors were set to zero, and still took part: a zero vector has a score like any other, and draws
+    weight away from the words. It is the scores that must become −∞, so that no weight is left for it.""")
+slip("masks after the softmax", MASK,
+    {SCORES: f"({SCORES}).{SHARES}", MASKED: " * mask[:, None]", f"scores.{SHARES}": "scores"},
+    words="""
+    The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
+    and what stands in the padding changes the answer. Mask the scores first.""")
+slip("cut off from the gradient", ("gradient",), {SHARES: f"{SHARES}.detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Where to look is what must be learned.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch import nn
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
@@ -85,176 +84,86 @@ def gradient(answer, draw):
     return reached(answer(*inputs)[0], inputs, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+WEIGHTS, AXES = ("weights",), ("axes in front",)
+MIXED = (*WEIGHTS, *AXES)
+ALL = ("weights", "output", "axes in front", "gradient")
+ROOT, SHARES, AVERAGE = "math.sqrt(key.shape[-1])", "scores.softmax(dim=-1)", "weights @ value"
 
-@misconception("not scaled", fails=("weights",))
-def not_scaled(query, key, value):
-    """The plain dot products went into the softmax. Their variance grows with the width of the vectors, and softmax
-    over large scores is a hard choice whose gradient is next to nothing. What do you divide by?"""
-    weights = (query @ key.mT).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("no root", fails=("weights",))
-def no_root(query, key, value):
-    """The scores were divided by the width itself. It is the *variance* that is d_k; the scores' size is its root.
-    Divided by d_k they shrink towards 0 as heads get wider, and every softmax approaches the plain mean."""
-    weights = (query @ key.mT / key.shape[-1]).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("root of the wrong size", fails=("weights",))
-def root_of_the_wrong_size(query, key, value):
-    """The scores were divided by a root, but not that of d_k. A dot product adds up over the last axis of queries and
-    keys, and how many terms it adds up is what its size depends on: not the values' width, not the number of words."""
-    weights = (query @ key.mT / math.sqrt(value.shape[-1])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@variant("root of the wrong size", fails=("weights",))
-def root_of_the_wrong_size_2(query, key, value):
-    """The number of keys."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-2])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@variant("root of the wrong size", fails=("weights",))
-def root_of_the_wrong_size_3(query, key, value):
-    """The number of queries."""
-    weights = (query @ key.mT / math.sqrt(query.shape[-2])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("by each key's length", fails=("weights",))
-def by_each_keys_length(query, key, value):
-    """Each score was divided by a number of its own, made from the length of its key vector. That changes who wins, not
+slip("not scaled", WEIGHTS, {f" / {ROOT}": ""}, words="""
+    The plain dot products went into the softmax. Their variance grows with the width of the vectors, and softmax over
+    large scores is a hard choice whose gradient is next to nothing. What do you divide by?""")
+slip("no root", WEIGHTS, {ROOT: "key.shape[-1]"}, words="""
+    The scores were divided by the width itself. It is the *variance* that is d_k; the scores' size is its root. Divided
+    by d_k they shrink towards 0 as heads get wider, and every softmax approaches the plain mean.""")
+slip("root of the wrong size", WEIGHTS,
+    {ROOT: "math.sqrt(value.shape[-1])"},
+    {ROOT: "math.sqrt(key.shape[-2])"},  # the number of keys
+    {ROOT: "math.sqrt(query.shape[-2])"},  # the number of queries
+    words="""
+    The scores were divided by a root, but not that of d_k. A dot product adds up over the last axis of queries and
+    keys, and how many terms it adds up is what its size depends on: not the values' width, not the number of words.""")
+slip("by each key's length", WEIGHTS,
+    {ROOT: "key.norm(dim=-1).sqrt().unsqueeze(-2)"},
+    {ROOT: "key.norm(dim=-1).unsqueeze(-2)"},  # without the root
+    words="""
+    Each score was divided by a number of its own, made from the length of its key vector. That changes who wins, not
     only how sharply. (A deck writes √|k|, which invites that reading.) What is meant is how *many* numbers there are in
-    a key, and that is the same for all keys."""
-    weights = (query @ key.mT / key.norm(dim=-1).sqrt().unsqueeze(-2)).softmax(dim=-1)
-    return weights @ value, weights
+    a key, and that is the same for all keys.""")
+slip("multiplied in place of divided", WEIGHTS, {"/ math": "* math"}, words="""
+    The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
+    about 1, whatever the width.""")
+slip("scaled after the softmax", WEIGHTS, {f" / {ROOT}": "", SHARES: f"{SHARES} / {ROOT}"}, words="""
+    The weights were divided by √d_k, so a row no longer sums to one. The scale belongs to the scores: it decides how
+    sharply the softmax chooses, and the softmax then makes shares of them.""")
+slip("softmax over the queries", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
+    The columns sum to one, as if each key shared itself out among those who ask. It is the query that has one unit to
+    give: normalise along its row.""")
+slip("axes counted from the front", AXES,
+    {"key.mT": "key.transpose(1, 2)"},
+    {"dim=-1": "dim=2"},
+    {"query @ key.mT": "torch.bmm(query, key.mT)", AVERAGE: "torch.bmm(weights, value)"},
+    words="""
+    With one axis in front of the words it works. `dim=2`, or `transpose(1, 2)`, means a different axis as soon as there
+    is one more in front, the heads', or one fewer. Counted from the end, the words are always the last axis but one,
+    and the width the last.""")
+slip("softmax over the first axis", MIXED,
+    {"dim=-1": "dim=0"},
+    {SHARES: "torch.nn.functional.softmax(scores)"},  # guessed by torch
+    words="""
+    The softmax ran over the first axis, the sentences, so what one of them gets depends on which others came along.
+    (Without a `dim`, `softmax` guesses one, and of three axes it takes the first.) A query's row is the last axis.""")
+slip("sum without its axis", ALL, {SHARES: "scores.exp() / scores.exp().sum(dim=-1)"}, words="""
+    The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so each row's sum
+    was matched with something other than its row. `keepdim=True` leaves an axis of length 1 where the keys were.""")
+slip("keys averaged", ("output", "axes in front", "gradient"), {AVERAGE: "weights @ key"}, words="""
+    The weights averaged the keys, and the values were not used. A key is what one is found by; the value is what one
+    hands over.""")
+slip("scores for weights", ("weights", "output"), {f"{AVERAGE}, weights": f"{AVERAGE}, scores"}, words="""
+    What came back as weights are the scores, from before the softmax: they do not sum to one. Return what the values
+    were averaged with.""")
+slip("weights first", ALL, {f"{AVERAGE}, weights": f"weights, {AVERAGE}"}, words="""
+    The two results came back in the wrong order. The contract is output, then weights.""")
+slip("cut off from the gradient", ("gradient",), {SHARES: f"{SHARES}.detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Stay with tensor operations.""")
 
 
-@variant("by each key's length", fails=("weights",))
-def by_each_keys_length_2(query, key, value):
-    """Without the root."""
-    weights = (query @ key.mT / key.norm(dim=-1).unsqueeze(-2)).softmax(dim=-1)
-    return weights @ value, weights
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("multiplied in place of divided", fails=("weights",))
-def multiplied_in_place_of_divided(query, key, value):
-    """The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
-    about 1, whatever the width."""
-    weights = (query @ key.mT * math.sqrt(key.shape[-1])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("scaled after the softmax", fails=("weights",))
-def scaled_after_the_softmax(query, key, value):
-    """The weights were divided by √d_k, so a row no longer sums to one. The scale belongs to the scores: it decides how
-    sharply the softmax chooses, and the softmax then makes shares of them."""
-    weights = (query @ key.mT).softmax(dim=-1) / math.sqrt(key.shape[-1])
-    return weights @ value, weights
-
-
-@misconception("softmax over the queries", fails=("weights",))
-def softmax_over_the_queries(query, key, value):
-    """The columns sum to one, as if each key shared itself out among those who ask. It is the query that has one unit
-    to give: normalise along its row."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-2)
-    return weights @ value, weights
-
-
-@misconception("axes counted from the front", fails=("axes in front",))
-def axes_counted_from_the_front(query, key, value):
-    """With one axis in front of the words it works. `dim=2`, or `transpose(1, 2)`, means a different axis as soon as
-    there is one more in front, the heads', or one fewer. Counted from the end, the words are always the last axis but
-    one, and the width the last."""
-    weights = (query @ key.transpose(1, 2) / math.sqrt(key.shape[-1])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@variant("axes counted from the front", fails=("axes in front",))
-def axes_counted_from_the_front_2(query, key, value):
-    """In the softmax."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=2)
-    return weights @ value, weights
-
-
-@variant("axes counted from the front", fails=("axes in front",))
-def axes_counted_from_the_front_3(query, key, value):
-    """With bmm."""
-    weights = (torch.bmm(query, key.mT) / math.sqrt(key.shape[-1])).softmax(dim=-1)
-    return torch.bmm(weights, value), weights
-
-
-@variant("axes counted from the front", fails=("weights", "output", "axes in front", "gradient"))
-def axes_counted_from_the_front_4(query, key, value):
+@variant("axes counted from the front", fails=ALL)
+def all_axes_turned_round(query, key, value):
     """With .T, which turns all axes round."""
     weights = (query @ key.T / math.sqrt(key.shape[-1])).softmax(dim=-1)
     return weights @ value, weights
 
 
-@variant("root of the wrong size", "axes counted from the front", fails=("weights", "axes in front"))
-def root_of_the_wrong_size_4(query, key, value):
+@variant("root of the wrong size", "axes counted from the front", fails=MIXED)
+def root_of_the_size_of_axis_1(query, key, value):
     """The size of axis 1, whatever that is."""
     weights = (query @ key.mT / math.sqrt(query.shape[1])).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("softmax over the first axis", fails=("weights", "axes in front"))
-def softmax_over_the_first_axis(query, key, value):
-    """The softmax ran over the first axis, the sentences, so what one of them gets depends on which others came along.
-    (Without a `dim`, `softmax` guesses one, and of three axes it takes the first.) A query's row is the last axis."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=0)
-    return weights @ value, weights
-
-
-@variant("softmax over the first axis", fails=("weights", "axes in front"))
-def softmax_over_the_first_axis_2(query, key, value):
-    """Guessed by torch."""
-    weights = nn.functional.softmax(query @ key.mT / math.sqrt(key.shape[-1]))
-    return weights @ value, weights
-
-
-@misconception("sum without its axis", fails=("weights", "output", "axes in front", "gradient"))
-def sum_without_its_axis(query, key, value):
-    """The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so each row's
-    sum was matched with something other than its row. `keepdim=True` leaves an axis of length 1 where the keys were."""
-    exponentials = (query @ key.mT / math.sqrt(key.shape[-1])).exp()
-    weights = exponentials / exponentials.sum(dim=-1)
-    return weights @ value, weights
-
-
-@misconception("keys averaged", fails=("output", "axes in front", "gradient"))
-def keys_averaged(query, key, value):
-    """The weights averaged the keys, and the values were not used. A key is what one is found by; the value is what one
-    hands over."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
-    return weights @ key, weights
-
-
-@misconception("scores for weights", fails=("weights", "output"))
-def scores_for_weights(query, key, value):
-    """What came back as weights are the scores, from before the softmax: they do not sum to one. Return what the values
-    were averaged with."""
-    scores = query @ key.mT / math.sqrt(key.shape[-1])
-    return scores.softmax(dim=-1) @ value, scores
-
-
-@misconception("weights first", fails=("weights", "output", "axes in front", "gradient"))
-def weights_first(query, key, value):
-    """The two results came back in the wrong order. The contract is output, then weights."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
-    return weights, weights @ value
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, key, value):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Stay with tensor operations."""
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1).detach()
     return weights @ value, weights
 
 

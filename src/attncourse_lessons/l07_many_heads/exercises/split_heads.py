@@ -65,55 +65,30 @@ def gradient(answer, draw):
     return reached(answer(x.requires_grad_(), n_heads), [x], draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+HEADS = ("heads", "one word")
+PIECES, SWAP = "n, n_heads, d_model // n_heads", ".transpose(1, 2)"
 
-@misconception("view without transpose", fails=("heads",))
-def view_without_transpose(x, n_heads):
-    """The shape is right and the numbers are not. `view` and `reshape` never move a number: they read them in the order
-    in which they lie, word after word, and only break the rows in different places. So head 0 got all columns of the
-    first words, and no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes."""
-    batch, n, d_model = x.shape
-    return x.reshape(batch, n_heads, n, d_model // n_heads)
-
-
-@misconception("every h-th column", fails=("heads", "one word"))
-def every_h_th_column(x, n_heads):
-    """Head 0 got columns 0, h, 2h, … A network trained from scratch would not mind, but a checkpoint would: the
-    contract gives each head a block of neighbouring columns, as published models do. Which of the two new axes comes
-    first when the last one is cut?"""
-    batch, n, d_model = x.shape
-    return x.view(batch, n, d_model // n_heads, n_heads).permute(0, 3, 1, 2)
-
-
-@misconception("heads after the words", fails=("heads", "one word"))
-def heads_after_the_words(x, n_heads):
-    """The last axis was cut, and nothing more was done: (batch, n, n_heads, d_head). A matrix product works on the last
-    two axes, so it would compare a word's heads with each other. The words must be the last axis but one."""
-    batch, n, d_model = x.shape
-    return x.view(batch, n, n_heads, d_model // n_heads)
-
-
-@misconception("n_heads for the width", fails=("heads", "one word"))
-def n_heads_for_the_width(x, n_heads):
-    """The pieces are n_heads wide, and there are d_head of them: the two numbers have been swapped. `n_heads` says how
-    many heads there are; how wide each is follows from it."""
-    batch, n, d_model = x.shape
-    return x.view(batch, n, d_model // n_heads, n_heads).transpose(1, 2)
-
-
-@misconception("heads before the batch", fails=("heads", "one word"))
-def heads_before_the_batch(x, n_heads):
-    """The heads are right, and they stand in front of the batch. The contract is (batch, n_heads, n, d_head)."""
-    return torch.stack(x.chunk(n_heads, dim=-1))
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, n_heads):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
-    forget where numbers came from."""
-    batch, n, d_model = x.shape
-    return x.detach().view(batch, n, n_heads, d_model // n_heads).transpose(1, 2)
+slip("view without transpose", ("heads",), {PIECES: "n_heads, n, d_model // n_heads", SWAP: ""}, words="""
+    The shape is right and the numbers are not. `view` and `reshape` never move a number: they read them in the order in
+    which they lie, word after word, and only break the rows in different places. So head 0 got all columns of the first
+    words, and no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes.""")
+slip("every h-th column", HEADS, {PIECES: "n, d_model // n_heads, n_heads", SWAP: ".permute(0, 3, 1, 2)"}, words="""
+    Head 0 got columns 0, h, 2h, … A network trained from scratch would not mind, but a checkpoint would: the contract
+    gives each head a block of neighbouring columns, as published models do. Which of the two new axes comes first when
+    the last one is cut?""")
+slip("heads after the words", HEADS, {SWAP: ""}, words="""
+    The last axis was cut, and nothing more was done: (batch, n, n_heads, d_head). A matrix product works on the last
+    two axes, so it would compare a word's heads with each other. The words must be the last axis but one.""")
+slip("n_heads for the width", HEADS, {PIECES: "n, d_model // n_heads, n_heads"}, words="""
+    The pieces are n_heads wide, and there are d_head of them: the two numbers have been swapped. `n_heads` says how
+    many heads there are; how wide each is follows from it.""")
+slip("heads before the batch", HEADS, {SWAP: ".permute(2, 0, 1, 3)"}, words="""
+    The heads are right, and they stand in front of the batch. The contract is (batch, n_heads, n, d_head).""")
+slip("cut off from the gradient", ("gradient",), {"x.view": "x.detach().view"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
+    forget where numbers came from.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
