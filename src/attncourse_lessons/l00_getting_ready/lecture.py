@@ -576,7 +576,7 @@ assert expected[0] > 4.9 and expected[1] < 3
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is attention,
 # all of it. What it is good for, why it was needed and where its vectors come from fill the rest of the course. [Lecture
-# 01](@bottleneck) begins with the trouble that it was invented for.
+# @bottleneck](@bottleneck) begins with the trouble that it was invented for.
 #
 # A GPU would change nothing on this page but the range: computing there is often done in float16, whose exponentials overflow
 # above 11 instead of 88, or in bfloat16, which keeps the 88 and drops digits.

@@ -777,4 +777,4 @@ print(f"at seven o'clock: {output.item():.0f} bicycles")
 # machine translation* (2015), section 3.1: dot, general, and a third that they call concat. Vaswani et al., *Attention is all
 # you need* (2017), section 3.2.1: the scaled dot product, and why it is scaled. Nadaraya, *On estimating regression* (1964),
 # and Watson, *Smooth regression analysis* (1964): the same average, before there was a network to learn it. Then [lecture
-# 03](@cross_attention), where a translator asks.
+# @cross_attention](@cross_attention), where a translator asks.

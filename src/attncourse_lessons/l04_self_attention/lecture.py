@@ -715,7 +715,7 @@ assert ratio[-1] > 1.5 * ratio[0], "the wider, the smaller the advantage"
 # | blindness to the future | a word that is to be predicted must not be among those that answer | lecture @masking |
 #
 # And the layer has one table of weights, so that *lent* had to look for giver and receiver with one question. Lecture
-# 07 gives it several.
+# @many_heads gives it several.
 #
 # **In the package.** `attncourse.attention.attend` is the layer's core, and `MultiHeadAttention` has the projections
 # with it, for any number of heads. `attncourse.sizes.layer_cost` counts one layer, and its neighbours there whole

@@ -472,7 +472,7 @@ assert torch.equal(strict[1:, :-1], causal_mask(n - 1)), "less a row and a colum
 # ## Who hears whom
 #
 # A mask is easily wrong by one, and you have seen that the loss will not tell. So we want to *test* it. [Lecture
-# 04](@self_attention) had the idea: ask for the gradient. Output $i$ depends on input $j$ exactly where a gradient gets
+# @self_attention](@self_attention) had the idea: ask for the gradient. Output $i$ depends on input $j$ exactly where a gradient gets
 # through (or so it seems; we shall come back to that). For $n$ positions that makes a table, which for an honest model
 # must be empty above the diagonal. Here is the detector:
 

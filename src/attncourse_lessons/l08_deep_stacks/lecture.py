@@ -833,7 +833,7 @@ assert moves_when_silent("pre-norm") == 0 and moves_when_silent("as printed") > 
 # %% [markdown]
 # This is a **structural test**: it does not ask whether a model is good, but whether it is what it says it is. You
 # have met others, the leak test of [lecture @masking](@masking), the shuffle of [lecture
-# 04](@self_attention), the same answer at every batch size above. They need no data and no training, and they
+# @self_attention](@self_attention), the same answer at every batch size above. They need no data and no training, and they
 # fail loudly.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Silent sublayers do not make it the
@@ -901,7 +901,7 @@ assert ends[0] > 2 > 1 > ends[1], "stuck at the full rate, fine with a warm-up: 
 # A path around each sublayer, so that there is always a way that no layer can block. A norm, so that no layer hears
 # anything that is too loud. The norm on the side road, so that the path stays free, and one more at the end. With
 # these the two sublayers become a block that can be stacked as high as one can pay for; in [lecture
-# 09](@transformer) it becomes a Transformer.
+# @transformer](@transformer) it becomes a Transformer.
 #
 # > **Check yourself.** One deck says of residual connections, norms and the scaled dot product that these tricks do
 # > not improve what a model *is able* to do, only how it trains. For which of the three is that exactly true?

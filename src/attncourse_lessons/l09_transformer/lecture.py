@@ -10,9 +10,9 @@
 # # Lecture @transformer · The Transformer
 #
 # *About 60 minutes, of which one is computing. You need the parts: attention over a memory ([lecture
-# 03](@cross_attention)), positions ([lecture @order](@order)), masks and the feed-forward network
+# @cross_attention](@cross_attention)), positions ([lecture @order](@order)), masks and the feed-forward network
 # ([lecture @masking](@masking)), heads ([lecture @many_heads](@many_heads)), residual paths and norms ([lecture
-# 08](@deep_stacks)).*
+# @deep_stacks](@deep_stacks)).*
 #
 # When you have finished you will be able to wire an encoder, a decoder and both together from these parts, and to
 # prove that the result is the one that everybody uses; to say what BERT, GPT and T5 have in common and which three or
@@ -192,7 +192,7 @@ for norm_first, forward in ((True, EncoderBlock.forward), (False, block_of_2017)
 # %% [markdown]
 # To the last digits, in both orders. Such a comparison, with weights copied over, is called a *parity test*, and is
 # worth more than any amount of looking at code. The shapes would not have noticed a wrong wire, and [lecture
-# 08](@deep_stacks) has shown that the loss may not either.
+# @deep_stacks](@deep_stacks) has shown that the loss may not either.
 
 # %% [markdown]
 # ## A block that looks back, and across

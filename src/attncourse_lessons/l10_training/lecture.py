@@ -11,13 +11,13 @@
 #
 # *About 60 minutes, of which one is computing. You need the Transformer ([lecture @transformer](@transformer)), what
 # attention is good for in translation ([lecture @cross_attention](@cross_attention)), and, from [lecture
-# 08](@deep_stacks), what a warm-up does.*
+# @deep_stacks](@deep_stacks), what a warm-up does.*
 #
 # When you have finished you will be able to take two files of sentences to a translator and a number that you can
 # defend: to cut text into pieces without looking at the test set, to pack batches, to say what label smoothing,
 # clipping, warm-up and sixteen bits do and to measure it, to stop a run and go on as if nothing had happened, to write
 # translations greedily and with several hypotheses, and to compute BLEU by hand and say what it hides. In [assignment
-# 10](@training/assignment) you build most of these parts.
+# @training](@training/assignment) you build most of these parts.
 #
 # ## What the blueprint does not say
 #
@@ -796,7 +796,7 @@ assert cost > 1.5 and abs(found["four beams"] - found["greedy"]) <= 15
 #
 # Written naively, each new token means a pass over everything that was written. But the keys and values of the old
 # tokens do not change (the decoder sees only its past), so one keeps them: the cache of [lecture
-# 07](@many_heads). Is it the same, and what is it worth?
+# @many_heads](@many_heads). Is it the same, and what is it worth?
 
 # %%
 @torch.no_grad()

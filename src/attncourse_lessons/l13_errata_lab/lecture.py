@@ -10,7 +10,7 @@
 # # Lecture @errata_lab · Errata lab: how to read a slide
 #
 # *About 50 minutes, of which less than one is computing. You need the course up to [lecture
-# 09](@transformer); what is used of it is linked where it is used.*
+# @transformer](@transformer); what is used of it is linked where it is used.*
 #
 # When you have finished you will be able to read an equation, a table or a page of code as a reviewer does: to ask
 # the cheap questions before the dear ones, to turn a doubt into a cell that fails, to tell a slip from a choice, and
@@ -123,7 +123,7 @@ for name in ("a square table", "one row for all", "twice the rows", "keys and qu
 # the whole text's ([lecture @many_heads](@many_heads)). The third is a row count: a last pair of $2 \cdot d/d$ makes
 # twice as many numbers as there are in the word's vector, to which they are added ([lecture @order](@order)). In
 # the fourth a step would remember keys and *queries*, and then there are $t + 1$ weights and one value ([lecture
-# 06](@masking)). The fifth is a symbol that is declared and never used, beside one that is used and never
+# @masking](@masking)). The fifth is a symbol that is declared and never used, beside one that is used and never
 # declared: shapes of letters, so to speak, and two sets of letters find it.
 #
 # Two more are of this kind, one of them new:

@@ -1,4 +1,4 @@
-"""packed_mask: Who may look at whom where each row of the batch holds several documents:"""
+"""packed_mask: which positions of a packed row may attend to which, where a row holds several documents."""
 
 import torch
 from torch import Tensor

@@ -133,7 +133,7 @@ def the_target_twice_in_the_denominator(context, targets, negatives, temperature
 @misconception("times the temperature", fails=("loss", "temperature", "a low temperature"))
 def times_the_temperature(context, targets, negatives, temperature):
     """The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
-    02), and cosines, which lie between −1 and 1, need that."""
+    @lookup), and cosines, which lie between −1 and 1, need that."""
     candidates = torch.cat([targets[:, None], negatives], dim=1)
     cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
     return -(cosines * temperature).log_softmax(dim=-1)[:, 0].mean()
