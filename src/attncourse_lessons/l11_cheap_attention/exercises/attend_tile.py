@@ -92,84 +92,39 @@ def large_scores(answer, draw):
     return _averages(answer, sizes, query, keys, values)[0]
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+SEVERAL = ("several tiles", "large scores")
+EVERY_TILE = ("one tile", "several tiles", "large scores")
+NEW_OUTPUT = "output * shrink + weights @ value"
 
-@misconception("the output is not rescaled", fails=("several tiles", "large scores"))
-def the_output_is_not_rescaled(query, key, value, largest, total, output):
-    """The sum of the weights was brought to the new largest score, the weighted sum of the values was not. Both are
-    sums of the same exponentials, so they need the same factor."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    weights = (scores - larger).exp()
-    total = total * (largest - larger).exp() + weights.sum(dim=-1, keepdim=True)
-    return larger, total, output + weights @ value
+slip("the output is not rescaled", SEVERAL, {"output * shrink": "output"}, words="""
+    The sum of the weights was brought to the new largest score, the weighted sum of the values was not. Both are sums
+    of the same exponentials, so they need the same factor.""")
 
+slip("the total is not rescaled", SEVERAL, {"total * shrink": "total"}, words="""
+    The weighted sum of the values was brought to the new largest score, the sum of the weights was not. Both are sums
+    of the same exponentials, so they need the same factor.""")
 
-@misconception("the total is not rescaled", fails=("several tiles", "large scores"))
-def the_total_is_not_rescaled(query, key, value, largest, total, output):
-    """The weighted sum of the values was brought to the new largest score, the sum of the weights was not. Both are
-    sums of the same exponentials, so they need the same factor."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    weights = (scores - larger).exp()
-    total = total + weights.sum(dim=-1, keepdim=True)
-    return larger, total, output * (largest - larger).exp() + weights @ value
+slip("divided in every tile", EVERY_TILE,
+     {NEW_OUTPUT: f"({NEW_OUTPUT}) / new_total"},
+     {NEW_OUTPUT: "(output * total * shrink + weights @ value) / new_total"},  # and multiplied again: a running mean
+     words="""
+    The output was divided by the total in this step, and will be again in the next, and once more at the end. Keep the
+    bare sum; the caller divides once.""")
 
+slip("a softmax for each tile", EVERY_TILE, {"weights @ value": "scores.softmax(dim=-1) @ value"}, words="""
+    Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts as
+    much as one with the best. The exponentials of all tiles belong in one sum.""")
 
-@misconception("divided in every tile", fails=("one tile", "several tiles", "large scores"))
-def divided_in_every_tile(query, key, value, largest, total, output):
-    """The output was divided by the total in this step, and will be again in the next, and once more at the end. Keep
-    the bare sum; the caller divides once."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    weights = (scores - larger).exp()
-    shrink = (largest - larger).exp()
-    total = total * shrink + weights.sum(dim=-1, keepdim=True)
-    return larger, total, (output * shrink + weights @ value) / total
+slip("not scaled", EVERY_TILE, {" / math.sqrt(query.shape[-1])": ""}, words="""
+    The scores lack the root of the width.""")
 
-
-@variant("divided in every tile", fails=("one tile", "several tiles", "large scores"))
-def divided_in_every_tile_2(query, key, value, largest, total, output):
-    """And multiplied again in the next: a running average. Consistent, but not what the caller divides."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    weights = (scores - larger).exp()
-    shrink = (largest - larger).exp()
-    new_total = total * shrink + weights.sum(dim=-1, keepdim=True)
-    return larger, new_total, (output * total * shrink + weights @ value) / new_total
-
-
-@misconception("a softmax for each tile", fails=("one tile", "several tiles", "large scores"))
-def a_softmax_for_each_tile(query, key, value, largest, total, output):
-    """Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts
-    as much as one with the best. The exponentials of all tiles belong in one sum."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    weights = (scores - larger).exp()
-    shrink = (largest - larger).exp()
-    total = total * shrink + weights.sum(dim=-1, keepdim=True)
-    return larger, total, output * shrink + scores.softmax(dim=-1) @ value
-
-
-@misconception("not scaled", fails=("one tile", "several tiles", "large scores"))
-def not_scaled(query, key, value, largest, total, output):
-    """The scores lack the root of the width."""
-    scores = query @ key.mT
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    weights = (scores - larger).exp()
-    shrink = (largest - larger).exp()
-    return larger, total * shrink + weights.sum(dim=-1, keepdim=True), output * shrink + weights @ value
-
-
-@misconception("nothing taken away", fails=("large scores",))
-def nothing_taken_away(query, key, value, largest, total, output):
-    """Bare exponentials: right for small scores, but too large for float32 from about 89 on. Take the largest score so
-    far away from all, and rescale what was summed before."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = scores.exp()
-    larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    return larger, total + weights.sum(dim=-1, keepdim=True), output + weights @ value
+slip("nothing taken away", ("large scores",),
+     {"(largest - new_largest).exp()": "1.0", "(scores - new_largest)": "scores"},
+     words="""
+    Bare exponentials: right for small scores, but too large for float32 from about 89 on. Take the largest score so far
+    away from all, and rescale what was summed before.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

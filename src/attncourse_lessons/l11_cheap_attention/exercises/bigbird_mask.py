@@ -78,45 +78,75 @@ def all_together(answer, draw):
     return _pattern(answer, draw, 1, 2, "drawn")
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 BIGBIRD = ("window", "global tokens", "random keys", "all together")
+GLOBAL = ("global tokens", "all together")
+RANDOM = ("random keys", "all together")
+DRAWS_OF_OTHERS = ("window", *RANDOM)
+DRAWN = "mask[i, drawn]"
+
+slip("seen by all, but not seeing all", GLOBAL, {" | (i < n_global)": ""}, words="""
+    Everybody looks at the global tokens, but these look at nobody new: they have nothing to pass on. A global token
+    gathers from all (its row) and gives to all (its column).""")
+
+slip("seeing all, but not seen by all", GLOBAL, {" | (j < n_global)": ""}, words="""
+    The global tokens look at everybody, but nobody further off can look at them: what they gather stays with them. A
+    global token gathers from all (its row) and gives to all (its column).""")
+
+slip("one token, not the first n_global", BIGBIRD,
+     {"i < n_global": "i == n_global", "j < n_global": "j == n_global"},
+     words="""
+    One token was made global, the one at the index `n_global`. `n_global` is how many there are: all those before that
+    index.""")
+
+slip("only what the global tokens share", GLOBAL, {"| (j < n_global)": "& (j < n_global)"}, words="""
+    Only the square in the corner became True, where a global token looks at a global token: row *and* column. It is row
+    *or* column.""")
+
+slip("everybody's draws for everybody", DRAWS_OF_OTHERS, {DRAWN: "mask[:, drawn]"}, words="""
+    `mask[:, drawn]` takes all rows, and in them all columns that stand anywhere in `drawn`: a key that one query drew
+    is open to all, and little is left of the sparse pattern. Row i must get the columns `drawn[i]` alone.""")
+
+slip("drawn keys as rows", RANDOM, {DRAWN: "mask[drawn, i]"}, words="""
+    The table of random pairs is transposed: the drawn keys ask, and the query is asked. In `drawn`, row i holds the
+    *keys* that query i may see, so they are columns of row i.""")
+
+slip("random pairs in both directions", RANDOM, {DRAWN: f"{DRAWN} = mask[drawn, i]"}, words="""
+    A pair that was drawn was opened both ways. Window and global tokens are symmetric; the draws are not: that i may
+    look at j gives j no right to look at i.""")
+
+slip("the draws of one query for all", DRAWS_OF_OTHERS, {DRAWN: "mask[:, drawn[0]]"}, words="""
+    The first row of `drawn` served every query. Then all look at the same few keys, and these are more like global
+    tokens. What makes random keys useful is that they differ from query to query.""")
+
+slip("window off by one", BIGBIRD,
+     {"<= width": "< width"},
+     {"((i - j).abs() <= width)": "(i - j <= width) & (j - i < width)"},  # a slice leaves its end out
+     words="""
+    The window ends one position too early: `<` where the last one belongs to it. With a width of 0, not even the
+    position itself is left.""")
+
+slip("draws forgotten", RANDOM, {f"{DRAWN} = True": ""}, words="""
+    Window and global tokens are there, and `drawn` has not been used: this is Longformer's pattern.""")
+
+slip("all three for one pair", BIGBIRD,
+     {"| (i < n_global) | (j < n_global)": "& ((i < n_global) | (j < n_global))",
+      f"{DRAWN} = True": "mask &= torch.zeros_like(mask).scatter(1, drawn, True)"},
+     words="""
+    The three masks were joined by "and", so a pair would have to be near, global and drawn all at once. Hardly any is.
+    BigBird is their union.""")
+
+slip("made causal", BIGBIRD, {"return mask": "return mask.tril()"}, words="""
+    What lies after a position was taken out. BigBird is an encoder's pattern: it reads in both directions, and its
+    global tokens must see to the end.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("seen by all, but not seeing all", fails=("global tokens", "all together"))
-def seen_by_all_but_not_seeing_all(n, width, n_global, drawn):
-    """Everybody looks at the global tokens, but these look at nobody new: they have nothing to pass on. A global token
-    gathers from all (its row) and gives to all (its column)."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[:, :n_global] = True
-    return mask.scatter(1, drawn, True)
-
-
-@misconception("seeing all, but not seen by all", fails=("global tokens", "all together"))
-def seeing_all_but_not_seen_by_all(n, width, n_global, drawn):
-    """The global tokens look at everybody, but nobody further off can look at them: what they gather stays with them.
-    A global token gathers from all (its row) and gives to all (its column)."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[:n_global] = True
-    return mask.scatter(1, drawn, True)
-
-
-@misconception("one token, not the first n_global", fails=BIGBIRD)
-def one_token_not_the_first_n_global(n, width, n_global, drawn):
-    """One token was made global, the one at the index `n_global`. `n_global` is how many there are: all those before
-    that index."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[n_global] = True
-    mask[:, n_global] = True
-    return mask.scatter(1, drawn, True)
-
-
-@variant("one token, not the first n_global", fails=("global tokens", "all together"))
-def one_token_not_the_first_n_global_2(n, width, n_global, drawn):
+@variant("one token, not the first n_global", fails=GLOBAL)
+def the_last_global_token_alone(n, width, n_global, drawn):
     """The last of them."""
     behind = torch.arange(n)[:, None] - torch.arange(n)
     mask = behind.abs() <= width
@@ -124,115 +154,6 @@ def one_token_not_the_first_n_global_2(n, width, n_global, drawn):
         mask[n_global - 1] = True
         mask[:, n_global - 1] = True
     return mask.scatter(1, drawn, True)
-
-
-@misconception("only what the global tokens share", fails=("global tokens", "all together"))
-def only_what_the_global_tokens_share(n, width, n_global, drawn):
-    """Only the square in the corner became True, where a global token looks at a global token: row *and* column. It is
-    row *or* column."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[:n_global, :n_global] = True
-    return mask.scatter(1, drawn, True)
-
-
-@misconception("everybody's draws for everybody", fails=("window", "random keys", "all together"))
-def everybodys_draws_for_everybody(n, width, n_global, drawn):
-    """`mask[:, drawn]` takes all rows, and in them all columns that stand anywhere in `drawn`: a key that one query
-    drew is open to all, and little is left of the sparse pattern. Row i must get the columns `drawn[i]` alone."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    mask[:, drawn] = True
-    return mask
-
-
-@misconception("drawn keys as rows", fails=("random keys", "all together"))
-def drawn_keys_as_rows(n, width, n_global, drawn):
-    """The table of random pairs is transposed: the drawn keys ask, and the query is asked. In `drawn`, row i holds the
-    *keys* that query i may see, so they are columns of row i."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = (behind.abs() <= width).scatter(0, drawn.T, True)
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    return mask
-
-
-@misconception("random pairs in both directions", fails=("random keys", "all together"))
-def random_pairs_in_both_directions(n, width, n_global, drawn):
-    """A pair that was drawn was opened both ways. Window and global tokens are symmetric; the draws are not: that i
-    may look at j gives j no right to look at i."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = (behind.abs() <= width).scatter(1, drawn, True).scatter(0, drawn.T, True)
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    return mask
-
-
-@misconception("the draws of one query for all", fails=("window", "random keys", "all together"))
-def the_draws_of_one_query_for_all(n, width, n_global, drawn):
-    """The first row of `drawn` served every query. Then all look at the same few keys, and these are more like global
-    tokens. What makes random keys useful is that they differ from query to query."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    mask[:, drawn[0]] = True
-    return mask
-
-
-@misconception("window off by one", fails=BIGBIRD)
-def window_off_by_one(n, width, n_global, drawn):
-    """The window ends one position too early: `<` where the last one belongs to it. With a width of 0, not even the
-    position itself is left."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() < width
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    return mask.scatter(1, drawn, True)
-
-
-@variant("window off by one", fails=BIGBIRD)
-def window_off_by_one_2(n, width, n_global, drawn):
-    """At the end of a slice, which Python leaves out."""
-    mask = torch.zeros(n, n, dtype=torch.bool)
-    for i in range(n):
-        mask[i, max(0, i - width) : i + width] = True
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    return mask.scatter(1, drawn, True)
-
-
-@misconception("draws forgotten", fails=("random keys", "all together"))
-def draws_forgotten(n, width, n_global, drawn):
-    """Window and global tokens are there, and `drawn` has not been used: this is Longformer's pattern."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = behind.abs() <= width
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    return mask
-
-
-@misconception("all three for one pair", fails=BIGBIRD)
-def all_three_for_one_pair(n, width, n_global, drawn):
-    """The three masks were joined by "and", so a pair would have to be near, global and drawn all at once. Hardly any
-    is. BigBird is their union."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    first = torch.arange(n) < n_global
-    random = torch.zeros(n, n, dtype=torch.bool).scatter(1, drawn, True)
-    return (behind.abs() <= width) & (first | first[:, None]) & random
-
-
-@misconception("made causal", fails=BIGBIRD)
-def made_causal(n, width, n_global, drawn):
-    """What lies after a position was taken out. BigBird is an encoder's pattern: it reads in both directions, and its
-    global tokens must see to the end."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    mask = (behind.abs() <= width).scatter(1, drawn, True)
-    mask[:n_global] = True
-    mask[:, :n_global] = True
-    return mask.tril()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -117,122 +117,81 @@ def as_all_at_once(answer, draw):
     return telling(torch.stack(outputs, dim=2)) - at_once
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_STEP = ("the first token", "output", "caches", "groups", "as all at once")
+OUTPUTS = ("the first token", "output", "groups", "as all at once")
+CACHES = ("caches", "groups")
+SCORES = ("output", "groups", "as all at once")
+GROUPS = ("groups",)
+KEYS, VALUES = "[key_cache, key.unsqueeze(2)]", "[value_cache, value.unsqueeze(2)]"
+SHARED_KEYS, SHARED_VALUES = "keys.repeat_interleave(group, dim=1)", "values.repeat_interleave(group, dim=1)"
+
+slip("the cache grows along the wrong axis", EVERY_STEP,
+     {f"{KEYS}, dim=2": f"{KEYS}, dim=1", f"{VALUES}, dim=2": f"{VALUES}, dim=1"},
+     {f"{KEYS}, dim=2": f"{KEYS}, dim=-1", f"{VALUES}, dim=2": f"{VALUES}, dim=-1"},  # the width's
+     {f"{KEYS}, dim=2": f"{KEYS}, dim=0", f"{VALUES}, dim=2": f"{VALUES}, dim=0"},  # the batch's
+     words="""
+    The new key was put beside the old ones along the wrong axis, and the sizes do not fit. Axes of the cache are batch,
+    heads, positions, width: a new token is a new *position*.""")
+
+slip("the token does not see itself", OUTPUTS,
+     {"= keys.repeat": "= key_cache.repeat", "@ values": "@ value_cache"},
+     words="""
+    The query met the old cache, and only then did the new key and value join it. In causal attention a token looks at
+    all before it *and at itself*; the first one would look at nobody.""")
+
+slip("newest first", CACHES,
+     {KEYS: "[key.unsqueeze(2), key_cache]", VALUES: "[value.unsqueeze(2), value_cache]"},
+     words="""
+    The new token was put in *front* of the old ones. The output does not notice, because an average does not care about
+    order. But a mask, a window, or whoever reads the cache by position will.""")
+
+slip("the cache is not handed on", (*CACHES, "as all at once"),
+     {", keys, values": ", key_cache, value_cache"},
+     words="""
+    The output is right, but the old caches came back: the next step will not know that this token was there. What has
+    grown must be returned.""")
+
+slip("queries in the cache", ("output", *CACHES, "as all at once"), {KEYS: "[key_cache, query.unsqueeze(2)]"}, words="""
+    The new *query* was put into the cache of keys. (Three decks speak of a growing set of "keys and queries".) A query
+    asks once and is forgotten; what is asked again and again, and must be kept, are keys and values.""")
+
+slip("keys for values", EVERY_STEP, {VALUES: "[value_cache, key.unsqueeze(2)]"}, words="""
+    The new *key* went into the cache of values: a slip in copying a line. What is averaged is no longer what the tokens
+    have to say, but what they are found by.""")
+
+slip("dealt out like cards", GROUPS,
+     {SHARED_KEYS: "keys.repeat(1, group, 1, 1)", SHARED_VALUES: "values.repeat(1, group, 1, 1)"},
+     words="""
+    The heads of keys were repeated one after the other, 0 1 0 1, so query heads 0 and 2 share. In grouped-query
+    attention *neighbours* share: 0 0 1 1. Both have the same shape.""")
+
+slip("the many heads in the cache", GROUPS, {", keys, values": f", shared_keys, {SHARED_VALUES}"}, words="""
+    Keys and values were repeated for all heads of queries, and it is the repeated ones that came back. Then the cache
+    is as large as without groups, and nothing has been saved (at the next step the few new heads may not even fit the
+    many old ones). Repeat just before use; keep the few.""")
+
+slip("a head of keys for every head of queries", GROUPS, {SHARED_KEYS: "keys", SHARED_VALUES: "values"}, words="""
+    Queries have more heads than keys here, and the two tables do not fit. Each head of keys serves several neighbouring
+    heads of queries.""")
+
+slip("normalises over the heads", OUTPUTS, {"softmax(dim=-1)": "softmax(dim=1)"}, words="""
+    Softmax ran over the heads, so that the heads share out each position among themselves. Each head shares out its own
+    attention, over the positions: the axis that grows.""")
+
+slip("not scaled", SCORES,
+     {" / math.sqrt(query.shape[-1])": ""},
+     {"math.sqrt(query.shape[-1])": "math.sqrt(keys.shape[2])"},  # by the root of the length instead
+     words="""
+    The scores went into the softmax without the root of the width.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("the cache grows along the wrong axis", fails=EVERY_STEP)
-def the_cache_grows_along_the_wrong_axis(query, key, value, key_cache, value_cache):
-    """The new key was put beside the old ones along the wrong axis, and the sizes do not fit. Axes of the cache are
-    batch, heads, positions, width: a new token is a new *position*."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=1)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=1)
-    weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return (weights @ values).squeeze(2), keys, values
-
-
-@variant("the cache grows along the wrong axis", fails=EVERY_STEP)
-def the_cache_grows_along_the_wrong_axis_2(query, key, value, key_cache, value_cache):
-    """Along the width."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=-1)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=-1)
-    weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return (weights @ values).squeeze(2), keys, values
-
-
-@variant("the cache grows along the wrong axis", fails=EVERY_STEP)
-def the_cache_grows_along_the_wrong_axis_3(query, key, value, key_cache, value_cache):
-    """The batch's."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)])
-    values = torch.cat([value_cache, value.unsqueeze(2)])
-    weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return (weights @ values).squeeze(2), keys, values
-
-
-@misconception(
-    "the token does not see itself", fails=("the first token", "output", "groups", "as all at once")
-)
-def the_token_does_not_see_itself(query, key, value, key_cache, value_cache):
-    """The query met the old cache, and only then did the new key and value join it. In causal attention a token looks
-    at all before it *and at itself*; the first one would look at nobody."""
-    group = query.shape[1] // key.shape[1]
-    old_keys, old_values = (x.repeat_interleave(group, dim=1) for x in (key_cache, value_cache))
-    weights = (query.unsqueeze(2) @ old_keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    return (weights @ old_values).squeeze(2), keys, torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-
-
-@misconception("newest first", fails=("caches", "groups"))
-def newest_first(query, key, value, key_cache, value_cache):
-    """The new token was put in *front* of the old ones. The output does not notice, because an average does not care
-    about order. But a mask, a window, or whoever reads the cache by position will."""
-    keys = torch.cat([key.unsqueeze(2), key_cache], dim=2)
-    values = torch.cat([value.unsqueeze(2), value_cache], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT / math.sqrt(query.shape[-1])).softmax(-1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), keys, values
-
-
-@misconception("the cache is not handed on", fails=("caches", "groups", "as all at once"))
-def the_cache_is_not_handed_on(query, key, value, key_cache, value_cache):
-    """The output is right, but the old caches came back: the next step will not know that this token was there. What
-    has grown must be returned."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT / math.sqrt(query.shape[-1])).softmax(-1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), key_cache, value_cache
-
-
-@misconception("queries in the cache", fails=("output", "caches", "groups", "as all at once"))
-def queries_in_the_cache(query, key, value, key_cache, value_cache):
-    """The new *query* was put into the cache of keys. (Three decks speak of a growing set of "keys and queries".) A
-    query asks once and is forgotten; what is asked again and again, and must be kept, are keys and values."""
-    keys = torch.cat([key_cache, query.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT / math.sqrt(query.shape[-1])).softmax(-1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), keys, values
-
-
-@misconception("keys for values", fails=EVERY_STEP)
-def keys_for_values(query, key, value, key_cache, value_cache):
-    """The new *key* went into the cache of values: a slip in copying a line. What is averaged is no longer what the
-    tokens have to say, but what they are found by."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, key.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT / math.sqrt(query.shape[-1])).softmax(-1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), keys, values
-
-
-@misconception("dealt out like cards", fails=("groups",))
-def dealt_out_like_cards(query, key, value, key_cache, value_cache):
-    """The heads of keys were repeated one after the other, 0 1 0 1, so query heads 0 and 2 share. In grouped-query
-    attention *neighbours* share: 0 0 1 1. Both have the same shape."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat(1, group, 1, 1).mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return (weights @ values.repeat(1, group, 1, 1)).squeeze(2), keys, values
-
-
-@misconception("the many heads in the cache", fails=("groups",))
-def the_many_heads_in_the_cache(query, key, value, key_cache, value_cache):
-    """Keys and values were repeated for all heads of queries, and it is the repeated ones that came back. Then the
-    cache is as large as without groups, and nothing has been saved (at the next step the few new heads may not even fit
-    the many old ones). Repeat just before use; keep the few."""
-    group = query.shape[1] // key.shape[1]
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2).repeat_interleave(group, dim=1)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2).repeat_interleave(group, dim=1)
-    weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return (weights @ values).squeeze(2), keys, values
-
-
-@variant("the many heads in the cache", fails=("groups",))
-def the_many_heads_in_the_cache_2(query, key, value, key_cache, value_cache):
+@variant("the many heads in the cache", fails=GROUPS)
+def many_heads_widened_once(query, key, value, key_cache, value_cache):
     """Takes the many of the step before as they are, and does not notice."""
     tensors = (key, value, key_cache, value_cache)
     wide = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in tensors)
@@ -241,49 +200,6 @@ def the_many_heads_in_the_cache_2(query, key, value, key_cache, value_cache):
     values = torch.cat([old_values, wide_value.unsqueeze(2)], dim=2)
     weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
     return (weights @ values).squeeze(2), keys, values
-
-
-@misconception("a head of keys for every head of queries", fails=("groups",))
-def a_head_of_keys_for_every_head_of_queries(query, key, value, key_cache, value_cache):
-    """Queries have more heads than keys here, and the two tables do not fit. Each head of keys serves several
-    neighbouring heads of queries."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
-    return (weights @ values).squeeze(2), keys, values
-
-
-@misconception(
-    "normalises over the heads", fails=("the first token", "output", "groups", "as all at once")
-)
-def normalises_over_the_heads(query, key, value, key_cache, value_cache):
-    """Softmax ran over the heads, so that the heads share out each position among themselves. Each head shares out its
-    own attention, over the positions: the axis that grows."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT / math.sqrt(query.shape[-1])).softmax(dim=1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), keys, values
-
-
-@misconception("not scaled", fails=("output", "groups", "as all at once"))
-def not_scaled(query, key, value, key_cache, value_cache):
-    """The scores went into the softmax without the root of the width."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT).softmax(dim=-1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), keys, values
-
-
-@variant("not scaled", fails=("output", "groups", "as all at once"))
-def not_scaled_2(query, key, value, key_cache, value_cache):
-    """By the root of the length instead."""
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
-    values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
-    group = query.shape[1] // key.shape[1]
-    weights = (query.unsqueeze(2) @ keys.repeat_interleave(group, 1).mT / math.sqrt(keys.shape[2])).softmax(dim=-1)
-    return (weights @ values.repeat_interleave(group, 1)).squeeze(2), keys, values
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -86,132 +86,71 @@ def gradient(answer, draw):
     return reached(answer(*inputs, mask), inputs, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+OUTPUT = ("output", "shorter than E and F")
+SHORTER = ("shorter than E and F",)
+PADDING = ("padding",)
+E_HERE, F_HERE = "E[:, :n_key]", "F[:, :n_key]"
+KEYS, VALUES = "key.masked_fill(missing, 0.0)", "value.masked_fill(missing, 0.0)"
+MASKED_SCORES = "math.sqrt(d)).masked_fill(~mask[:, None], -torch.inf)"
 
-@misconception("not scaled", fails=("output", "shorter than E and F"))
-def not_scaled(query, key, value, E, F, mask):
-    """The scores went into the softmax without the root of the width."""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (E[:, :n] @ key).mT).softmax(dim=-1) @ (F[:, :n] @ value)
+slip("not scaled", OUTPUT, {" / math.sqrt(d)": ""}, words="""
+    The scores went into the softmax without the root of the width.""")
 
+slip("scaled by how many keys there are", OUTPUT, {"math.sqrt(d)": "math.sqrt(len(E))"}, words="""
+    The scores were divided by the root of a *number of keys*. What a dot product adds up over is the width of queries
+    and keys, and mixing along the length has not changed that.""")
 
-@misconception("scaled by how many keys there are", fails=("output", "shorter than E and F"))
-def scaled_by_how_many_keys_there_are(query, key, value, E, F, mask):
-    """The scores were divided by the root of a *number of keys*. What a dot product adds up over is the width of
-    queries and keys, and mixing along the length has not changed that."""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(E.shape[0])).softmax(dim=-1) @ (F[:, :n] @ value)
+slip("E for the values too", (*OUTPUT, "gradient"), {F_HERE: E_HERE}, words="""
+    Keys and values were mixed by the same matrix, and F has never been used: no gradient reaches it. (The paper tries
+    this sharing too, and it costs little; the contract here has two matrices.)""")
 
+slip("E and F have changed places", OUTPUT, {E_HERE: F_HERE, F_HERE: E_HERE}, words="""
+    F has mixed the keys and E the values. E belongs to the keys.""")
 
-@misconception("E for the values too", fails=("output", "shorter than E and F", "gradient"))
-def e_for_the_values_too(query, key, value, E, F, mask):
-    """Keys and values were mixed by the same matrix, and F has never been used: no gradient reaches it. (The paper
-    tries this sharing too, and it costs little; the contract here has two matrices.)"""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (E[:, :n] @ value)
+slip("the weights are mixed", OUTPUT,
+     {"mixed_keys.mT": "key.mT", "math.sqrt(d))": MASKED_SCORES, "return weights": f"return weights @ {E_HERE}.T"},
+     words="""
+    The softmax was taken over all n keys, and its weights were mixed afterwards. That table of n × n weights is what we
+    wanted to be rid of: mix the keys *before* they meet the queries, and the softmax has k columns.""")
 
+slip("the queries are mixed too", (*OUTPUT, "padding"),
+     {"(query @": "(E[:, : query.shape[1]] @ query[:, : E.shape[1]] @"},
+     words="""
+    The output has k rows. Every query wants an answer of its own, so queries are not mixed, only what they look at.""")
 
-@misconception("E and F have changed places", fails=("output", "shorter than E and F"))
-def e_and_f_have_changed_places(query, key, value, E, F, mask):
-    """F has mixed the keys and E the values. E belongs to the keys."""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (F[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (E[:, :n] @ value)
+slip("the last columns for a short sequence", SHORTER, {E_HERE: "E[:, -n_key:]", F_HERE: "F[:, -n_key:]"}, words="""
+    A short sequence was mixed by the *last* columns of E and F. Column j belongs to position j, and positions are
+    counted from the beginning.""")
 
+slip("only sequences of n_max", SHORTER, {E_HERE: "E", F_HERE: "F"}, words="""
+    E has a column for each of n_max positions, and there are fewer keys than that: the product does not fit. The
+    columns of the positions that are not there are not needed.""")
 
-@misconception("the weights are mixed", fails=("output", "shorter than E and F"))
-def the_weights_are_mixed(query, key, value, E, F, mask):
-    """The softmax was taken over all n keys, and its weights were mixed afterwards. That table of n × n weights is what
-    we wanted to be rid of: mix the keys *before* they meet the queries, and the softmax has k columns."""
-    n = key.shape[-2]
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
-    return weights @ E[:, :n].T @ (F[:, :n] @ value.masked_fill(~mask[..., None], 0.0))
+slip("ignores the mask", PADDING, {KEYS: "key", VALUES: "value"}, words="""
+    Padded keys and values went into the mixtures, so what happens to stand in the padding decides the answer.""")
 
-
-@misconception("the queries are mixed too", fails=("output", "shorter than E and F", "padding"))
-def the_queries_are_mixed_too(query, key, value, E, F, mask):
-    """The output has k rows. Every query wants an answer of its own, so queries are not mixed, only what they look
-    at."""
-    n, n_query = key.shape[-2], query.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    mixed = E[:, :n_query] @ query[:, : E.shape[1]]
-    return (mixed @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F[:, :n] @ value)
-
-
-@misconception("the last columns for a short sequence", fails=("shorter than E and F",))
-def the_last_columns_for_a_short_sequence(query, key, value, E, F, mask):
-    """A short sequence was mixed by the *last* columns of E and F. Column j belongs to position j, and positions are
-    counted from the beginning."""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (E[:, -n:] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F[:, -n:] @ value)
-
-
-@misconception("only sequences of n_max", fails=("shorter than E and F",))
-def only_sequences_of_n_max(query, key, value, E, F, mask):
-    """E has a column for each of n_max positions, and there are fewer keys than that: the product does not fit. The
-    columns of the positions that are not there are not needed."""
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (E @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F @ value)
-
-
-@misconception("ignores the mask", fails=("padding",))
-def ignores_the_mask(query, key, value, E, F, mask):
-    """Padded keys and values went into the mixtures, so what happens to stand in the padding decides the answer."""
-    n = key.shape[-2]
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F[:, :n] @ value)
-
-
-@misconception(
-    "masks the scores, as before", fails=("output", "shorter than E and F", "padding", "gradient")
-)
-def masks_the_scores_as_before(query, key, value, E, F, mask):
-    """The mask was put on the scores, as in ordinary attention. But there are k scores for a query here, one for each
+slip("masks the scores, as before", (*OUTPUT, "padding", "gradient"),
+     {KEYS: "key", VALUES: "value", "math.sqrt(d))": MASKED_SCORES},
+     words="""
+    The mask was put on the scores, as in ordinary attention. But there are k scores for a query here, one for each
     *mixture*, and the mask has a place for each of n keys: the two do not fit. What a padded key has to say is in all
-    mixtures by then, so it must be taken out earlier."""
-    n = key.shape[-2]
-    scores = query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])
-    return scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1) @ (F[:, :n] @ value)
+    mixtures by then, so it must be taken out earlier.""")
 
+slip("masks the keys alone", PADDING, {VALUES: "value"}, words="""
+    The padded keys are out of their mixtures, but the padded values are still in theirs. There is no weight left that
+    could keep them out: a mixture has one weight for all that is in it.""")
 
-@misconception("masks the keys alone", fails=("padding",))
-def masks_the_keys_alone(query, key, value, E, F, mask):
-    """The padded keys are out of their mixtures, but the padded values are still in theirs. There is no weight left
-    that could keep them out: a mixture has one weight for all that is in it."""
-    n = key.shape[-2]
-    key = key.masked_fill(~mask[..., None], 0.0)
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F[:, :n] @ value)
+slip("−∞ in the keys", PADDING,
+     {KEYS: "key.masked_fill(missing, -torch.inf)", VALUES: "value.masked_fill(missing, -torch.inf)"},
+     {KEYS: "key.masked_fill(missing, -1e9)"},  # a large number in place of −∞, and the values right
+     words="""
+    Setting −∞, or something very negative, is for *scores*, just before a softmax. In a key it gets into every mixture
+    and drowns the others there (and ∞ − ∞ is NaN). A key that should not count in a *sum* has to be something else.""")
 
-
-@misconception("−∞ in the keys", fails=("padding",))
-def in_the_keys(query, key, value, E, F, mask):
-    """Setting −∞, or something very negative, is for *scores*, just before a softmax. In a key it gets into every
-    mixture and drowns the others there (and ∞ − ∞ is NaN). A key that should not count in a *sum* has to be something
-    else."""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], -torch.inf) for x in (key, value))
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F[:, :n] @ value)
-
-
-@variant("−∞ in the keys", fails=("padding",))
-def in_the_keys_2(query, key, value, E, F, mask):
-    """A large number in place of −∞, and the values right."""
-    n = key.shape[-2]
-    key, value = key.masked_fill(~mask[..., None], -1e9), value.masked_fill(~mask[..., None], 0.0)
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ (F[:, :n] @ value)
-
-
-@misconception("normalises over the queries", fails=("output", "shorter than E and F"))
-def normalises_over_the_queries(query, key, value, E, F, mask):
-    """The columns sum to one in place of the rows: each query shares out its attention over the k mixtures."""
-    n = key.shape[-2]
-    key, value = (x.masked_fill(~mask[..., None], 0.0) for x in (key, value))
-    return (query @ (E[:, :n] @ key).mT / math.sqrt(query.shape[-1])).softmax(dim=-2) @ (F[:, :n] @ value)
+slip("normalises over the queries", OUTPUT, {"softmax(dim=-1)": "softmax(dim=-2)"}, words="""
+    The columns sum to one in place of the rows: each query shares out its attention over the k mixtures.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -110,107 +110,62 @@ def a_chunk_of(answer, draw):
     return _shares(answer, chunks)[:, 0]
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+LARGER = ("a larger score turns up", "many chunks of large scores")
+LATER = ("a larger score turns up", "no larger score", "many chunks of large scores")
+OWN = "scores.amax(dim=-1, keepdim=True)"
+SO_FAR = f"torch.maximum(largest, {OWN})"
+SHRINK = " * (largest - base).exp()"
+
+slip("rescale forgotten", LARGER, {SHRINK: ""}, words="""
+    The new largest was taken away from the chunk's scores and the old one from those in the old sum, and the two were
+    added as they are. Apples and oranges: every term of the old sum is too large by the same factor. Which?""")
+
+slip("rescaled the wrong way round", ("the first chunk", *LARGER, "a chunk of −∞"),
+     {"largest - base": "base - largest"},
+     words="""
+    The old sum was multiplied by exp(new − old), which is above 1. When a larger score turns up, what was summed before
+    becomes less important, so it must shrink. (With a start of −∞ the factor is infinite, and ∞ · 0 is NaN.)""")
+
+slip("each chunk by its own largest", (*LATER, "a chunk of −∞"), {SO_FAR: OWN, SHRINK: ""}, words="""
+    The largest score was not carried over: in each chunk it is the chunk's own largest that was taken away, and then
+    the sums were added. All terms of a sum need the same number taken away, the largest of all so far.""")
+
+slip("the old largest is dropped", ("no larger score", "a chunk of −∞"), {SO_FAR: OWN}, words="""
+    The chunk's largest score took the place of the largest so far, even where it is smaller. The sums still fit each
+    other, but the factor for the old sum may then be above 1, without limit, and we are back at the overflow that
+    taking the largest away was meant to avoid.""")
+
+slip("nothing taken away", ("the first chunk", *LATER, "a chunk of −∞"),
+     {SHRINK: "", "(scores - base)": "scores"},
+     words="""
+    The bare exponentials were summed. exp(300) does not fit into float32, and exp(−300) is 0 in it. The contract asks
+    for the sum of exp(score − largest so far).""")
+
+slip("one largest for all rows", ("the first chunk", *LATER), {OWN: "scores.max()"}, words="""
+    `scores.max()` is the largest of the whole batch. A row whose own scores are far below it has nothing but
+    exponentials of 0, and 0/0 follows. Every row is a softmax of its own and needs its own largest: along which axis,
+    and with the axis kept?""")
+
+slip("begins again at each chunk", (*LATER, "a chunk of −∞"), {"old + ": ""}, words="""
+    The sum of this chunk alone came back: what was summed before is lost. `total` came in for a reason.""")
+
+slip("NaN where all is masked", ("a chunk of −∞",), {".clamp(min=torch.finfo(scores.dtype).min)": ""}, words="""
+    Where a row has seen nothing but −∞, its largest score is −∞, and −∞ − (−∞) is NaN, which stays in the sum for good.
+    Masked tiles are common (half of all, under a causal mask). What could be taken away there in place of −∞, so that
+    every exponential is 0?""")
 
 
-@misconception("rescale forgotten", fails=("a larger score turns up", "many chunks of large scores"))
-def rescale_forgotten(scores, largest, total):
-    """The new largest was taken away from the chunk's scores and the old one from those in the old sum, and the two
-    were added as they are. Apples and oranges: every term of the old sum is too large by the same factor. Which?"""
-    new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    base = new.clamp(min=torch.finfo(scores.dtype).min)
-    return new, total + (scores - base).exp().sum(dim=-1, keepdim=True)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception(
-    "rescaled the wrong way round",
-    fails=("the first chunk", "a larger score turns up", "many chunks of large scores", "a chunk of −∞"),
-)
-def rescaled_the_wrong_way_round(scores, largest, total):
-    """The old sum was multiplied by exp(new − old), which is above 1. When a larger score turns up, what was summed
-    before becomes less important, so it must shrink. (With a start of −∞ the factor is infinite, and ∞ · 0 is NaN.)"""
-    new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    base = new.clamp(min=torch.finfo(scores.dtype).min)
-    return new, total * (base - largest).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
-
-
-@misconception(
-    "each chunk by its own largest",
-    fails=("a larger score turns up", "no larger score", "many chunks of large scores", "a chunk of −∞"),
-)
-def each_chunk_by_its_own_largest(scores, largest, total):
-    """The largest score was not carried over: in each chunk it is the chunk's own largest that was taken away, and
-    then the sums were added. All terms of a sum need the same number taken away, the largest of all so far."""
-    own = scores.amax(dim=-1, keepdim=True)
-    base = own.clamp(min=torch.finfo(scores.dtype).min)
-    return own, total + (scores - base).exp().sum(dim=-1, keepdim=True)
-
-
-@variant(
-    "each chunk by its own largest",
-    fails=("a larger score turns up", "no larger score", "many chunks of large scores"),
-)
-def each_chunk_by_its_own_largest_2(scores, largest, total):
+@variant("each chunk by its own largest", fails=LATER)
+def the_largest_carried_over_and_not_used(scores, largest, total):
     """The largest is carried over, and not used."""
     own = scores.amax(dim=-1, keepdim=True)
     base = own.clamp(min=torch.finfo(scores.dtype).min)
     return torch.maximum(largest, own), total + (scores - base).exp().sum(dim=-1, keepdim=True)
-
-
-@misconception("the old largest is dropped", fails=("no larger score", "a chunk of −∞"))
-def the_old_largest_is_dropped(scores, largest, total):
-    """The chunk's largest score took the place of the largest so far, even where it is smaller. The sums still fit each
-    other, but the factor for the old sum may then be above 1, without limit, and we are back at the overflow that
-    taking the largest away was meant to avoid."""
-    new = scores.amax(dim=-1, keepdim=True)
-    base = new.clamp(min=torch.finfo(scores.dtype).min)
-    return new, total * (largest - base).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
-
-
-@misconception(
-    "nothing taken away",
-    fails=(
-        "the first chunk", "a larger score turns up", "no larger score", "many chunks of large scores", "a chunk of −∞"
-    ),
-)  # fmt: skip
-def nothing_taken_away(scores, largest, total):
-    """The bare exponentials were summed. exp(300) does not fit into float32, and exp(−300) is 0 in it. The contract
-    asks for the sum of exp(score − largest so far)."""
-    new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    return new, total + scores.exp().sum(dim=-1, keepdim=True)
-
-
-@misconception(
-    "one largest for all rows",
-    fails=("the first chunk", "a larger score turns up", "no larger score", "many chunks of large scores"),
-)
-def one_largest_for_all_rows(scores, largest, total):
-    """`scores.max()` is the largest of the whole batch. A row whose own scores are far below it has nothing but
-    exponentials of 0, and 0/0 follows. Every row is a softmax of its own and needs its own largest: along which axis,
-    and with the axis kept?"""
-    new = torch.maximum(largest, scores.max())
-    base = new.clamp(min=torch.finfo(scores.dtype).min)
-    return new, total * (largest - base).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
-
-
-@misconception(
-    "begins again at each chunk",
-    fails=("a larger score turns up", "no larger score", "many chunks of large scores", "a chunk of −∞"),
-)
-def begins_again_at_each_chunk(scores, largest, total):
-    """The sum of this chunk alone came back: what was summed before is lost. `total` came in for a reason."""
-    new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    base = new.clamp(min=torch.finfo(scores.dtype).min)
-    return new, (scores - base).exp().sum(dim=-1, keepdim=True)
-
-
-@misconception("NaN where all is masked", fails=("a chunk of −∞",))
-def nan_where_all_is_masked(scores, largest, total):
-    """Where a row has seen nothing but −∞, its largest score is −∞, and −∞ − (−∞) is NaN, which stays in the sum for
-    good. Masked tiles are common (half of all, under a causal mask). What could be taken away there in place of −∞, so
-    that every exponential is 0?"""
-    new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
-    return new, total * (largest - new).exp() + (scores - new).exp().sum(dim=-1, keepdim=True)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

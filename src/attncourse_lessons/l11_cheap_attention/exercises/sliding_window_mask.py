@@ -78,135 +78,70 @@ def wider_than_the_text(answer, draw):
     return answer(n, n + 2, 1, True)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 WINDOWS = ("both sides", "causal", "dilated", "dilated and causal", "wider than the text")
 UNDER_CAUSAL = ("causal", "dilated and causal", "wider than the text")
 WITH_GAPS = ("dilated", "dilated and causal")
+REACH, GAPS = "width * dilation", " & (behind % dilation == 0)"
+CAUSAL = "allowed & (behind >= 0) if causal else allowed"
+
+slip("window off by one", ("both sides", "causal", "dilated", "dilated and causal"),
+     {"<= width": "< width"},
+     {REACH: "(width + 1) * dilation"},  # one too late
+     words="""
+    The window ends one position too early: `<` where the last one belongs to it. Count the True cells of a row in the
+    middle: itself and `width` on each side make how many?""")
+
+slip("the whole window is `width` wide", WINDOWS, {REACH: "width // 2 * dilation"}, words="""
+    `width` was taken for the whole window and half of it laid on each side. Papers differ in this (Longformer's w is
+    the whole), so read the contract: here it is the number of positions on *each* side.""")
+
+slip("a distance with its sign", ("both sides", "dilated"), {"behind.abs()": "behind"}, words="""
+    The window ends where it should in the past, and not at all in the future: there i − j is negative, and so never
+    above the width. What counts on both sides is the distance, without its sign.""")
+
+slip("not causal", UNDER_CAUSAL, {CAUSAL: "allowed"}, words="""
+    `causal` made no difference: positions still see what comes after them.""")
+
+slip("future for past", UNDER_CAUSAL, {"behind >= 0": "behind <= 0"}, words="""
+    With `causal` it is the past that is gone. Rows ask and columns answer; in row i, the allowed columns are those up
+    to i.""")
+
+slip("not even itself", UNDER_CAUSAL, {"behind >= 0": "behind > 0"}, words="""
+    With `causal` a position no longer sees itself, and the first one sees nobody: softmax would make 0/0 of its row.
+    What has been read already is no secret; only what comes later is.""")
+
+slip("True where it is forbidden", WINDOWS, {CAUSAL: f"~({CAUSAL})"}, words="""
+    The mask has the opposite sense. In this course, as in torch's `scaled_dot_product_attention`, True means "may
+    attend".""")
+
+slip("gaps that do not widen the window", WITH_GAPS, {REACH: "width"}, words="""
+    Positions were left out, but the window did not get longer for it, so a row sees fewer keys than without dilation.
+    Dilation keeps the number of keys, and spends it on a longer reach.""")
+
+slip("a longer window without gaps", WITH_GAPS, {GAPS: ""}, words="""
+    The window reaches as far as it should, and nothing in it was left out. Of the distances up to width · dilation only
+    the multiples of `dilation` belong to it.""")
+
+slip("dilation ignored", WITH_GAPS, {REACH: "width", GAPS: ""}, words="""
+    The window is the one without gaps, whatever the dilation: `dilation` has not been used.""")
+
+slip("causal without the gaps", ("dilated and causal",),
+     {"allowed & (behind >= 0)": "(behind >= 0) & (behind <= width)"},
+     {"allowed & (behind >= 0)": "(behind >= 0) & (behind <= width * dilation)"},  # as far as it should, no gaps
+     words="""
+    Each of the two works alone. With `causal` and a dilation together the gaps are gone: the causal case goes its own
+    way, in which `dilation` does not occur. Being causal is one more condition, not a different window.""")
+
+slip("dilation counts what is skipped", WINDOWS,
+     {REACH: "width * (dilation + 1)", "% dilation": "% (dilation + 1)"},
+     words="""
+    Here neighbours in the window are dilation + 1 apart. A dilation of 1 means no gaps at all: it is the distance from
+    one to the next, not the number of positions that are skipped.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("window off by one", fails=("both sides", "causal", "dilated", "dilated and causal"))
-def window_off_by_one(n, width, dilation, causal):
-    """The window ends one position too early: `<` where the last one belongs to it. Count the True cells of a row in
-    the middle: itself and `width` on each side make how many?"""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() < width * dilation) & (behind.abs() % dilation == 0)
-    return near & (behind >= 0) if causal else near
-
-
-@variant("window off by one", fails=("both sides", "causal", "dilated", "dilated and causal"))
-def window_off_by_one_2(n, width, dilation, causal):
-    """One too late."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= (width + 1) * dilation) & (behind.abs() % dilation == 0)
-    return near & (behind >= 0) if causal else near
-
-
-@misconception("the whole window is `width` wide", fails=WINDOWS)
-def the_whole_window_is_width_wide(n, width, dilation, causal):
-    """`width` was taken for the whole window and half of it laid on each side. Papers differ in this (Longformer's w is
-    the whole), so read the contract: here it is the number of positions on *each* side."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= width // 2 * dilation) & (behind.abs() % dilation == 0)
-    return near & (behind >= 0) if causal else near
-
-
-@misconception("a distance with its sign", fails=("both sides", "dilated"))
-def a_distance_with_its_sign(n, width, dilation, causal):
-    """The window ends where it should in the past, and not at all in the future: there i − j is negative, and so never
-    above the width. What counts on both sides is the distance, without its sign."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind <= width * dilation) & (behind % dilation == 0)
-    return near & (behind >= 0) if causal else near
-
-
-@misconception("not causal", fails=UNDER_CAUSAL)
-def not_causal(n, width, dilation, causal):
-    """`causal` made no difference: positions still see what comes after them."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    return (behind.abs() <= width * dilation) & (behind.abs() % dilation == 0)
-
-
-@misconception("future for past", fails=UNDER_CAUSAL)
-def future_for_past(n, width, dilation, causal):
-    """With `causal` it is the past that is gone. Rows ask and columns answer; in row i, the allowed columns are those
-    up to i."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= width * dilation) & (behind.abs() % dilation == 0)
-    return near & (behind <= 0) if causal else near
-
-
-@misconception("not even itself", fails=UNDER_CAUSAL)
-def not_even_itself(n, width, dilation, causal):
-    """With `causal` a position no longer sees itself, and the first one sees nobody: softmax would make 0/0 of its
-    row. What has been read already is no secret; only what comes later is."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= width * dilation) & (behind.abs() % dilation == 0)
-    return near & (behind > 0) if causal else near
-
-
-@misconception("True where it is forbidden", fails=WINDOWS)
-def true_where_it_is_forbidden(n, width, dilation, causal):
-    """The mask has the opposite sense. In this course, as in torch's `scaled_dot_product_attention`, True means "may
-    attend"."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= width * dilation) & (behind.abs() % dilation == 0)
-    return ~(near & (behind >= 0) if causal else near)
-
-
-@misconception("gaps that do not widen the window", fails=WITH_GAPS)
-def gaps_that_do_not_widen_the_window(n, width, dilation, causal):
-    """Positions were left out, but the window did not get longer for it, so a row sees fewer keys than without
-    dilation. Dilation keeps the number of keys, and spends it on a longer reach."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= width) & (behind.abs() % dilation == 0)
-    return near & (behind >= 0) if causal else near
-
-
-@misconception("a longer window without gaps", fails=WITH_GAPS)
-def a_longer_window_without_gaps(n, width, dilation, causal):
-    """The window reaches as far as it should, and nothing in it was left out. Of the distances up to width · dilation
-    only the multiples of `dilation` belong to it."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = behind.abs() <= width * dilation
-    return near & (behind >= 0) if causal else near
-
-
-@misconception("dilation ignored", fails=WITH_GAPS)
-def dilation_ignored(n, width, dilation, causal):
-    """The window is the one without gaps, whatever the dilation: `dilation` has not been used."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = behind.abs() <= width
-    return near & (behind >= 0) if causal else near
-
-
-@misconception("causal without the gaps", fails=("dilated and causal",))
-def causal_without_the_gaps(n, width, dilation, causal):
-    """Each of the two works alone. With `causal` and a dilation together the gaps are gone: the causal case goes its
-    own way, in which `dilation` does not occur. Being causal is one more condition, not a different window."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    if causal:
-        return (behind >= 0) & (behind <= width)
-    return (behind.abs() <= width * dilation) & (behind.abs() % dilation == 0)
-
-
-@variant("causal without the gaps", fails=("dilated and causal",))
-def causal_without_the_gaps_2(n, width, dilation, causal):
-    """As far as it should, and nothing left out."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    if causal:
-        return (behind >= 0) & (behind <= width * dilation)
-    return (behind.abs() <= width * dilation) & (behind.abs() % dilation == 0)
-
-
-@misconception("dilation counts what is skipped", fails=WINDOWS)
-def dilation_counts_what_is_skipped(n, width, dilation, causal):
-    """Here neighbours in the window are dilation + 1 apart. A dilation of 1 means no gaps at all: it is the distance
-    from one to the next, not the number of positions that are skipped."""
-    behind = torch.arange(n)[:, None] - torch.arange(n)
-    near = (behind.abs() <= width * (dilation + 1)) & (behind.abs() % (dilation + 1) == 0)
-    return near & (behind >= 0) if causal else near
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("a slice that begins below zero", fails=WINDOWS)
