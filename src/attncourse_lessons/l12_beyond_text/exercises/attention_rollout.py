@@ -55,70 +55,38 @@ def several_layers(answer, draw):
     return answer(_tables(draw, 3))
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+LAYERS = ("one layer", "several layers")
+SEVERAL = ("several layers",)
+TABLES = "(weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2"
 
-@misconception("no residual path", fails=("one layer", "several layers"))
-def no_residual_path(weights):
-    """The tables alone were multiplied. Beside every attention there is a residual path on which each token keeps what
-    it was (lecture @deep_stacks): mix in the identity."""
-    rolled = torch.eye(weights.shape[-1])
-    for layer in range(weights.shape[1]):
-        rolled = weights[:, layer].mean(dim=1) @ rolled
-    return rolled
+slip("no residual path", LAYERS, {TABLES: "weights.mean(dim=2)"}, words="""
+    The tables alone were multiplied. Beside every attention there is a residual path on which each token keeps what it
+    was (lecture @deep_stacks): mix in the identity.""")
 
+slip("not halved", LAYERS, {" / 2": ""}, words="""
+    A + I, and the rows sum to 2, 4, 8 from layer to layer. They are to be shares: take half of it.""")
 
-@misconception("not halved", fails=("one layer", "several layers"))
-def not_halved(weights):
-    """A + I, and the rows sum to 2, 4, 8 from layer to layer. They are to be shares: take half of it."""
-    rolled = torch.eye(weights.shape[-1])
-    for layer in range(weights.shape[1]):
-        rolled = (weights[:, layer].mean(dim=1) + torch.eye(weights.shape[-1])) @ rolled
-    return rolled
+slip("the layers in the wrong order", SEVERAL, {"tables[:, layer] @ rolled": "rolled @ tables[:, layer]"}, words="""
+    The first layer stands on the left. Rows are the tokens at the top, columns those of the input: what comes last in
+    the network is what a row meets first. Try it with two layers, and follow one token down.""")
 
+slip("the mean of the layers", SEVERAL, {"return rolled": "return tables.mean(dim=1)"}, words="""
+    The layers' tables were averaged. They do not stand side by side, they follow each other: what a layer moves, the
+    next one moves on. That is a product.""")
 
-@misconception("the layers in the wrong order", fails=("several layers",))
-def the_layers_in_the_wrong_order(weights):
-    """The first layer stands on the left. Rows are the tokens at the top, columns those of the input: what comes last
-    in the network is what a row meets first. Try it with two layers, and follow one token down."""
-    rolled = torch.eye(weights.shape[-1])
-    for layer in range(weights.shape[1]):
-        rolled = rolled @ ((weights[:, layer].mean(dim=1) + torch.eye(weights.shape[-1])) / 2)
-    return rolled
+slip("multiplied cell by cell", SEVERAL, {"@ rolled": "* rolled"}, words="""
+    `*` multiplies cell by cell: only what goes straight from k to i in *every* layer is left. Paths may change tokens
+    on the way: `@` sums over all of them.""")
 
+slip("the heads summed", LAYERS, {"weights.mean(dim=2)": "weights.sum(dim=2)"}, words="""
+    The heads' tables were added up, so that the rows sum to the number of heads. Take their mean: shares stay
+    shares.""")
 
-@misconception("the mean of the layers", fails=("several layers",))
-def the_mean_of_the_layers(weights):
-    """The layers' tables were averaged. They do not stand side by side, they follow each other: what a layer moves, the
-    next one moves on. That is a product."""
-    return (weights.mean(dim=(1, 2)) + torch.eye(weights.shape[-1])) / 2
-
-
-@misconception("multiplied cell by cell", fails=("several layers",))
-def multiplied_cell_by_cell(weights):
-    """`*` multiplies cell by cell: only what goes straight from k to i in *every* layer is left. Paths may change
-    tokens on the way: `@` sums over all of them."""
-    rolled = (weights[:, 0].mean(dim=1) + torch.eye(weights.shape[-1])) / 2
-    for layer in range(1, weights.shape[1]):
-        rolled = rolled * ((weights[:, layer].mean(dim=1) + torch.eye(weights.shape[-1])) / 2)
-    return rolled
-
-
-@misconception("the heads summed", fails=("one layer", "several layers"))
-def the_heads_summed(weights):
-    """The heads' tables were added up, so that the rows sum to the number of heads. Take their mean: shares stay
-    shares."""
-    rolled = torch.eye(weights.shape[-1])
-    for layer in range(weights.shape[1]):
-        rolled = (weights[:, layer].sum(dim=1) + torch.eye(weights.shape[-1])) / 2 @ rolled
-    return rolled
-
-
-@misconception("the last layer alone", fails=("several layers",))
-def the_last_layer_alone(weights):
-    """Only the last layer was looked at. Its tokens have been mixed by all layers before it: what it says of token 5 is
-    not about patch 5."""
-    return (weights[:, -1].mean(dim=1) + torch.eye(weights.shape[-1])) / 2
+slip("the last layer alone", SEVERAL, {"return rolled": "return tables[:, -1]"}, words="""
+    Only the last layer was looked at. Its tokens have been mixed by all layers before it: what it says of token 5 is
+    not about patch 5.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -103,158 +103,87 @@ def gradient(answer, draw):
     return reached(answer(*inputs, 0.5).reshape(1), inputs, draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ALL_LOSSES = ("loss", "directions alone", "temperature", "a low temperature")
+OVER_TEMPERATURE = ("loss", "temperature", "a low temperature")
+LENGTHS = ("loss", "directions alone")
+CANDIDATES = "[targets[:, None], negatives]"
+COSINES = "torch.cosine_similarity(context[:, None], candidates, dim=-1)"
+DOT_PRODUCTS = "(context[:, None] * candidates).sum(dim=-1)"
+UNIT_CONTEXT = f"{DOT_PRODUCTS} / context.norm(dim=-1, keepdim=True)"
 
+slip("the target missing from the denominator", ALL_LOSSES,
+     {"-(cosines / temperature).log_softmax(dim=-1)[:, 0]":
+          "((cosines[:, 1:] / temperature).logsumexp(dim=-1) - cosines[:, 0] / temperature)"},
+     words="""
+    The sum in the denominator runs over the negatives alone. Then the quotient is not a share of a whole: the loss may
+    fall below zero, and keeps falling when everything has long been told apart. The target is a candidate like the
+    others.""")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+slip("the target twice in the denominator", ALL_LOSSES,
+     {CANDIDATES: "[targets[:, None], targets[:, None], negatives]"},
+     words="""
+    The target was counted among the negatives as well, so that it competes with itself: the loss cannot fall below log
+    2. Each candidate stands in the denominator once.""")
 
+slip("times the temperature", OVER_TEMPERATURE, {"cosines / temperature": "cosines * temperature"}, words="""
+    The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
+    02), and cosines, which lie between −1 and 1, need that.""")
 
-@misconception("the target missing from the denominator", fails=ALL_LOSSES)
-def the_target_missing_from_the_denominator(context, targets, negatives, temperature):
-    """The sum in the denominator runs over the negatives alone. Then the quotient is not a share of a whole: the loss
-    may fall below zero, and keeps falling when everything has long been told apart. The target is a candidate like the
-    others."""
-    normal = torch.nn.functional.normalize
-    c, q, wrong = normal(context, dim=-1), normal(targets, dim=-1), normal(negatives, dim=-1)
-    right = (c * q).sum(dim=-1) / temperature
-    below = (wrong @ c[..., None])[..., 0] / temperature
-    return (below.logsumexp(dim=-1) - right).mean()
+slip("no temperature", OVER_TEMPERATURE, {" / temperature": ""}, words="""
+    The temperature was not used. Cosines lie between −1 and 1, so without it even a perfect guess gets little more than
+    its share, and the loss stays high whatever is learned.""")
 
+slip("dot products for cosines", LENGTHS,
+     {COSINES: DOT_PRODUCTS},
+     {COSINES: UNIT_CONTEXT},  # the context alone made one unit long
+     {COSINES: f"{DOT_PRODUCTS} / candidates.norm(dim=-1)"},  # the codes alone
+     words="""
+    Plain dot products: a model could lower the loss by making its vectors longer, without a better guess. Give every
+    vector the length 1 first.""")
 
-@misconception("the target twice in the denominator", fails=ALL_LOSSES)
-def the_target_twice_in_the_denominator(context, targets, negatives, temperature):
-    """The target was counted among the negatives as well, so that it competes with itself: the loss cannot fall below
-    log 2. Each candidate stands in the denominator once."""
-    candidates = torch.cat([targets[:, None], targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
+slip("lengths along the wrong axis", ALL_LOSSES,
+     {f"torch.cat({CANDIDATES}, dim=1)": f"torch.nn.functional.normalize(torch.cat({CANDIDATES}, dim=1))",
+      COSINES: UNIT_CONTEXT},
+     words="""
+    The vectors were normalised along the wrong axis: over the candidates, not over the d numbers of each. `F.normalize`
+    takes axis 1 unless it is told otherwise, and in (n, candidates, d) that is not the vectors'.""")
 
+slip("the sum for the mean", ALL_LOSSES, {".mean()": ".sum()"}, words="""
+    The losses of all rows were added up. Their mean is asked for, or a longer sound would count as a worse guess.""")
 
-@misconception("times the temperature", fails=("loss", "temperature", "a low temperature"))
-def times_the_temperature(context, targets, negatives, temperature):
-    """The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
-    @lookup), and cosines, which lie between −1 and 1, need that."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines * temperature).log_softmax(dim=-1)[:, 0].mean()
+slip("no minus", ALL_LOSSES, {"return -": "return "}, words="""
+    This is log p, which grows with a better guess. A loss falls: it is −log p.""")
 
+slip("a negative taken for the target", ALL_LOSSES, {CANDIDATES: "[negatives, targets[:, None]]"}, words="""
+    The candidates stand in a different order from the one the answer states: what was raised is a negative's share. If
+    the target stands last, its column is the last; if column 0 is said to be right, it must stand first.""")
 
-@misconception("no temperature", fails=("loss", "temperature", "a low temperature"))
-def no_temperature(context, targets, negatives, temperature):
-    """The temperature was not used. Cosines lie between −1 and 1, so without it even a perfect guess gets little more
-    than its share, and the loss stays high whatever is learned."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -cosines.log_softmax(dim=-1)[:, 0].mean()
-
-
-@misconception("dot products for cosines", fails=("loss", "directions alone"))
-def dot_products_for_cosines(context, targets, negatives, temperature):
-    """Plain dot products: a model could lower the loss by making its vectors longer, without a better guess. Give every
-    vector the length 1 first."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    scores = (candidates @ context[..., None])[..., 0]
-    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@variant("dot products for cosines", fails=("loss", "directions alone"))
-def dot_products_for_cosines_2(context, targets, negatives, temperature):
-    """The context alone made one unit long."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    scores = (candidates @ torch.nn.functional.normalize(context, dim=-1)[..., None])[..., 0]
-    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@variant("dot products for cosines", fails=("loss", "directions alone"))
-def dot_products_for_cosines_3(context, targets, negatives, temperature):
-    """The codes alone made one unit long."""
-    candidates = torch.nn.functional.normalize(torch.cat([targets[:, None], negatives], dim=1), dim=-1)
-    scores = (candidates @ context[..., None])[..., 0]
-    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@misconception("lengths along the wrong axis", fails=ALL_LOSSES)
-def lengths_along_the_wrong_axis(context, targets, negatives, temperature):
-    """The vectors were normalised along the wrong axis: over the candidates, not over the d numbers of each.
-    `F.normalize` takes axis 1 unless it is told otherwise, and in (n, candidates, d) that is not the vectors'."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    candidates = torch.nn.functional.normalize(candidates)
-    scores = (candidates @ torch.nn.functional.normalize(context)[..., None])[..., 0]
-    return -(scores / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@misconception("the sum for the mean", fails=ALL_LOSSES)
-def the_sum_for_the_mean(context, targets, negatives, temperature):
-    """The losses of all rows were added up. Their mean is asked for, or a longer sound would count as a worse guess."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].sum()
-
-
-@misconception("no minus", fails=ALL_LOSSES)
-def no_minus(context, targets, negatives, temperature):
-    """This is log p, which grows with a better guess. A loss falls: it is −log p."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return (cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@misconception("a negative taken for the target", fails=ALL_LOSSES)
-def a_negative_taken_for_the_target(context, targets, negatives, temperature):
-    """The candidates stand in a different order from the one the answer states: what was raised is a negative's share.
-    If the target stands last, its column is the last; if column 0 is said to be right, it must stand first."""
-    candidates = torch.cat([negatives, targets[:, None]], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@misconception("softmax twice", fails=ALL_LOSSES)
-def softmax_twice(context, targets, negatives, temperature):
-    """The shares of a softmax were handed to `cross_entropy`, which takes scores and applies a softmax of its own. A
+slip("softmax twice", ALL_LOSSES, {".log_softmax(": ".softmax(dim=-1).log_softmax("}, words="""
+    The shares of a softmax were handed to `cross_entropy`, which takes scores and applies a softmax of its own. A
     softmax of shares, which lie between 0 and 1, is nearly even, so even the best guess still pays. Give it the cosines
-    divided by the temperature."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    shares = (cosines / temperature).softmax(dim=-1)
-    return torch.nn.functional.cross_entropy(shares, torch.zeros(len(context), dtype=torch.long))
+    divided by the temperature.""")
 
+slip("shares over the rows", (*ALL_LOSSES, "gradient"), {"log_softmax(dim=-1)": "log_softmax(dim=0)"}, words="""
+    Softmax ran down the rows, over the frames, so that guesses compete with each other for column 0, and the negatives
+    are never looked at (no gradient reaches them). Each row is a question of its own: its candidates stand along the
+    last axis.""")
 
-@misconception("shares over the rows", fails=(*ALL_LOSSES, "gradient"))
-def shares_over_the_rows(context, targets, negatives, temperature):
-    """Softmax ran down the rows, over the frames, so that guesses compete with each other for column 0, and the
-    negatives are never looked at (no gradient reaches them). Each row is a question of its own: its candidates stand
-    along the last axis."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines / temperature).log_softmax(dim=0)[:, 0].mean()
+slip("exponentials overflow", ("a low temperature",),
+     {"return -(cosines / temperature).log_softmax(dim=-1)":
+          "shares = (cosines / temperature).exp()\nreturn -(shares / shares.sum(dim=-1, keepdim=True)).log()"},
+     words="""
+    Right as long as exp(1/temperature) fits into float32; at 0.01 that is e¹⁰⁰. Let `log_softmax`, `logsumexp` or
+    `cross_entropy` do it, which take the largest away first (lecture @getting_ready).""")
 
-
-@misconception("exponentials overflow", fails=("a low temperature",))
-def exponentials_overflow(context, targets, negatives, temperature):
-    """Right as long as exp(1/temperature) fits into float32; at 0.01 that is e¹⁰⁰. Let `log_softmax`, `logsumexp` or
-    `cross_entropy` do it, which take the largest away first (lecture @getting_ready)."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    shares = (cosines / temperature).exp()
-    return -(shares[:, 0] / shares.sum(dim=-1)).log().mean()
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(context, targets, negatives, temperature):
-    """The number is right, but nothing, or not everything, can learn from it. Some methods do hold their targets still;
+slip("cut off from the gradient", ("gradient",),
+     {"dim=1)": "dim=1).detach()"},
+     {".mean()": ".mean().item()"},  # everything
+     words="""
+    The number is right, but nothing, or not everything, can learn from it. Some methods do hold their targets still;
     here the codes are learned along with the guesses, so a gradient must reach `targets` and `negatives` as well. Look
-    for `.detach()`, `.item()`, `.data` or `torch.no_grad()`."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1).detach()
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(context, targets, negatives, temperature):
-    """Everything."""
-    candidates = torch.cat([targets[:, None], negatives], dim=1)
-    cosines = torch.nn.functional.cosine_similarity(context[:, None], candidates, dim=-1)
-    return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean().item()
+    for `.detach()`, `.item()`, `.data` or `torch.no_grad()`.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

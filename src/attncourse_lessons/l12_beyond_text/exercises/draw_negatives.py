@@ -85,62 +85,39 @@ def everybody_else_equally(answer, draw):
     return torch.nn.functional.one_hot(drawn.long(), n).sum(dim=1)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+DRAWS = ("negatives", "never itself", "everybody else equally")
+NOT_ITSELF = ("negatives", "everybody else equally")
+STEP_OVER = " + (other >= torch.arange(n)[:, None])"
 
-@misconception(
-    "the positive among the negatives", fails=("negatives", "never itself", "everybody else equally")
-)
-def the_positive_among_the_negatives(lot):
-    """Frame i may draw frame i. Then the right answer stands among the wrong ones, the loss demands that a thing be
-    told from itself, and no model can do better than guess between the two. Each frame chooses among the *others*."""
-    n = len(lot)
-    return (lot * n).long()
+slip("the positive among the negatives", DRAWS, {"n - 1": "n", STEP_OVER: ""}, words="""
+    Frame i may draw frame i. Then the right answer stands among the wrong ones, the loss demands that a thing be told
+    from itself, and no model can do better than guess between the two. Each frame chooses among the *others*.""")
 
+slip("the neighbour twice", NOT_ITSELF,
+     {"n - 1": "n", f"other{STEP_OVER}": "(other + (other == torch.arange(n)[:, None])) % n"},
+     words="""
+    A frame that drew itself was sent on to the next. So no frame is its own negative, but the next frame is drawn twice
+    as often as any other, and it is the one that resembles it most. Choose among n − 1 from the start.""")
 
-@misconception("the neighbour twice", fails=("negatives", "everybody else equally"))
-def the_neighbour_twice(lot):
-    """A frame that drew itself was sent on to the next. So no frame is its own negative, but the next frame is drawn
-    twice as often as any other, and it is the one that resembles it most. Choose among n − 1 from the start."""
-    n = len(lot)
-    own = torch.arange(n)[:, None]
-    drawn = (lot * n).long()
-    return torch.where(drawn == own, (drawn + 1) % n, drawn)
+slip("the last is never drawn", DRAWS, {STEP_OVER: ""}, words="""
+    There are n − 1 to choose from, and the first n − 1 were taken, whoever asks: frame i is among them, the last is
+    not. What is missing is to step over i.""")
 
+slip("steps over too late", DRAWS, {">=": ">"}, words="""
+    Those *after* i were moved by one, but i itself was not: a frame that draws number i of the others still gets
+    itself, and none gets the one after it. Where must the step begin?""")
 
-@misconception("the last is never drawn", fails=("negatives", "never itself", "everybody else equally"))
-def the_last_is_never_drawn(lot):
-    """There are n − 1 to choose from, and the first n − 1 were taken, whoever asks: frame i is among them, the last is
-    not. What is missing is to step over i."""
-    n = len(lot)
-    return (lot * (n - 1)).long()
+slip("counted on from itself", ("negatives",),
+     {f"other{STEP_OVER}": "(torch.arange(n)[:, None] + 1 + other) % n"},
+     words="""
+    A fair draw: no frame gets itself, and all others are drawn equally often. But they were counted onwards from i, and
+    round again from the start. The contract counts them from frame 0, so that there is one right answer.""")
 
-
-@misconception("steps over too late", fails=("negatives", "never itself", "everybody else equally"))
-def steps_over_too_late(lot):
-    """Those *after* i were moved by one, but i itself was not: a frame that draws number i of the others still gets
-    itself, and none gets the one after it. Where must the step begin?"""
-    n = len(lot)
-    drawn = (lot * (n - 1)).long()
-    return drawn + (drawn > torch.arange(n)[:, None])
-
-
-@misconception("counted on from itself", fails=("negatives",))
-def counted_on_from_itself(lot):
-    """A fair draw: no frame gets itself, and all others are drawn equally often. But they were counted onwards from i,
-    and round again from the start. The contract counts them from frame 0, so that there is one right answer."""
-    n = len(lot)
-    own = torch.arange(n)[:, None]
-    return (own + 1 + (lot * (n - 1)).long()) % n
-
-
-@misconception("rounded to the nearest", fails=("negatives", "everybody else equally"))
-def rounded_to_the_nearest(lot):
-    """`round` gives the first of the others half a chance, and leads one past the last. Cut off after the decimal
-    point: then all pieces of 0..1 are equally wide."""
-    n = len(lot)
-    drawn = (lot * (n - 1)).round().long()
-    return drawn + (drawn >= torch.arange(n)[:, None])
+slip("rounded to the nearest", NOT_ITSELF, {".long()": ".round().long()"}, words="""
+    `round` gives the first of the others half a chance, and leads one past the last. Cut off after the decimal point:
+    then all pieces of 0..1 are equally wide.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

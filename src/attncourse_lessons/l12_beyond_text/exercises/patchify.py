@@ -91,95 +91,71 @@ def gradient(answer, draw):
     return gradients(answer(images, patch), [images], draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ORDERS = ("order of the patches", "order in a patch")
 SCATTERED = ("patches", *ORDERS, "channels", "gradient")
+CHANNELS = ("patches", "channels", "gradient")
+AXES = "0, 2, 4, 1, 3, 5"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("reshaped alone", fails=SCATTERED)
-def reshaped_alone(images, patch):
-    """The numbers were only counted off, in the order in which they lie in memory: that is along a whole row of the
+slip("reshaped alone", SCATTERED, {f".permute({AXES})": ""}, words="""
+    The numbers were only counted off, in the order in which they lie in memory: that is along a whole row of the
     picture, and on to the next row. So a "patch" is a strip of pixels from one row, or from two. `reshape` and `view`
-    never move a number. Cut the axes in two first, and change their order, before you join any."""
-    batch, channels, height, width = images.shape
-    return images.reshape(batch, height * width // patch**2, channels * patch**2)
+    never move a number. Cut the axes in two first, and change their order, before you join any.""")
 
-
-@misconception("axes not exchanged", fails=("patches", *ORDERS, "gradient"))
-def axes_not_exchanged(images, patch):
-    """The shape (…, rows, columns, patch, patch) was asked for in one `reshape`, and has the right sizes. But a row of
+slip("axes not exchanged", ("patches", *ORDERS, "gradient"),
+     {"rows, patch, columns, patch": "rows, columns, patch, patch", AXES: "0, 2, 3, 1, 4, 5"},
+     words="""
+    The shape (…, rows, columns, patch, patch) was asked for in one `reshape`, and has the right sizes. But a row of
     pixels runs through all columns of patches: in memory, the row inside the patch comes *between* rows and columns of
-    patches. Cut the height in two, cut the width in two, and then exchange axes."""
-    batch, channels, height, width = images.shape
-    rows, columns = height // patch, width // patch
-    x = images.reshape(batch, channels, rows, columns, patch, patch)
-    return x.permute(0, 2, 3, 1, 4, 5).reshape(batch, rows * columns, channels * patch**2)
+    patches. Cut the height in two, cut the width in two, and then exchange axes.""")
+
+slip("patches read down the columns", ("patches", "order of the patches", "gradient"),
+     {AXES: "0, 4, 2, 1, 3, 5"},
+     words="""
+    Each patch is right, but they come in the wrong order: down the first column of patches, then down the next. A model
+    that had learned a position for each place would find every patch in another's place. Read them as a page.""")
+
+slip("each patch on its side", ("patches", "order in a patch", "gradient"), {AXES: "0, 2, 4, 1, 5, 3"}, words="""
+    Inside a patch rows and columns have changed places: the numbers run down its columns. Of the two axes of length
+    `patch`, the one that was cut from the height comes first.""")
+
+slip("patches and insides both turned", ("patches", *ORDERS, "gradient"), {AXES: "0, 4, 2, 1, 5, 3"}, words="""
+    Height and width have changed places throughout: the patches are read down the columns, and so is each of them. In a
+    picture the axis of the height comes first, (batch, channels, height, width).""")
+
+slip("channels last", CHANNELS, {AXES: "0, 2, 4, 3, 5, 1"}, words="""
+    Each pixel's channels came together, red, green, blue, and then the next pixel's. Some libraries store pictures that
+    way, and a model may well be trained on it; but here each channel's pixels stand together, as in the weights of a
+    torch convolution, (out, channel, row, column).""")
+
+slip("channels as patches of their own", CHANNELS,
+     {AXES: "0, 1, 2, 4, 3, 5", "rows * columns, channels * patch**2": "channels * rows * columns, patch**2"},
+     words="""
+    Each channel was cut by itself, so there are several times too many patches, each with one channel. A patch is a
+    piece of the picture with everything that is there: join the channels to the pixels, not to the patches.""")
+
+slip("one channel alone", CHANNELS,
+     {"images.reshape(batch, channels": "images[:, 0].reshape(batch, 1", "channels * patch**2": "patch**2"},
+     words="""
+    Of several channels one is left. A patch holds all of them: its width is channels · patch².""")
+
+slip("square pictures only", ("patches", "order of the patches", "gradient"),
+     {"width // patch": "height // patch"},
+     words="""
+    The number of patches in a column was used for those in a row as well. Pictures need not be square: height and width
+    each have their own.""")
+
+slip("patches in the columns", SCATTERED, {"patch**2)": "patch**2).mT"}, words="""
+    The last two axes have changed places: each column is a patch. A sequence is (batch, n, d) throughout the course:
+    one *row* for each patch, with its numbers along it.""")
+
+slip("cut off from the gradient", ("gradient",), {"images.reshape": "images.detach().reshape"}, words="""
+    The numbers are right, but no gradient gets back to the picture: `.detach()`, `.numpy()`, `.tolist()` and
+    `torch.tensor(…)` forget where numbers came from. Whoever asks which pixels a decision depends on needs it.""")
 
 
-@misconception("patches read down the columns", fails=("patches", "order of the patches", "gradient"))
-def patches_read_down_the_columns(images, patch):
-    """Each patch is right, but they come in the wrong order: down the first column of patches, then down the next. A
-    model that had learned a position for each place would find every patch in another's place. Read them as a page."""
-    batch, channels, height, width = images.shape
-    x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 4, 2, 1, 3, 5).reshape(batch, -1, channels * patch**2)
-
-
-@misconception("each patch on its side", fails=("patches", "order in a patch", "gradient"))
-def each_patch_on_its_side(images, patch):
-    """Inside a patch rows and columns have changed places: the numbers run down its columns. Of the two axes of length
-    `patch`, the one that was cut from the height comes first."""
-    batch, channels, height, width = images.shape
-    x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 2, 4, 1, 5, 3).reshape(batch, -1, channels * patch**2)
-
-
-@misconception("patches and insides both turned", fails=("patches", *ORDERS, "gradient"))
-def patches_and_insides_both_turned(images, patch):
-    """Height and width have changed places throughout: the patches are read down the columns, and so is each of them.
-    In a picture the axis of the height comes first, (batch, channels, height, width)."""
-    batch, channels, height, width = images.shape
-    x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 4, 2, 1, 5, 3).reshape(batch, -1, channels * patch**2)
-
-
-@misconception("channels last", fails=("patches", "channels", "gradient"))
-def channels_last(images, patch):
-    """Each pixel's channels came together, red, green, blue, and then the next pixel's. Some libraries store pictures
-    that way, and a model may well be trained on it; but here each channel's pixels stand together, as in the weights of
-    a torch convolution, (out, channel, row, column)."""
-    batch, channels, height, width = images.shape
-    x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 2, 4, 3, 5, 1).reshape(batch, -1, channels * patch**2)
-
-
-@misconception("channels as patches of their own", fails=("patches", "channels", "gradient"))
-def channels_as_patches_of_their_own(images, patch):
-    """Each channel was cut by itself, so there are several times too many patches, each with one channel. A patch is a
-    piece of the picture with everything that is there: join the channels to the pixels, not to the patches."""
-    batch, channels, height, width = images.shape
-    x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 1, 2, 4, 3, 5).reshape(batch, -1, patch**2)
-
-
-@misconception("one channel alone", fails=("patches", "channels", "gradient"))
-def one_channel_alone(images, patch):
-    """Of several channels one is left. A patch holds all of them: its width is channels · patch²."""
-    batch, _, height, width = images.shape
-    x = images[:, 0].reshape(batch, height // patch, patch, width // patch, patch)
-    return x.permute(0, 1, 3, 2, 4).reshape(batch, -1, patch**2)
-
-
-@misconception("square pictures only", fails=("patches", "order of the patches", "gradient"))
-def square_pictures_only(images, patch):
-    """The number of patches in a column was used for those in a row as well. Pictures need not be square: height and
-    width each have their own."""
-    batch, channels, height, _ = images.shape
-    n = height // patch
-    x = images.reshape(batch, channels, n, patch, n, patch)
-    return x.permute(0, 2, 4, 1, 3, 5).reshape(batch, n * n, channels * patch**2)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("patches that overlap", fails=SCATTERED)
@@ -188,24 +164,6 @@ def patches_that_overlap(images, patch):
     many. A ViT's patches lie side by side: the step is a whole patch."""
     x = images.unfold(2, patch, 1).unfold(3, patch, 1)
     return x.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
-
-
-@misconception("patches in the columns", fails=SCATTERED)
-def patches_in_the_columns(images, patch):
-    """The last two axes have changed places: each column is a patch. A sequence is (batch, n, d) throughout the course:
-    one *row* for each patch, with its numbers along it."""
-    batch, channels, height, width = images.shape
-    x = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 1, 3, 5, 2, 4).reshape(batch, channels * patch**2, -1)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(images, patch):
-    """The numbers are right, but no gradient gets back to the picture: `.detach()`, `.numpy()`, `.tolist()` and
-    `torch.tensor(…)` forget where numbers came from. Whoever asks which pixels a decision depends on needs it."""
-    batch, channels, height, width = images.shape
-    x = images.detach().reshape(batch, channels, height // patch, patch, width // patch, patch)
-    return x.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch**2)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -120,166 +120,66 @@ def how_many(answer, draw):
     return torch.cat([telling(mask).sum(dim=1) for mask in masks])
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERY_SPAN = ("several spans", "one span", "within the sound", "lengths")
+FIT, SPAN = "n - span + 1", "start : start + span"
+
+slip("single frames for spans", EVERY_SPAN, {SPAN: "start"}, words="""
+    Single frames are hidden, where spans should start. A frame between two visible ones is guessed from its neighbours,
+    without understanding anything. What makes the task worth solving is that `span` frames in a row are gone.""")
+
+slip("one frame too many", (*EVERY_SPAN, "how many"), {SPAN: f"{SPAN} + 1"}, words="""
+    Each span is one frame too long. A slice ends *before* its second number: from start to start + span there are
+    `span` frames.""")
+
+slip("one frame too few", (*EVERY_SPAN, "how many"), {SPAN: f"{SPAN} - 1"}, words="""
+    Each span is one frame too short: a slice already ends before its second number, so nothing more is to be taken
+    off.""")
+
+slip("spans run over the end", ("within the sound",), {FIT: "n", SPAN: "start : min(start + span, n)"}, words="""
+    A span may start here at any frame, and those near the end come out shorter: what would reach past the end was cut
+    off. (The paper allows that. Our contract does not: every span is whole.) The last start at which a span fits is
+    length − span.""")
+
+slip("the last start forgotten", ("within the sound",), {FIT: "n - span"}, words="""
+    One start is missing: the last place at which a whole span fits. A span of 3 fits into 5 frames at 0, 1 and 2: that
+    is 5 − 3 + 1 places.""")
+
+slip("lengths ignored", ("lengths",),
+     {"lengths.tolist()": "[lot.shape[1]] * len(lot)"},
+     {"p * n": "p * lot.shape[1]"},  # in the number of spans alone
+     words="""
+    Every sequence was taken to be as long as the batch is wide. So spans stand in the padding after a shorter sound,
+    where there is nothing to guess, and it got as many spans as a long one.""")
+
+slip("the highest numbers", EVERY_SPAN, {"argsort()": "argsort(descending=True)"}, words="""
+    The places with the *highest* numbers won. It would be as good a lottery; the contract says that the lowest win, so
+    that there is one right answer.""")
+
+slip("p as the share that is hidden", ("several spans", "within the sound", "lengths"),
+     {"p * n": "p * n / span"},
+     words="""
+    There are too few spans: p was taken for the share of *frames* to hide, and divided by the span. In the paper, and
+    here, p is the share of frames at which a span *starts*. (That is why 0.065 hides nearly half.)""")
+
+slip("perhaps none", ("one span",), {"max(1, round(p * n))": "round(p * n)"}, words="""
+    A short sound, or a small p, and nothing is hidden: then there is nothing to guess, and the mean over no frames is
+    NaN. Every sequence gets one span at least.""")
+
+slip("rounded down", ("how many",), {"round(": "int("}, words="""
+    p · length was cut off after the decimal point, `int(…)` or `//`, not rounded: 3.7 spans became 3.""")
+
+slip("one lot for all", EVERY_SPAN, {"numbers[:": "lot[0, :"}, words="""
+    All sequences were hidden at the same places, those that the first row of random numbers gives. Each row of `lot` is
+    for the sequence with that number.""")
+
+slip("upside down", (*EVERY_SPAN, "how many"), {"return mask": "return ~mask"}, words="""
+    True stands where a frame stays visible. (In attention's masks True means "may be looked at"; this one is of a
+    different kind, and says which frames are *hidden*, as in the paper.)""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("single frames for spans", fails=EVERY_SPAN)
-def single_frames_for_spans(lot, lengths, p, span):
-    """Single frames are hidden, where spans should start. A frame between two visible ones is guessed from its
-    neighbours, without understanding anything. What makes the task worth solving is that `span` frames in a row are
-    gone."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        mask[b, lot[b, : length - span + 1].argsort()[:s]] = True
-    return mask
-
-
-@misconception("one frame too many", fails=(*EVERY_SPAN, "how many"))
-def one_frame_too_many(lot, lengths, p, span):
-    """Each span is one frame too long. A slice ends *before* its second number: from start to start + span there are
-    `span` frames."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span + 1] = True
-    return mask
-
-
-@misconception("one frame too few", fails=(*EVERY_SPAN, "how many"))
-def one_frame_too_few(lot, lengths, p, span):
-    """Each span is one frame too short: a slice already ends before its second number, so nothing more is to be taken
-    off."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span - 1] = True
-    return mask
-
-
-@misconception("spans run over the end", fails=("within the sound",))
-def spans_run_over_the_end(lot, lengths, p, span):
-    """A span may start here at any frame, and those near the end come out shorter: what would reach past the end was
-    cut off. (The paper allows that. Our contract does not: every span is whole.) The last start at which a span fits is
-    length − span."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[b, :length].argsort()[:s].tolist():
-            mask[b, start : min(start + span, length)] = True
-    return mask
-
-
-@misconception("the last start forgotten", fails=("within the sound",))
-def the_last_start_forgotten(lot, lengths, p, span):
-    """One start is missing: the last place at which a whole span fits. A span of 3 fits into 5 frames at 0, 1 and 2:
-    that is 5 − 3 + 1 places."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[b, : length - span].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("lengths ignored", fails=("lengths",))
-def lengths_ignored(lot, lengths, p, span):
-    """Every sequence was taken to be as long as the batch is wide. So spans stand in the padding after a shorter sound,
-    where there is nothing to guess, and it got as many spans as a long one."""
-    n = lot.shape[1]
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b in range(len(lot)):
-        s = max(1, round(p * n))
-        for start in lot[b, : n - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@variant("lengths ignored", fails=("lengths",))
-def lengths_ignored_2(lot, lengths, p, span):
-    """In the number of spans alone."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * lot.shape[1]))
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("the highest numbers", fails=EVERY_SPAN)
-def the_highest_numbers(lot, lengths, p, span):
-    """The places with the *highest* numbers won. It would be as good a lottery; the contract says that the lowest win,
-    so that there is one right answer."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[b, : length - span + 1].argsort(descending=True)[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("p as the share that is hidden", fails=("several spans", "within the sound", "lengths"))
-def p_as_the_share_that_is_hidden(lot, lengths, p, span):
-    """There are too few spans: p was taken for the share of *frames* to hide, and divided by the span. In the paper,
-    and here, p is the share of frames at which a span *starts*. (That is why 0.065 hides nearly half.)"""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length / span))
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("perhaps none", fails=("one span",))
-def perhaps_none(lot, lengths, p, span):
-    """A short sound, or a small p, and nothing is hidden: then there is nothing to guess, and the mean over no frames
-    is NaN. Every sequence gets one span at least."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = round(p * length)
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("rounded down", fails=("how many",))
-def rounded_down(lot, lengths, p, span):
-    """p · length was cut off after the decimal point, `int(…)` or `//`, not rounded: 3.7 spans became 3."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, int(p * length))
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("one lot for all", fails=EVERY_SPAN)
-def one_lot_for_all(lot, lengths, p, span):
-    """All sequences were hidden at the same places, those that the first row of random numbers gives. Each row of `lot`
-    is for the sequence with that number."""
-    mask = torch.zeros(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[0, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = True
-    return mask
-
-
-@misconception("upside down", fails=(*EVERY_SPAN, "how many"))
-def upside_down(lot, lengths, p, span):
-    """True stands where a frame stays visible. (In attention's masks True means "may be looked at"; this one is of a
-    different kind, and says which frames are *hidden*, as in the paper.)"""
-    mask = torch.ones(lot.shape, dtype=torch.bool)
-    for b, length in enumerate(lengths.tolist()):
-        s = max(1, round(p * length))
-        for start in lot[b, : length - span + 1].argsort()[:s].tolist():
-            mask[b, start : start + span] = False
-    return mask
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("spans that may not overlap", fails=("several spans", "lengths"))

@@ -128,154 +128,82 @@ def gradient(answer, draw):
     return reached(parts.answered(answer), inputs, draw)
 
 
-BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' positions", "a single picture")
-
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("no position for the class token", fails=("logits", "its position", "a single picture"))
-def no_position_for_the_class_token(patches, embed, class_token, positions, stack, head):
-    """The patches got their positions, and the class token came in without one. Count the rows of `positions`: there is
-    one more than there are patches, and the first is the class token's."""
-    x = embed(patches) + positions[1:]
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
-    return head(stack(x)[:, 0])
-
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
 POSITIONS = ("logits", "its position", "the patches' positions", "a single picture")
+BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' positions", "a single picture")
+EMBEDDED, PLUS_POSITIONS, CLASS_TOKEN = "embed(patches)", " + positions", "[:, 0]"
+
+slip("no position for the class token", ("logits", "its position", "a single picture"),
+     {EMBEDDED: f"{EMBEDDED} + positions[1:]", PLUS_POSITIONS: ""},
+     words="""
+    The patches got their positions, and the class token came in without one. Count the rows of `positions`: there is
+    one more than there are patches, and the first is the class token's.""")
+
+slip("positions one off", POSITIONS, {EMBEDDED: f"{EMBEDDED} + positions[:-1]", PLUS_POSITIONS: ""}, words="""
+    The positions were handed out before the class token stood in front: patch 0 took the first, which is the class
+    token's, and the last was left over. Put the class token in front first, then add all positions to all rows.""")
+
+slip("no positions", (*POSITIONS, "gradient"), {PLUS_POSITIONS: ""}, words="""
+    Without positions the patches are a heap: shuffle them and the logits stay the same (lecture @order). Every row gets
+    its position added, before the stack.""")
+
+slip("positions after the stack", POSITIONS, {PLUS_POSITIONS: "", "stack(x)": "(stack(x) + positions)"}, words="""
+    The positions were added to what came out of the stack. By then all looking is done, and it was done without knowing
+    what stood where. They belong to what goes in.""")
+
+slip("the class token after the patches", POSITIONS, {"[first, x]": "[x, first]", CLASS_TOKEN: "[:, -1]"}, words="""
+    The class token was put after the patches and is read there. That could be learned as well; but positions come in an
+    order, and row 0 of them is the class token's: with it at the end every patch has its neighbour's.""")
+
+slip("reads the last patch", BUT_GRADIENT, {CLASS_TOKEN: "[:, -1]"}, words="""
+    The last row went to the head, as one does with a recurrent network. There is nothing special about the last patch,
+    the lower right corner. What was put in front to be read out is the class token.""")
+
+slip("averages all rows", BUT_GRADIENT,
+     {CLASS_TOKEN: ".mean(dim=1)"},
+     {CLASS_TOKEN: "[:, 1:].mean(dim=1)"},  # those of the patches
+     words="""
+    The mean over the rows went to the head. That is another way to read a ViT out, and works about as well when it is
+    trained that way; here the class token was put in to do that work, and it alone is read.""")
+
+slip("a row of logits for every token", BUT_GRADIENT, {CLASS_TOKEN: ""}, words="""
+    All rows went to the head, (batch, n, d), and there is an answer for every patch. A picture has one class: hand the
+    head one vector for each picture.""")
+
+slip("the class token joins after the stack", (*BUT_GRADIENT, "gradient"),
+     {EMBEDDED: f"stack({EMBEDDED} + positions[1:])", "class_token": "(class_token + positions[0])",
+      PLUS_POSITIONS: "", "stack(x)": "x"},
+     words="""
+    The class token stood in front only when the stack was done, so it has looked at no patch, and every picture gets
+    the same logits. It has to go through the stack with the patches: that is where it collects.""")
+
+slip("softmax already applied", BUT_GRADIENT, {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).softmax(dim=-1)"}, words="""
+    These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of the
+    other makes every answer look uncertain.""")
+
+slip("squeezed axes", ("a single picture",), {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, and the batch's, too, when there is a single picture. Name the axis
+    that you mean, or take row 0 by indexing.""")
+
+slip("cut off from the gradient", ("gradient",),
+     {"class_token": "class_token.data", "+ positions": "+ positions.data"},
+     {"class_token": "class_token.detach()"},  # the class token alone
+     {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).detach()"},  # everything, at the end
+     words="""
+    The numbers are right, but something was copied without its history (`.detach()`, `.data`, `torch.tensor(…)`, a
+    `no_grad`), and will stay for ever what it was at the start. The class token and the positions are learned.""")
 
 
-@misconception("positions one off", fails=POSITIONS)
-def positions_one_off(patches, embed, class_token, positions, stack, head):
-    """The positions were handed out before the class token stood in front: patch 0 took the first, which is the class
-    token's, and the last was left over. Put the class token in front first, then add all positions to all rows."""
-    x = embed(patches)
-    x = x + positions[: x.shape[1]]
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
-    return head(stack(x)[:, 0])
-
-
-@misconception("no positions", fails=(*POSITIONS, "gradient"))
-def no_positions(patches, embed, class_token, positions, stack, head):
-    """Without positions the patches are a heap: shuffle them and the logits stay the same (lecture @order). Every row
-    gets its position added, before the stack."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
-    return head(stack(x)[:, 0])
-
-
-@misconception("positions after the stack", fails=POSITIONS)
-def positions_after_the_stack(patches, embed, class_token, positions, stack, head):
-    """The positions were added to what came out of the stack. By then all looking is done, and it was done without
-    knowing what stood where. They belong to what goes in."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)
-    return head((stack(x) + positions)[:, 0])
-
-
-@misconception("the class token after the patches", fails=POSITIONS)
-def the_class_token_after_the_patches(patches, embed, class_token, positions, stack, head):
-    """The class token was put after the patches and is read there. That could be learned as well; but positions come in
-    an order, and row 0 of them is the class token's: with it at the end every patch has its neighbour's."""
-    x = embed(patches)
-    x = torch.cat([x, class_token.expand(len(x), 1, -1)], dim=1) + positions
-    return head(stack(x)[:, -1])
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("the class token after the patches", fails=BUT_GRADIENT)
-def the_class_token_after_the_patches_2(patches, embed, class_token, positions, stack, head):
+def a_patch_read_in_its_place(patches, embed, class_token, positions, stack, head):
     """And read in front, where now a patch stands."""
     x = embed(patches)
     x = torch.cat([x, class_token.expand(len(x), 1, -1)], dim=1) + positions
     return head(stack(x)[:, 0])
-
-
-@misconception("reads the last patch", fails=BUT_GRADIENT)
-def reads_the_last_patch(patches, embed, class_token, positions, stack, head):
-    """The last row went to the head, as one does with a recurrent network. There is nothing special about the last
-    patch, the lower right corner. What was put in front to be read out is the class token."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x)[:, -1])
-
-
-@misconception("averages all rows", fails=BUT_GRADIENT)
-def averages_all_rows(patches, embed, class_token, positions, stack, head):
-    """The mean over the rows went to the head. That is another way to read a ViT out, and works about as well when it
-    is trained that way; here the class token was put in to do that work, and it alone is read."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x).mean(dim=1))
-
-
-@variant("averages all rows", fails=BUT_GRADIENT)
-def averages_all_rows_2(patches, embed, class_token, positions, stack, head):
-    """Those of the patches."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x)[:, 1:].mean(dim=1))
-
-
-@misconception("a row of logits for every token", fails=BUT_GRADIENT)
-def a_row_of_logits_for_every_token(patches, embed, class_token, positions, stack, head):
-    """All rows went to the head, (batch, n, d), and there is an answer for every patch. A picture has one class: hand
-    the head one vector for each picture."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x))
-
-
-@misconception("the class token joins after the stack", fails=(*BUT_GRADIENT, "gradient"))
-def the_class_token_joins_after_the_stack(patches, embed, class_token, positions, stack, head):
-    """The class token stood in front only when the stack was done, so it has looked at no patch, and every picture gets
-    the same logits. It has to go through the stack with the patches: that is where it collects."""
-    x = stack(embed(patches) + positions[1:])
-    x = torch.cat([(class_token + positions[0]).expand(len(x), 1, -1), x], dim=1)
-    return head(x[:, 0])
-
-
-@misconception("softmax already applied", fails=BUT_GRADIENT)
-def softmax_already_applied(patches, embed, class_token, positions, stack, head):
-    """These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of the
-    other makes every answer look uncertain."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x)[:, 0]).softmax(dim=-1)
-
-
-@misconception("squeezed axes", fails=("a single picture",))
-def squeezed_axes(patches, embed, class_token, positions, stack, head):
-    """`squeeze()` removes every axis of length one, and the batch's, too, when there is a single picture. Name the axis
-    that you mean, or take row 0 by indexing."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x)[:, 0]).squeeze()
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(patches, embed, class_token, positions, stack, head):
-    """The numbers are right, but something was copied without its history (`.detach()`, `.data`, `torch.tensor(…)`, a
-    `no_grad`), and will stay for ever what it was at the start. The class token and the positions are learned."""
-    x = embed(patches)
-    x = torch.cat([class_token.data.expand(len(x), 1, -1), x], dim=1) + positions.data
-    return head(stack(x)[:, 0])
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(patches, embed, class_token, positions, stack, head):
-    """The class token alone."""
-    x = embed(patches)
-    x = torch.cat([class_token.detach().expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x)[:, 0])
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(patches, embed, class_token, positions, stack, head):
-    """Everything, at the end."""
-    x = embed(patches)
-    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1) + positions
-    return head(stack(x)[:, 0]).detach()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
