@@ -50,95 +50,53 @@ def large_scores(answer, draw):
     return answer(coarse(draw.normal(rows, n)) + shift(rows)).double() - shift(rows)[:, 0].double()
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 BOTH = ("value", "large scores")
+LARGE = ("large scores",)
+MOVED, PUT_BACK = "(scores - largest)", " + largest[..., 0]"
+
+slip("exponentials out of range", LARGE,
+     {MOVED: "scores", PUT_BACK: ""},
+     {MOVED: "scores", f".log(){PUT_BACK}": ".add(1e-9).log()"},  # guarded
+     {MOVED: "scores.double()", PUT_BACK: ""}, words="""
+    exp(89) is more than float32 can hold, and the logarithm of ∞ is ∞; exp(−104) is 0, and the logarithm of 0 is −∞.
+    Move the row before you exponentiate, as in softmax, and this time put back what you took away.""")
+slip("one maximum for all rows", LARGE, {"scores.amax(dim=-1, keepdim=True)": "scores.max()", "[..., 0]": ""}, words="""
+    The same number was taken from every row: the largest of the whole tensor. In a row far below it every exponential
+    is 0, and log 0 is −∞. Each row needs its own maximum.""")
+slip("the maximum was not put back", BOTH, {PUT_BACK: ""}, words="""
+    You took the maximum away and did not give it back. In softmax it cancels between numerator and denominator; here
+    there is nothing to cancel it.""")
+slip("the maximum alone", BOTH, {"(scores - largest).exp().sum(dim=-1).log() + ": ""}, words="""
+    This is the largest score. The result is always above it, by as much as log n when all scores are equal: the other
+    exponentials count, too.""")
+slip("along the wrong axis", BOTH,
+     {"dim=-1, keepdim=True": "dim=0", "sum(dim=-1)": "sum(dim=0)", "[..., 0]": ""}, words="""
+    There is one number for each column. One for each row is asked for: which axis has to go?""")
+slip("axis 1 for the last axis", ("value",),
+     {"amax(dim=-1": "amax(dim=1", "sum(dim=-1)": "sum(dim=1)", "[..., 0]": ".squeeze(1)"}, words="""
+    `dim=1` is the last axis of a table and of nothing else: in a batch of tables it is the middle one. Count from the
+    end.""")
+slip("an axis of length one is left", BOTH, {"sum(dim=-1)": "sum(dim=-1, keepdim=True)", "[..., 0]": ""}, words="""
+    The numbers may be right, the shape is not: an axis of length one still stands where the scores were. Keeping it was
+    right for the subtraction; the result has it no longer.""")
+slip("a table of all sums", BOTH,
+     {"[..., 0]": ""},
+     {"(scores - largest).exp()": "largest + (scores - largest).exp()", PUT_BACK: ""}, words="""
+    The result holds rows *times rows* numbers. The maximum kept its axis, (rows, 1), and the logarithms have lost
+    theirs, (rows,): their sum pairs every row with every other, and nothing crashed. Both need the same shape.""")
+slip("a mean for the sum", BOTH, {".sum(": ".mean("}, words="""
+    The result is too small by log n: the exponentials were averaged, not added.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("exponentials out of range", fails=("large scores",))
-def exponentials_out_of_range(scores):
-    """exp(89) is more than float32 can hold, and the logarithm of ∞ is ∞; exp(−104) is 0, and the logarithm of 0 is −∞.
-    Move the row before you exponentiate, as in softmax, and this time put back what you took away."""
-    return scores.exp().sum(dim=-1).log()
-
-
-@variant("exponentials out of range", fails=("large scores",))
-def exponentials_out_of_range_2(scores):
-    """Guarded."""
-    return (scores.exp().sum(dim=-1) + 1e-9).log()
-
-
-@variant("exponentials out of range", fails=("large scores",))
-def exponentials_out_of_range_3(scores):
-    """In double precision."""
-    return scores.double().exp().sum(dim=-1).log()
-
-
-@misconception("one maximum for all rows", fails=("large scores",))
-def one_maximum_for_all_rows(scores):
-    """The same number was taken from every row: the largest of the whole tensor. In a row far below it every
-    exponential is 0, and log 0 is −∞. Each row needs its own maximum."""
-    largest = scores.max()
-    return largest + (scores - largest).exp().sum(dim=-1).log()
-
-
-@misconception("the maximum was not put back", fails=BOTH)
-def the_maximum_was_not_put_back(scores):
-    """You took the maximum away and did not give it back. In softmax it cancels between numerator and denominator; here
-    there is nothing to cancel it."""
-    return (scores - scores.amax(dim=-1, keepdim=True)).exp().sum(dim=-1).log()
-
-
-@misconception("the maximum alone", fails=BOTH)
-def the_maximum_alone(scores):
-    """This is the largest score. The result is always above it, by as much as log n when all scores are equal: the
-    other exponentials count, too."""
-    return scores.amax(dim=-1)
-
-
-@misconception("along the wrong axis", fails=BOTH)
-def along_the_wrong_axis(scores):
-    """There is one number for each column. One for each row is asked for: which axis has to go?"""
-    largest = scores.amax(dim=0)
-    return largest + (scores - largest).exp().sum(dim=0).log()
-
-
-@misconception("axis 1 for the last axis", fails=("value",))
-def axis_1_for_the_last_axis(scores):
-    """`dim=1` is the last axis of a table and of nothing else: in a batch of tables it is the middle one. Count from
-    the end."""
-    largest = scores.amax(dim=1, keepdim=True)
-    return ((scores - largest).exp().sum(dim=1, keepdim=True).log() + largest).squeeze(1)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("axis 1 for the last axis", "exponentials out of range", fails=BOTH)
-def axis_1_for_the_last_axis_2(scores):
+def axis_1_and_out_of_range(scores):
     """And out of range."""
     return scores.exp().sum(dim=1).log()
-
-
-@misconception("an axis of length one is left", fails=BOTH)
-def an_axis_of_length_one_is_left(scores):
-    """The numbers may be right, the shape is not: an axis of length one still stands where the scores were. Keeping it
-    was right for the subtraction; the result has it no longer."""
-    largest = scores.amax(dim=-1, keepdim=True)
-    return largest + (scores - largest).exp().sum(dim=-1, keepdim=True).log()
-
-
-@misconception("a table of all sums", fails=BOTH)
-def a_table_of_all_sums(scores):
-    """The result holds rows *times rows* numbers. The maximum kept its axis, (rows, 1), and the logarithms have lost
-    theirs, (rows,): their sum pairs every row with every other, and nothing crashed. Both need the same shape."""
-    largest = scores.amax(dim=-1, keepdim=True)
-    return largest + (scores - largest).exp().sum(dim=-1).log()
-
-
-@misconception("a mean for the sum", fails=BOTH)
-def a_mean_for_the_sum(scores):
-    """The result is too small by log n: the exponentials were averaged, not added."""
-    largest = scores.amax(dim=-1, keepdim=True)
-    return largest[..., 0] + (scores - largest).exp().mean(dim=-1).log()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -92,7 +92,9 @@ def gradient(answer, draw):
     return gradients(answer(values, torch.ones(batch, n, dtype=torch.bool)), [values], draw)
 
 
-EVERY_MEAN = (
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = (
     "nothing to leave out",
     "short sequences",
     "what stands in the padding",
@@ -100,90 +102,94 @@ EVERY_MEAN = (
     "nothing but padding",
     "gradient",
 )
+LENGTH = ("short sequences", "∞ in the padding")
+PADDING = ("what stands in the padding", "∞ in the padding", "nothing but padding")
+DIVISOR = ("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient")
+CHOSEN, PRODUCT = "values.masked_fill(~mask[..., None], 0.0)", "(values * mask[..., None])"
+PADS, TOKENS = "~mask[..., None]", "mask[..., None]"
+COUNT, GUARDED = "mask.sum(dim=1, keepdim=True)", "count.clamp(min=1)"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("divided by the padded length", fails=("short sequences", "∞ in the padding"))
-def divided_by_the_padded_length(values, mask):
-    """The sum was divided by n, the width of the rectangle, which is the length of the longest sequence in the batch. A
+slip("divided by the padded length", LENGTH,
+     {GUARDED: "values.shape[1]"},
+     {".sum(dim=1)": ".mean(dim=1)", f" / {GUARDED}": ""}, words="""
+    The sum was divided by n, the width of the rectangle, which is the length of the longest sequence in the batch. A
     short sequence's mean is dragged towards zero, and the longer its neighbours are, the further. Divide each sum by
-    how many positions of that row are real."""
-    return values.masked_fill(~mask[..., None], 0.0).mean(dim=1)
+    how many positions of that row are real.""")
+slip("pads kept", ("short sequences", *PADDING), {CHOSEN: "values", GUARDED: "values.shape[1]"}, words="""
+    This is the mean of everything that stands in the rectangle, padding and all: the mask was never asked. How many
+    positions does a row really have, and which?""")
+slip("the padding is in the sum", PADDING, {CHOSEN: "values"}, {CHOSEN: "values", GUARDED: "count"}, words="""
+    The count is right and the sum is not: what stands in the padding was added. The padding holds zeros only if
+    somebody put them there, and after one layer of a network it no longer does.""")
+slip("multiplied by the mask", ("∞ in the padding",),
+     {CHOSEN: PRODUCT},
+     {f"{CHOSEN}.sum(dim=1)": "(mask[:, None].float() @ values)[:, 0]"},  # as a matrix product
+     {CHOSEN: PRODUCT, f"total / {GUARDED}": "(total / count).nan_to_num()"},  # makes zeros of what was harmed
+     words="""
+    Multiplying by the mask makes 0 of every number in the padding, except of ∞ and NaN: 0 · ∞ is NaN. (Such things do
+    stand there: scores set to −∞, memory that nobody wrote to.) Do not multiply what is not there; choose between it
+    and 0 by a condition.""")
+slip("0/0 where nobody is there", ("nothing but padding",), {GUARDED: "count"}, words="""
+    A row of padding alone has the sum 0 and the count 0, and 0/0 is NaN, which spreads to everything computed from it.
+    See to it that the divisor is never 0, without changing the others.""")
+slip("mask upside down", ALL,
+     {PADS: TOKENS, "mask.sum(": "(~mask).sum(", GUARDED: "count"},
+     {CHOSEN: "(values * ~mask[..., None])", "mask.sum(": "(~mask).sum(", GUARDED: "count"}, words="""
+    The padding was averaged and the tokens were left out. In this course True means "this position counts".""")
+slip("zeros for those who are there", ALL,
+     {PADS: TOKENS},
+     {PADS: TOKENS, "mask.sum(": "(~mask).sum("},  # and counted upside down
+     {PADS: TOKENS, GUARDED: "count"},
+     {f"total / {GUARDED}": "torch.zeros_like(total)"},  # never filled
+     words="""
+    Where every position is real your mean is 0. Either the result was made and never filled, or the positions that are
+    real were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask is
+    True.""")
+slip("averaged over the batch", ALL, {".sum(dim=1)": ".sum(dim=0)", COUNT: "mask.sum(dim=0)[:, None]"}, words="""
+    The axis that has gone is the batch: one mean for each position, over different sequences. Each sequence wants its
+    own mean, over its positions. Which axis of (batch, n, d) must go?""")
+slip("averaged over the features", ALL, {".sum(dim=1)": ".mean(dim=-1)", f" / {GUARDED}": ""}, words="""
+    The axis that has gone is d: each position's features were averaged with each other. The mean keeps the features and
+    runs over the positions. Which axis of (batch, n, d) must go?""")
+slip("divided by the whole batch's count", DIVISOR, {COUNT: "mask.sum()"}, words="""
+    `mask.sum()` without an axis counts the real positions of the whole batch. Each sequence is divided by its own
+    count: sum the mask along one axis.""")
+slip("a sum, not a mean", DIVISOR, {f" / {GUARDED}": ""}, words="""
+    The positions were added up and not divided by how many there are: a long sequence gets a large result, whatever
+    stands in it.""")
+slip("one more in the count", DIVISOR, {GUARDED: "(count + 1)"}, words="""
+    Adding 1 to the count keeps 0 from being divided by 0, and makes everybody else's mean too small: four values are
+    divided by five. Guard the divisor so that only a count of 0 is changed.""")
+slip("an axis of length one is left", ("nothing to leave out", "short sequences", *PADDING),
+     {".sum(dim=1)": ".sum(dim=1, keepdim=True)", COUNT: "mask.sum(dim=1)[:, None, None]"}, words="""
+    The axis of the positions is still there, with length one. Keeping it helps in a division; the result is (batch, d)
+    and has it no longer.""")
+slip("the count lost its axis", ALL, {", keepdim=True": "", GUARDED: "count"}, {CHOSEN: PRODUCT, ", keepdim=True": ""},
+     words="""
+    The counts are (batch,), and torch lines shapes up from the right: next to (batch, d) it takes them for one row of d
+    numbers. Here the sizes differ and you are told; were they equal, you would get wrong numbers and no message. Keep
+    the axis, with length one.""")
+slip("the mask lacks an axis", ALL, {CHOSEN: "(values * mask)", GUARDED: "count"}, {"[..., None]": ""}, words="""
+    The mask is (batch, n) and the values are (batch, n, d). torch lines shapes up from the right, so it would pair n
+    with d. Give the mask an axis of length one at its end, and it stretches over the features.""")
+slip("cut off from the gradient", ("gradient",), {"values.masked_fill": "values.detach().masked_fill"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations.""")
 
 
-@variant("divided by the padded length", fails=("short sequences", "∞ in the padding"))
-def divided_by_the_padded_length_2(values, mask):
-    """By hand."""
-    return torch.where(mask[..., None], values, 0.0).sum(dim=1) / values.shape[1]
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception(
-    "pads kept",
-    fails=("short sequences", "what stands in the padding", "∞ in the padding", "nothing but padding"),
-)
-def pads_kept(values, mask):
-    """This is the mean of everything that stands in the rectangle, padding and all: the mask was never asked. How many
-    positions does a row really have, and which?"""
-    return values.mean(dim=1)
-
-
-@misconception(
-    "the padding is in the sum", fails=("what stands in the padding", "∞ in the padding", "nothing but padding")
-)
-def the_padding_is_in_the_sum(values, mask):
-    """The count is right and the sum is not: what stands in the padding was added. The padding holds zeros only if
-    somebody put them there, and after one layer of a network it no longer does."""
-    return values.sum(dim=1) / mask.sum(dim=1, keepdim=True)
-
-
-@variant(
-    "the padding is in the sum", fails=("what stands in the padding", "∞ in the padding", "nothing but padding")
-)
-def the_padding_is_in_the_sum_2(values, mask):
-    """With the count guarded."""
-    return values.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-@misconception("multiplied by the mask", fails=("∞ in the padding",))
-def multiplied_by_the_mask(values, mask):
-    """Multiplying by the mask makes 0 of every number in the padding, except of ∞ and NaN: 0 · ∞ is NaN. (Such things
-    do stand there: scores set to −∞, memory that nobody wrote to.) Do not multiply what is not there; choose between it
-    and 0 by a condition."""
-    return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-@variant("multiplied by the mask", fails=("∞ in the padding",))
-def multiplied_by_the_mask_2(values, mask):
-    """As a matrix product."""
-    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
-    return (mask[:, None].float() @ values)[:, 0] / count
-
-
-@variant(
-    "divided by the padded length", "multiplied by the mask", fails=("short sequences", "∞ in the padding")
-)
-def divided_by_the_padded_length_3(values, mask):
-    """By a product."""
-    return (values * mask[..., None]).mean(dim=1)
-
-
-@variant("multiplied by the mask", fails=("∞ in the padding",))
-def multiplied_by_the_mask_3(values, mask):
-    """With the NaN mended, which makes zeros of what was harmed."""
-    return ((values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)).nan_to_num()
-
-
-@misconception("0/0 where nobody is there", fails=("nothing but padding",))
-def n_0_0_where_nobody_is_there(values, mask):
-    """A row of padding alone has the sum 0 and the count 0, and 0/0 is NaN, which spreads to everything computed from
-    it. See to it that the divisor is never 0, without changing the others."""
-    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+@misconception("one mean for the whole batch", fails=ALL)
+def one_mean_for_the_whole_batch(values, mask):
+    """`values[mask]` picks the real positions of all sequences and puts them into one long list, so the batch is gone
+    and the mean is that of them all. Each sequence wants its own."""
+    return values[mask].mean(dim=0)
 
 
 @variant("0/0 where nobody is there", fails=("nothing but padding",))
-def n_0_0_where_nobody_is_there_2(values, mask):
+def zero_by_zero_in_a_loop(values, mask):
     """A loop."""
     return torch.stack([row[real].mean(dim=0) for row, real in zip(values, mask, strict=True)])
 
@@ -191,152 +197,17 @@ def n_0_0_where_nobody_is_there_2(values, mask):
 @variant(
     "0/0 where nobody is there", "multiplied by the mask", fails=("∞ in the padding", "nothing but padding")
 )
-def n_0_0_where_nobody_is_there_3(values, mask):
+def as_most_people_write_it_first(values, mask):
     """Both, as most people write it first."""
     return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
 
-@misconception("mask upside down", fails=EVERY_MEAN)
-def mask_upside_down(values, mask):
-    """The padding was averaged and the tokens were left out. In this course True means "this position counts"."""
-    return (values * ~mask[..., None]).sum(dim=1) / (~mask).sum(dim=1, keepdim=True)
-
-
-@variant("mask upside down", fails=EVERY_MEAN)
-def mask_upside_down_2(values, mask):
-    """By choosing."""
-    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / (~mask).sum(dim=1, keepdim=True)
-
-
-@misconception("zeros for those who are there", fails=EVERY_MEAN)
-def zeros_for_those_who_are_there(values, mask):
-    """Where every position is real your mean is 0. Either the result was made and never filled, or the positions that
-    are real were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask
-    is True."""
-    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-@variant("zeros for those who are there", fails=EVERY_MEAN)
-def zeros_for_those_who_are_there_2(values, mask):
-    """And counted upside down."""
-    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / (~mask).sum(dim=1, keepdim=True).clamp(min=1)
-
-
-@variant("zeros for those who are there", fails=EVERY_MEAN)
-def zeros_for_those_who_are_there_3(values, mask):
-    """Without the guard."""
-    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-
-
-@variant("zeros for those who are there", fails=EVERY_MEAN)
-def zeros_for_those_who_are_there_4(values, mask):
-    """Never filled."""
-    return torch.zeros(values.shape[0], values.shape[2])
-
-
-@misconception("averaged over the batch", fails=EVERY_MEAN)
-def averaged_over_the_batch(values, mask):
-    """The axis that has gone is the batch: one mean for each position, over different sequences. Each sequence wants
-    its own mean, over its positions. Which axis of (batch, n, d) must go?"""
-    total = values.masked_fill(~mask[..., None], 0.0).sum(dim=0)
-    return total / mask.sum(dim=0)[:, None].clamp(min=1)
-
-
-@misconception("averaged over the features", fails=EVERY_MEAN)
-def averaged_over_the_features(values, mask):
-    """The axis that has gone is d: each position's features were averaged with each other. The mean keeps the features
-    and runs over the positions. Which axis of (batch, n, d) must go?"""
-    return values.masked_fill(~mask[..., None], 0.0).mean(dim=-1)
-
-
-@misconception("one mean for the whole batch", fails=EVERY_MEAN)
-def one_mean_for_the_whole_batch(values, mask):
-    """`values[mask]` picks the real positions of all sequences and puts them into one long list, so the batch is gone
-    and the mean is that of them all. Each sequence wants its own."""
-    return values[mask].mean(dim=0)
-
-
-@misconception(
-    "divided by the whole batch's count",
-    fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
+@variant(
+    "divided by the padded length", "multiplied by the mask", fails=LENGTH
 )
-def divided_by_the_whole_batchs_count(values, mask):
-    """`mask.sum()` without an axis counts the real positions of the whole batch. Each sequence is divided by its own
-    count: sum the mask along one axis."""
-    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum()
-
-
-@misconception(
-    "a sum, not a mean",
-    fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
-)
-def a_sum_not_a_mean(values, mask):
-    """The positions were added up and not divided by how many there are: a long sequence gets a large result, whatever
-    stands in it."""
-    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1)
-
-
-@misconception(
-    "one more in the count",
-    fails=("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient"),
-)
-def one_more_in_the_count(values, mask):
-    """Adding 1 to the count keeps 0 from being divided by 0, and makes everybody else's mean too small: four values are
-    divided by five. Guard the divisor so that only a count of 0 is changed."""
-    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / (mask.sum(dim=1, keepdim=True) + 1)
-
-
-@misconception(
-    "an axis of length one is left",
-    fails=(
-        "nothing to leave out",
-        "short sequences",
-        "what stands in the padding",
-        "∞ in the padding",
-        "nothing but padding",
-    ),
-)
-def an_axis_of_length_one_is_left(values, mask):
-    """The axis of the positions is still there, with length one. Keeping it helps in a division; the result is (batch,
-    d) and has it no longer."""
-    total = values.masked_fill(~mask[..., None], 0.0).sum(dim=1, keepdim=True)
-    return total / mask.sum(dim=1)[:, None, None].clamp(min=1)
-
-
-@misconception("the count lost its axis", fails=EVERY_MEAN)
-def the_count_lost_its_axis(values, mask):
-    """The counts are (batch,), and torch lines shapes up from the right: next to (batch, d) it takes them for one row
-    of d numbers. Here the sizes differ and you are told; were they equal, you would get wrong numbers and no message.
-    Keep the axis, with length one."""
-    return values.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1)
-
-
-@variant("the count lost its axis", fails=EVERY_MEAN)
-def the_count_lost_its_axis_2(values, mask):
-    """Guarded, after a product."""
-    return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-
-
-@misconception("the mask lacks an axis", fails=EVERY_MEAN)
-def the_mask_lacks_an_axis(values, mask):
-    """The mask is (batch, n) and the values are (batch, n, d). torch lines shapes up from the right, so it would pair n
-    with d. Give the mask an axis of length one at its end, and it stretches over the features."""
-    return (values * mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-
-
-@variant("the mask lacks an axis", fails=EVERY_MEAN)
-def the_mask_lacks_an_axis_2(values, mask):
-    """Without a product."""
-    return values.masked_fill(~mask, 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(values, mask):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
-    with tensor operations."""
-    total = values.detach().masked_fill(~mask[..., None], 0.0).sum(dim=1)
-    return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+def mean_of_the_product(values, mask):
+    """By a product."""
+    return (values * mask[..., None]).mean(dim=1)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

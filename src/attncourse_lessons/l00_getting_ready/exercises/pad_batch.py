@@ -81,154 +81,88 @@ def whole_numbers(answer, draw):
     return torch.tensor(not tokens.is_floating_point() and tokens.dtype != torch.bool)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 MASKS = ("mask", "a token with the pad's id")
+BOTH = ("tokens", *MASKS)
+ROW, MASK = "sequence + [pad] * (n - len(sequence))", "torch.arange(n) < lengths[:, None]"
 
-
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("the mask from the ids", fails=("a token with the pad's id",))
-def the_mask_from_the_ids(sequences, pad):
-    """Whoever compares ids with `pad` takes a real token of that id for padding. That happens: many language models pad
+slip("the mask from the ids", ("a token with the pad's id",), {MASK: "tokens != pad"}, words="""
+    Whoever compares ids with `pad` takes a real token of that id for padding. That happens: many language models pad
     with their end-of-text token, and then never learn to stop, because every real end is masked away. The lengths know
-    better."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    return tokens, tokens != pad
-
-
-@misconception("pads kept", fails=MASKS)
-def pads_kept(sequences, pad):
-    """Your mask says that every position is real, so an average over it takes in the padding, too. If you measured the
+    better.""")
+slip("pads kept", MASKS, {MASK: "torch.ones_like(tokens, dtype=torch.bool)"}, words="""
+    Your mask says that every position is real, so an average over it takes in the padding, too. If you measured the
     lengths after filling up, they are all the same by then: measure before, and build new lists (`s + […]`) rather than
-    lengthen your caller's (`s += […]`, `s.append`)."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    return tokens, torch.ones_like(tokens, dtype=torch.bool)
+    lengthen your caller's (`s += […]`, `s.append`).""")
+slip("mask upside down", MASKS, {" < ": " >= "}, words="""
+    The mask is True where the padding is. In this course True means "there is a token here, it counts". (Some of
+    torch's functions mean the opposite by their `key_padding_mask`, so always say what True means.)""")
+slip("a mask of numbers", MASKS, {MASK: f"({MASK}).long()"}, {MASK: f"({MASK}).float()"}, words="""
+    The mask holds zeros and ones. They look like False and True and act differently: `~` of the number 1 is −2, and
+    indexing with numbers picks rows 0 and 1 over and over. A mask is boolean; a comparison makes one.""")
+slip("one position off", MASKS, {" < ": " <= "}, {"lengths[:, None]": "lengths[:, None] - 1"}, words="""
+    Each mask ends one position too late or too early. A sequence of length 3 has the positions 0, 1 and 2: put these
+    numbers into your comparison.""")
+slip("the lengths lack an axis", (*BOTH, "whole numbers"), {"[:, None]": ""}, words="""
+    Positions are (n,) and lengths are (batch,): two rows, which torch tries to pair one by one. You want every position
+    compared with every length, which makes a table, so one of the two has to stand upright. Which one belongs to the
+    rows of the result?""")
+slip("sorted by length", BOTH, {"n = max(": "sequences = sorted(sequences, key=len, reverse=True)\nn = max("}, words="""
+    The rows are in the order of their lengths. Some recurrent code sorts a batch like that; here row i must be sequence
+    i, or nobody can say afterwards whose result is whose.""")
+slip("zeros for the pad", ("tokens",), {"[pad]": "[0]"}, words="""
+    The rows were filled up with 0. Which id stands for padding is the caller's choice, and the id 0 may be an ordinary
+    token: fill up with `pad`.""")
+slip("padding in front", BOTH,
+     {ROW: "[pad] * (n - len(sequence)) + sequence", MASK: "torch.arange(n) >= n - lengths[:, None]"}, words="""
+    The sequences stand at the right edge. Some language models want it so; the contract here wants each sequence to
+    begin at position 0 and the padding after it.""")
+slip("cut to the shortest", BOTH, {"max(": "min(", ROW: "sequence[:n]"}, words="""
+    Every sequence was cut to the length of the shortest, and what was beyond is lost. (`zip` does this without a word.)
+    The rectangle must be as wide as the longest.""")
+slip("as wide as the first", BOTH,
+     {"max(len(sequence) for sequence in sequences)": "len(sequences[0])", ROW: "(sequence + [pad] * n)[:n]"}, words="""
+    The first sequence decided how wide the rectangle is. It is the longest only by chance.""")
+slip("positions first", BOTH, {"return tokens": "return tokens.mT", MASK: f"({MASK}).mT"}, words="""
+    Rows and columns are swapped: (n, batch). Some older recurrent code wants it so; here the batch comes first, a row
+    for each sequence.""")
+slip("ids as decimal numbers", ("whole numbers",), {"tokens = torch.tensor(": "tokens = torch.Tensor("}, words="""
+    The ids are floating-point numbers: `torch.zeros`, `torch.ones` and `torch.empty` make floats unless told a dtype.
+    An id is a place in a table, and a table has no row 3.0: an embedding refuses such ids.""")
+slip("the mask before the tokens", (*BOTH, "whole numbers"), {f"tokens, {MASK}": f"{MASK}, tokens"}, words="""
+    Both are there, in the wrong order: the contract says tokens, then mask.""")
 
 
-@misconception("mask upside down", fails=MASKS)
-def mask_upside_down(sequences, pad):
-    """The mask is True where the padding is. In this course True means "there is a token here, it counts". (Some of
-    torch's functions mean the opposite by their `key_padding_mask`, so always say what True means.)"""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens, torch.arange(n) >= lengths[:, None]
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("mask upside down", "the mask from the ids", fails=MASKS)
-def mask_upside_down_2(sequences, pad):
+def upside_down_from_the_ids(sequences, pad):
     """By the ids."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
     return tokens, tokens == pad
 
 
-@misconception("a mask of numbers", fails=MASKS)
-def a_mask_of_numbers(sequences, pad):
-    """The mask holds zeros and ones. They look like False and True and act differently: `~` of the number 1 is −2, and
-    indexing with numbers picks rows 0 and 1 over and over. A mask is boolean; a comparison makes one."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    mask = torch.tensor([[1] * len(sequence) + [0] * (n - len(sequence)) for sequence in sequences])
-    return tokens, mask
-
-
-@variant("a mask of numbers", fails=MASKS)
-def a_mask_of_numbers_2(sequences, pad):
-    """As floats."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.full((len(sequences), n), pad)
-    mask = torch.zeros(len(sequences), n)
-    for i, sequence in enumerate(sequences):
-        tokens[i, : len(sequence)] = torch.tensor(sequence)
-        mask[i, : len(sequence)] = 1
-    return tokens, mask
-
-
 @variant("a mask of numbers", "the mask from the ids", fails=MASKS)
-def a_mask_of_numbers_3(sequences, pad):
+def numbers_from_the_ids(sequences, pad):
     """From the ids."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
     return tokens, (tokens != pad).long()
 
 
-@misconception("one position off", fails=MASKS)
-def one_position_off(sequences, pad):
-    """Each mask ends one position too late or too early. A sequence of length 3 has the positions 0, 1 and 2: put these
-    numbers into your comparison."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens, torch.arange(n) <= lengths[:, None]
-
-
-@variant("one position off", fails=MASKS)
-def one_position_off_2(sequences, pad):
-    """Too early."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens, torch.arange(n) < lengths[:, None] - 1
-
-
-@misconception("the lengths lack an axis", fails=("tokens", *MASKS, "whole numbers"))
-def the_lengths_lack_an_axis(sequences, pad):
-    """Positions are (n,) and lengths are (batch,): two rows, which torch tries to pair one by one. You want every
-    position compared with every length, which makes a table, so one of the two has to stand upright. Which one belongs
-    to the rows of the result?"""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens, torch.arange(n) < lengths
-
-
-@misconception("sorted by length", fails=("tokens", *MASKS))
-def sorted_by_length(sequences, pad):
-    """The rows are in the order of their lengths. Some recurrent code sorts a batch like that; here row i must be
-    sequence i, or nobody can say afterwards whose result is whose."""
-    ordered = sorted(sequences, key=len, reverse=True)
-    n = len(ordered[0])
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in ordered])
-    lengths = torch.tensor([len(sequence) for sequence in ordered])
-    return tokens, torch.arange(n) < lengths[:, None]
-
-
-@misconception("zeros for the pad", fails=("tokens",))
-def zeros_for_the_pad(sequences, pad):
-    """The rows were filled up with 0. Which id stands for padding is the caller's choice, and the id 0 may be an
-    ordinary token: fill up with `pad`."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.zeros(len(sequences), n, dtype=torch.long)
-    mask = torch.zeros(len(sequences), n, dtype=torch.bool)
-    for i, sequence in enumerate(sequences):
-        tokens[i, : len(sequence)] = torch.tensor(sequence)
-        mask[i, : len(sequence)] = True
-    return tokens, mask
-
-
 @variant("zeros for the pad", "the mask from the ids", fails=("tokens", *MASKS))
-def zeros_for_the_pad_2(sequences, pad):
+def looked_for_the_pad_among_zeros(sequences, pad):
     """And looked for `pad`, which is nowhere."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([sequence + [0] * (n - len(sequence)) for sequence in sequences])
     return tokens, tokens != pad
 
 
-@misconception("padding in front", fails=("tokens", *MASKS))
-def padding_in_front(sequences, pad):
-    """The sequences stand at the right edge. Some language models want it so; the contract here wants each sequence to
-    begin at position 0 and the padding after it."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([[pad] * (n - len(sequence)) + sequence for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens, torch.arange(n) >= n - lengths[:, None]
-
-
 @variant("padding in front", fails=("tokens",))
-def padding_in_front_2(sequences, pad):
+def padding_in_front_masked_at_the_end(sequences, pad):
     """With the mask of padding at the end."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.tensor([[pad] * (n - len(sequence)) + sequence for sequence in sequences])
@@ -236,49 +170,8 @@ def padding_in_front_2(sequences, pad):
     return tokens, torch.arange(n) < lengths[:, None]
 
 
-@misconception("cut to the shortest", fails=("tokens", *MASKS))
-def cut_to_the_shortest(sequences, pad):
-    """Every sequence was cut to the length of the shortest, and what was beyond is lost. (`zip` does this without a
-    word.) The rectangle must be as wide as the longest."""
-    n = min(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence[:n] for sequence in sequences])
-    return tokens, torch.ones(len(sequences), n, dtype=torch.bool)
-
-
-@misconception("as wide as the first", fails=("tokens", *MASKS))
-def as_wide_as_the_first(sequences, pad):
-    """The first sequence decided how wide the rectangle is. It is the longest only by chance."""
-    n = len(sequences[0])
-    tokens = torch.tensor([(sequence + [pad] * n)[:n] for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens, torch.arange(n) < lengths[:, None]
-
-
-@misconception("positions first", fails=("tokens", *MASKS))
-def positions_first(sequences, pad):
-    """Rows and columns are swapped: (n, batch). Some older recurrent code wants it so; here the batch comes first, a
-    row for each sequence."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return tokens.mT, (torch.arange(n) < lengths[:, None]).mT
-
-
-@misconception("ids as decimal numbers", fails=("whole numbers",))
-def ids_as_decimal_numbers(sequences, pad):
-    """The ids are floating-point numbers: `torch.zeros`, `torch.ones` and `torch.empty` make floats unless told a
-    dtype. An id is a place in a table, and a table has no row 3.0: an embedding refuses such ids."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.zeros(len(sequences), n) + pad
-    mask = torch.zeros(len(sequences), n, dtype=torch.bool)
-    for i, sequence in enumerate(sequences):
-        tokens[i, : len(sequence)] = torch.tensor(sequence, dtype=torch.float)
-        mask[i, : len(sequence)] = True
-    return tokens, mask
-
-
 @variant("ids as decimal numbers", "zeros for the pad", fails=("tokens", "whole numbers"))
-def ids_as_decimal_numbers_2(sequences, pad):
+def zeros_as_floats(sequences, pad):
     """Zeros, as floats."""
     n = max(len(sequence) for sequence in sequences)
     tokens = torch.zeros(len(sequences), n)
@@ -287,15 +180,6 @@ def ids_as_decimal_numbers_2(sequences, pad):
         tokens[i, : len(sequence)] = torch.tensor(sequence, dtype=torch.float)
         mask[i, : len(sequence)] = True
     return tokens, mask
-
-
-@misconception("the mask before the tokens", fails=("tokens", *MASKS, "whole numbers"))
-def the_mask_before_the_tokens(sequences, pad):
-    """Both are there, in the wrong order: the contract says tokens, then mask."""
-    n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return torch.arange(n) < lengths[:, None], tokens
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -84,139 +84,100 @@ def gradient(answer, draw):
     return gradients(answer(scores), [scores], draw)
 
 
-ALL_SOFTMAX = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ALL = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞", "gradient")
+RANGE = ("large scores", "scores far apart")
+LARGEST, MOVED = "scores.amax(dim=-1, keepdim=True)", "(scores - largest)"
+SUM = "exponentials.sum(dim=-1, keepdim=True)"
+SHARES = f"exponentials / {SUM}"
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("exponentials out of range", fails=("large scores", "scores far apart"))
-def exponentials_out_of_range(scores):
-    """exp(89) is more than float32 can hold and exp(−104) is 0: ∞/∞ and 0/0 are NaN. The formula is right, the numbers
-    on the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only makes different
+slip("exponentials out of range", RANGE,
+     {MOVED: "scores"},
+     {MOVED: "scores", SUM: f"({SUM} + 1e-9)"},
+     {MOVED: "scores", SHARES: f"({SHARES}).nan_to_num()"},
+     {MOVED: "scores.clamp(min=-80, max=80)"}, words="""
+    exp(89) is more than float32 can hold and exp(−104) is 0: ∞/∞ and 0/0 are NaN. The formula is right, the numbers on
+    the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only makes different
     scores equal.) Shares depend only on how far the scores of a row are from each other, so you may move the row before
-    you exponentiate. Where to?"""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+    you exponentiate. Where to?""")
+slip("one maximum for all rows", ("large scores",),
+     {LARGEST: "scores.max()"},
+     {LARGEST: "scores.max()", SUM: f"({SUM} + 1e-9)"}, words="""
+    The same number was taken from every row: the largest of the whole tensor. A row that lies far below it then has
+    only exponentials of 0, and 0/0 is NaN. Each row needs its own maximum, kept as an axis of length one so that it
+    lines up with its row.""")
+slip("moved, but not by the maximum", ("scores far apart", "a score of −∞"),
+     {"amax": "mean"},
+     {"amax": "amin"},
+     {LARGEST: "scores[..., :1]"}, words="""
+    The row was moved by its mean, its minimum, one of its scores or its largest absolute value, and the largest score
+    may still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ − (−∞) is
+    NaN.) By how much must you move a row so that no exponent is above 0?""")
+slip("two tensors from max", ALL, {"amax": "max"}, words="""
+    Along an axis, `max` returns two tensors, the largest values and the places where they stand, and a pair cannot be
+    subtracted from a tensor. Take its `.values`, or ask for the values alone: `amax`.""")
+slip("along the wrong axis", ALL,
+     {"amax(dim=-1": "amax(dim=0", "sum(dim=-1": "sum(dim=0"},
+     {"amax(dim=-1": "amax(dim=-2", "sum(dim=-1": "sum(dim=-2"},
+     {"sum(dim=-1": "sum(dim=0"},
+     {MOVED: "scores", SUM: "exponentials.sum(dim=0)"}, words="""
+    The columns sum to one, and the rows do not. Which of the axes is one row's own scores? Count it from the end, so
+    that its number fits however many axes stand before it.""")
+slip("axis 1 for the last axis", ("any number of axes",), {"amax(dim=-1": "amax(dim=1", "sum(dim=-1": "sum(dim=1"},
+     words="""
+    `dim=1` is the last axis of a table and of nothing else: a single row has no axis 1, and in a batch of tables it is
+    the middle one. Count from the end.""")
+slip("everything together sums to one", ALL,
+     {LARGEST: "scores.max()", SUM: "exponentials.sum()"},
+     {MOVED: "scores", SUM: "exponentials.sum()"},
+     {SUM: "exponentials.sum()"}, words="""
+    `sum()` without an axis adds up the whole tensor, so all rows together have one unit to share. Each row has a unit
+    of its own: sum along one axis.""")
+slip("the sum lost its axis", ALL,
+     {LARGEST: "scores.max(dim=-1).values", SUM: "exponentials.sum(dim=-1)"},
+     {MOVED: "scores", SUM: "exponentials.sum(dim=-1)"}, words="""
+    A sum (or a maximum) over the last axis of (rows, n) is (rows,), and torch lines shapes up from the right: it takes
+    these numbers for one row of n. Here the sizes differ and you are told; were they equal, you would get wrong numbers
+    and no message. Keep the axis, with length one.""")
+slip("no exponentials", ALL, {"(scores - largest).exp()": "scores"}, words="""
+    The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can be
+    negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive.""")
+slip("not divided by the sum", ALL, {f" / {SUM}": ""}, {MOVED: "scores", f" / {SUM}": ""}, words="""
+    These are the exponentials: positive, in the right proportion, but they do not sum to one. One division is
+    missing.""")
+slip("logarithms of the shares", ALL, {SHARES: f"scores - largest - {SUM}.log()"}, words="""
+    None of these is above 0: they are the logarithms of the shares. A loss likes logarithms; an average needs the
+    shares themselves.""")
+slip("divided by the maximum", ALL, {"scores - largest": "scores / largest"}, words="""
+    The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and if
+    the largest is negative it reverses their order). A row may be *moved* without harm, not stretched: which operation
+    moves it?""")
+slip("the lowest score gets most", ALL,
+     {"amax": "amin", "scores - largest": "largest - scores"},
+     {"scores - largest": "largest - scores"}, words="""
+    The order is reversed: the lowest score has received the largest share. Look at the sign of the exponent.""")
+slip("cut off from the gradient", ("gradient",), {SHARES: f"({SHARES}).detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations.""")
 
 
-@variant("exponentials out of range", fails=("large scores", "scores far apart"))
-def exponentials_out_of_range_2(scores):
-    """With a small number below the line."""
-    exponentials = torch.exp(scores)
-    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
-
-
-@variant("exponentials out of range", fails=("large scores", "scores far apart"))
-def exponentials_out_of_range_3(scores):
-    """With the NaN mended."""
-    exponentials = torch.exp(scores)
-    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).nan_to_num()
-
-
-@variant("exponentials out of range", fails=("large scores", "scores far apart"))
-def exponentials_out_of_range_4(scores):
-    """With large scores cut off."""
-    exponentials = scores.clamp(min=-80, max=80).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("exponentials out of range", fails=("large scores",))
-def exponentials_out_of_range_5(scores):
+def out_of_range_in_double_precision(scores):
     """In double precision, whose range ends at 709."""
     exponentials = scores.double().exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
-@misconception("one maximum for all rows", fails=("large scores",))
-def one_maximum_for_all_rows(scores):
-    """The same number was taken from every row: the largest of the whole tensor. A row that lies far below it then has
-    only exponentials of 0, and 0/0 is NaN. Each row needs its own maximum, kept as an axis of length one so that it
-    lines up with its row."""
-    exponentials = (scores - scores.max()).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@variant("one maximum for all rows", fails=("large scores",))
-def one_maximum_for_all_rows_2(scores):
-    """With a small number below the line."""
-    exponentials = (scores - scores.amax()).exp()
-    return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
-
-
-@misconception("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
-def moved_but_not_by_the_maximum(scores):
-    """The row was moved by its mean, its minimum, one of its scores or its largest absolute value, and the largest
-    score may still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ −
-    (−∞) is NaN.) By how much must you move a row so that no exponent is above 0?"""
-    exponentials = (scores - scores.mean(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
-def moved_but_not_by_the_maximum_2(scores):
-    """By the minimum."""
-    exponentials = (scores - scores.amin(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
-def moved_but_not_by_the_maximum_3(scores):
-    """By the score in front."""
-    exponentials = (scores - scores[..., :1]).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
 @variant("moved, but not by the maximum", fails=("large scores", "a score of −∞"))
-def moved_but_not_by_the_maximum_4(scores):
+def moved_by_the_largest_size(scores):
     """By the largest size."""
     exponentials = (scores - scores.abs().amax(dim=-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@misconception("two tensors from max", fails=ALL_SOFTMAX)
-def two_tensors_from_max(scores):
-    """Along an axis, `max` returns two tensors, the largest values and the places where they stand, and a pair cannot
-    be subtracted from a tensor. Take its `.values`, or ask for the values alone: `amax`."""
-    exponentials = (scores - scores.max(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@misconception("along the wrong axis", fails=ALL_SOFTMAX)
-def along_the_wrong_axis(scores):
-    """The columns sum to one, and the rows do not. Which of the axes is one row's own scores? Count it from the end, so
-    that its number fits however many axes stand before it."""
-    exponentials = (scores - scores.amax(dim=0, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=0, keepdim=True)
-
-
-@variant("along the wrong axis", fails=ALL_SOFTMAX)
-def along_the_wrong_axis_2(scores):
-    """The last but one."""
-    exponentials = (scores - scores.amax(dim=-2, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-2, keepdim=True)
-
-
-@variant("along the wrong axis", fails=ALL_SOFTMAX)
-def along_the_wrong_axis_3(scores):
-    """The right maximum, the wrong sum."""
-    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=0, keepdim=True)
-
-
-@variant("along the wrong axis", fails=ALL_SOFTMAX)
-def along_the_wrong_axis_4(scores):
-    """And out of range."""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum(dim=0)
-
-
-@misconception("axis 1 for the last axis", fails=("any number of axes",))
-def axis_1_for_the_last_axis(scores):
-    """`dim=1` is the last axis of a table and of nothing else: a single row has no axis 1, and in a batch of tables it
-    is the middle one. Count from the end."""
-    exponentials = (scores - scores.amax(dim=1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=1, keepdim=True)
 
 
 @variant(
@@ -224,108 +185,10 @@ def axis_1_for_the_last_axis(scores):
     "exponentials out of range",
     fails=("any number of axes", "large scores", "scores far apart"),
 )
-def axis_1_for_the_last_axis_2(scores):
+def axis_1_and_out_of_range(scores):
     """And out of range."""
     exponentials = torch.exp(scores)
     return exponentials / exponentials.sum(dim=1, keepdim=True)
-
-
-@misconception("everything together sums to one", fails=ALL_SOFTMAX)
-def everything_together_sums_to_one(scores):
-    """`sum()` without an axis adds up the whole tensor, so all rows together have one unit to share. Each row has a
-    unit of its own: sum along one axis."""
-    exponentials = (scores - scores.max()).exp()
-    return exponentials / exponentials.sum()
-
-
-@variant("everything together sums to one", fails=ALL_SOFTMAX)
-def everything_together_sums_to_one_2(scores):
-    """Without the maximum."""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum()
-
-
-@variant("everything together sums to one", fails=ALL_SOFTMAX)
-def everything_together_sums_to_one_3(scores):
-    """Each row's own maximum, one sum."""
-    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum()
-
-
-@misconception("the sum lost its axis", fails=ALL_SOFTMAX)
-def the_sum_lost_its_axis(scores):
-    """A sum (or a maximum) over the last axis of (rows, n) is (rows,), and torch lines shapes up from the right: it
-    takes these numbers for one row of n. Here the sizes differ and you are told; were they equal, you would get wrong
-    numbers and no message. Keep the axis, with length one."""
-    exponentials = (scores - scores.max(dim=-1).values).exp()
-    return exponentials / exponentials.sum(dim=-1)
-
-
-@variant("the sum lost its axis", fails=ALL_SOFTMAX)
-def the_sum_lost_its_axis_2(scores):
-    """The sum alone."""
-    exponentials = scores.exp()
-    return exponentials / exponentials.sum(dim=-1)
-
-
-@misconception("no exponentials", fails=ALL_SOFTMAX)
-def no_exponentials(scores):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
-    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
-    return scores / scores.sum(dim=-1, keepdim=True)
-
-
-@misconception("not divided by the sum", fails=ALL_SOFTMAX)
-def not_divided_by_the_sum(scores):
-    """These are the exponentials: positive, in the right proportion, but they do not sum to one. One division is
-    missing."""
-    return (scores - scores.amax(dim=-1, keepdim=True)).exp()
-
-
-@variant("not divided by the sum", fails=ALL_SOFTMAX)
-def not_divided_by_the_sum_2(scores):
-    """Nor moved."""
-    return scores.exp()
-
-
-@misconception("logarithms of the shares", fails=ALL_SOFTMAX)
-def logarithms_of_the_shares(scores):
-    """None of these is above 0: they are the logarithms of the shares. A loss likes logarithms; an average needs the
-    shares themselves."""
-    moved = scores - scores.amax(dim=-1, keepdim=True)
-    return moved - moved.exp().sum(dim=-1, keepdim=True).log()
-
-
-@misconception("divided by the maximum", fails=ALL_SOFTMAX)
-def divided_by_the_maximum(scores):
-    """The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and
-    if the largest is negative it reverses their order). A row may be *moved* without harm, not stretched: which
-    operation moves it?"""
-    exponentials = (scores / scores.amax(dim=-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@misconception("the lowest score gets most", fails=ALL_SOFTMAX)
-def the_lowest_score_gets_most(scores):
-    """The order is reversed: the lowest score has received the largest share. Look at the sign of the exponent."""
-    exponentials = (scores.amin(dim=-1, keepdim=True) - scores).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@variant("the lowest score gets most", fails=ALL_SOFTMAX)
-def the_lowest_score_gets_most_2(scores):
-    """Maximum minus score, for score minus maximum."""
-    exponentials = (scores.amax(dim=-1, keepdim=True) - scores).exp()
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(scores):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
-    with tensor operations."""
-    exponentials = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return (exponentials / exponentials.sum(dim=-1, keepdim=True)).detach()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
