@@ -73,66 +73,29 @@ def gradient(answer, draw):
     return gradients(answer(*inputs), inputs, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+STEP, ALL = ("a step", "gradient"), ("a step", "a gate that keeps", "gradient")
+PAST = "r * (state @ W_h[2])"
 
-@misconception("the update gate reversed", fails=("a step", "a gate that keeps", "gradient"))
-def the_update_gate_reversed(x, state, W_x, W_h, b):
-    """Old and new are swapped: z is the share of the *old* state here, as in torch. (Some papers let z be the share of
-    the new one. Both can be learned; they must not be mixed.)"""
-    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
-    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
-    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
-    return (1 - z) * state + z * candidate
-
-
-@misconception("reset before the matrix", fails=("a step", "gradient"))
-def reset_before_the_matrix(x, state, W_x, W_h, b):
-    """The state was multiplied by r *before* its matrix: that is the GRU of the first paper (Cho et al. 2014). Here r
+slip("the update gate reversed", ALL, {"z * state + (1 - z) * candidate": "(1 - z) * state + z * candidate"}, words="""
+    Old and new are swapped: z is the share of the *old* state here, as in torch. (Some papers let z be the share of the
+    new one. Both can be learned; they must not be mixed.)""")
+slip("reset before the matrix", STEP, {PAST: "(r * state) @ W_h[2]"}, words="""
+    The state was multiplied by r *before* its matrix: that is the GRU of the first paper (Cho et al. 2014). Here r
     multiplies the product `state @ W_h[2]`, as in torch, which is faster on a GPU. The two do not give the same
-    result."""
-    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
-    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
-    candidate = torch.tanh(x @ W_x[2] + (r * state) @ W_h[2] + b[2])
-    return z * state + (1 - z) * candidate
-
-
-@misconception("the bias reset too", fails=("a step", "gradient"))
-def the_bias_reset_too(x, state, W_x, W_h, b):
-    """The reset gate multiplies the bias as well. It decides how much of the *past* enters the candidate: what does not
-    come from the state stays outside its brackets."""
-    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
-    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
-    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2] + b[2]))
-    return z * state + (1 - z) * candidate
-
-
-@misconception("no reset gate", fails=("a step", "gradient"))
-def no_reset_gate(x, state, W_x, W_h, b):
-    """The reset gate has no effect, so the candidate always sees the whole of the old state. Without it the unit cannot
-    start afresh in one step."""
-    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
-    candidate = torch.tanh(x @ W_x[2] + state @ W_h[2] + b[2])
-    return z * state + (1 - z) * candidate
-
-
-@misconception("gates swapped", fails=("a step", "a gate that keeps", "gradient"))
-def gates_swapped(x, state, W_x, W_h, b):
-    """Reset and update gate have changed places: of the stacked matrices the first belongs to the reset gate, the
-    second to the update gate."""
-    z = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
-    r = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
-    candidate = torch.tanh(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
-    return z * state + (1 - z) * candidate
-
-
-@misconception("sigmoid for the candidate", fails=("a step", "gradient"))
-def sigmoid_for_the_candidate(x, state, W_x, W_h, b):
-    """The candidate is a proposal for the state, not a gate: it may say no as well as yes, so it goes through tanh."""
-    r = torch.sigmoid(x @ W_x[0] + state @ W_h[0] + b[0])
-    z = torch.sigmoid(x @ W_x[1] + state @ W_h[1] + b[1])
-    candidate = torch.sigmoid(x @ W_x[2] + r * (state @ W_h[2]) + b[2])
-    return z * state + (1 - z) * candidate
+    result.""")
+slip("the bias reset too", STEP, {f"{PAST} + b[2]": "r * (state @ W_h[2] + b[2])"}, words="""
+    The reset gate multiplies the bias as well. It decides how much of the *past* enters the candidate: what does not
+    come from the state stays outside its brackets.""")
+slip("no reset gate", STEP, {PAST: "state @ W_h[2]"}, words="""
+    The reset gate has no effect, so the candidate always sees the whole of the old state. Without it the unit cannot
+    start afresh in one step.""")
+slip("gates swapped", ALL, {"r = ": "z = ", "z = ": "r = "}, words="""
+    Reset and update gate have changed places: of the stacked matrices the first belongs to the reset gate, the second
+    to the update gate.""")
+slip("sigmoid for the candidate", STEP, {"torch.tanh": "torch.sigmoid"}, words="""
+    The candidate is a proposal for the state, not a gate: it may say no as well as yes, so it goes through tanh.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -81,11 +81,41 @@ def gradient(answer, draw):
     return gradients(answer(states.requires_grad_(), lengths), [states], draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 RAGGED = ("short sentences", "past the end", "a batch of one word", "gradient")
-EVERY_MEAN = ("full sentences", *RAGGED)
+ALL = ("full sentences", *RAGGED)
+SIZE = ("full sentences", "short sentences", "gradient")
+MASKED, DIVIDED = "(states * mask[..., None])", " / lengths[:, None]"
+
+slip("divides by the padded length", ("short sentences", "a batch of one word", "gradient"),
+     {DIVIDED: " / states.shape[1]"}, words="""
+    The padding is gone from the sum and still counted in the divisor: a sentence of two words in a row of ten becomes
+    five times too small. Divide by how many words there are.""")
+slip("sums the padding too", RAGGED, {MASKED: "states"}, words="""
+    The divisor is right, but the padding was added up with the words. A network's states past a sentence's end are not
+    zero: it reads padding as it reads anything else.""")
+slip("no division", SIZE, {DIVIDED: ""}, words="""
+    This is the sum: it grows with the length of the sentence, and whatever reads it must cope with any size. A mean
+    also divides.""")
+slip("averages the features", ALL,
+     {"sum(dim=1)": "mean(dim=-1)", DIVIDED: ""},
+     {f"{MASKED}.sum(dim=1)": "states.mean(dim=-1)", DIVIDED: ""}, words="""
+    The last axis has gone, and that is where the d features of a state are. One number is left for each position. Keep
+    the features and average over the positions, axis 1.""")
+slip("one word too few", (*SIZE, "a batch of one word"),
+     {"< lengths[:, None]": "< lengths[:, None] - 1", DIVIDED: " / (lengths[:, None] - 1).clamp(min=1)"}, words="""
+    The last word of each sentence is missing. A sentence of 3 words stands at the positions 0, 1 and 2: those below its
+    length.""")
+slip("one word too many", RAGGED, {" < ": " <= ", DIVIDED: " / mask.sum(dim=1, keepdim=True)"}, words="""
+    One position past the end was included. Positions are counted from 0, so a sentence of 3 words has none at position
+    3.""")
+slip("cut off from the gradient", ("gradient",), {"states *": "states.detach() *"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `.item()` forget where
+    numbers came from, so the network that made the states cannot learn.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("mean over all positions", fails=RAGGED)
@@ -96,49 +126,26 @@ def mean_over_all_positions(states, lengths):
 
 
 @variant("mean over all positions", fails=("short sentences", "past the end", "gradient"))
-def mean_over_all_positions_2(states, lengths):
+def mean_up_to_the_longest(states, lengths):
     """Cut at the longest sentence, which helps the others little."""
     return states[:, : int(lengths.max())].mean(dim=1)
 
 
-@misconception("divides by the padded length", fails=("short sentences", "a batch of one word", "gradient"))
-def divides_by_the_padded_length(states, lengths):
-    """The padding is gone from the sum and still counted in the divisor: a sentence of two words in a row of ten
-    becomes five times too small. Divide by how many words there are."""
-    mask = torch.arange(states.shape[1]) < lengths[:, None]
-    return (states * mask[..., None]).mean(dim=1)
-
-
-@misconception("sums the padding too", fails=RAGGED)
-def sums_the_padding_too(states, lengths):
-    """The divisor is right, but the padding was added up with the words. A network's states past a sentence's end are
-    not zero: it reads padding as it reads anything else."""
-    return states.sum(dim=1) / lengths[:, None]
-
-
-@misconception("no division", fails=("full sentences", "short sentences", "gradient"))
-def no_division(states, lengths):
-    """This is the sum: it grows with the length of the sentence, and whatever reads it must cope with any size. A mean
-    also divides."""
-    mask = torch.arange(states.shape[1]) < lengths[:, None]
-    return (states * mask[..., None]).sum(dim=1)
-
-
-@misconception("the last state", fails=("full sentences", "short sentences", "gradient"))
+@misconception("the last state", fails=SIZE)
 def the_last_state(states, lengths):
     """This is the state after the last word, the other simple summary. The mean counts every position the same, the
     first word's as much as the last one's."""
     return states[torch.arange(len(states)), lengths - 1]
 
 
-@misconception("the last position", fails=EVERY_MEAN)
+@misconception("the last position", fails=ALL)
 def the_last_position(states, lengths):
     """This picks the last column of the rectangle, one state instead of a mean; and for a short sentence it is
     padding."""
     return states[:, -1]
 
 
-@misconception("the largest", fails=("full sentences", "short sentences", "gradient"))
+@misconception("the largest", fails=SIZE)
 def the_largest(states, lengths):
     """For each of the d numbers, this takes the largest over the positions. It is called max pooling and has its uses,
     but a single position decides each number, whereas a mean lets all of them speak."""
@@ -146,50 +153,10 @@ def the_largest(states, lengths):
     return states.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
 
 
-@variant("the largest", "mean over all positions", fails=EVERY_MEAN)
-def the_largest_2(states, lengths):
+@variant("the largest", "mean over all positions", fails=ALL)
+def the_largest_of_all_positions(states, lengths):
     """Padding among them."""
     return states.amax(dim=1)
-
-
-@misconception("averages the features", fails=EVERY_MEAN)
-def averages_the_features(states, lengths):
-    """The last axis has gone, and that is where the d features of a state are. One number is left for each position.
-    Keep the features and average over the positions, axis 1."""
-    mask = torch.arange(states.shape[1]) < lengths[:, None]
-    return (states * mask[..., None]).mean(dim=-1)
-
-
-@variant("averages the features", fails=EVERY_MEAN)
-def averages_the_features_2(states, lengths):
-    """Without a mask."""
-    return states.mean(dim=-1)
-
-
-@misconception(
-    "one word too few", fails=("full sentences", "short sentences", "a batch of one word", "gradient")
-)
-def one_word_too_few(states, lengths):
-    """The last word of each sentence is missing. A sentence of 3 words stands at the positions 0, 1 and 2: those below
-    its length."""
-    mask = torch.arange(states.shape[1]) < (lengths - 1)[:, None]
-    return (states * mask[..., None]).sum(dim=1) / (lengths - 1).clamp(min=1)[:, None]
-
-
-@misconception("one word too many", fails=RAGGED)
-def one_word_too_many(states, lengths):
-    """One position past the end was included. Positions are counted from 0, so a sentence of 3 words has none at
-    position 3."""
-    mask = torch.arange(states.shape[1]) <= lengths[:, None]
-    return (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(states, lengths):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `.item()` forget
-    where numbers came from, so the network that made the states cannot learn."""
-    mask = torch.arange(states.shape[1]) < lengths[:, None]
-    return (states.detach() * mask[..., None]).sum(dim=1) / lengths[:, None]
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

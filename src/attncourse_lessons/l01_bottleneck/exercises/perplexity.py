@@ -59,51 +59,34 @@ def short_texts(answer, draw):
     return torch.as_tensor(answer(*_log_p(draw)))
 
 
-ALL_PERPLEXITY = ("a fair die", "full texts", "short texts")
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = ("a fair die", "full texts", "short texts")
+
+slip("base 2 to natural logarithms", ALL, {"torch.exp(": "2 ** ("}, words="""
+    2 was raised to a mean of *natural* logarithms. Bits go with 2, nats go with e, and mixed they give a number that
+    looks better than it is. Test it with a die: four equal sides must give 4.""")
+slip("e to logarithms of base 2", ALL, {".mean()": ".mean() / math.log(2)"}, words="""
+    The logarithms were turned into bits, and then e was raised to them. Bits go with 2, nats go with e. Test it with a
+    die: four equal sides must give 4.""")
+slip("a missing minus", ALL, {"-": ""}, words="""
+    The result lies between 0 and 1: it is a kind of average of the tokens' probabilities. Perplexity is how many equal
+    choices that would be, never fewer than 1.""")
+slip("the loss itself", ALL, {"torch.exp": ""}, words="""
+    This is the mean of −log p: the loss, in nats per token. Perplexity is the number of equal choices with that loss:
+    undo the logarithm.""")
+slip("padding counted", ("short texts",), {"[mask]": ""}, words="""
+    What the model thinks of padding was averaged in. The mask is there to leave it out.""")
+slip("divides by the padding too", ("short texts",), {"log_probabilities[mask]": "(log_probabilities * mask)"},
+     words="""
+    Padding adds nothing to the sum and still counts in the divisor, which makes the model look better than it is, and
+    the more padding there is, the better. Divide by the number of real tokens.""")
+slip("summed, not averaged", ALL, {".mean()": ".sum()"}, words="""
+    This is one over the probability of the whole batch: astronomically large, and larger for more text. To find how
+    many choices there were for *one* token, take the mean of the logarithms.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("base 2 to natural logarithms", fails=ALL_PERPLEXITY)
-def base_2_to_natural_logarithms(log_probabilities, mask):
-    """2 was raised to a mean of *natural* logarithms. Bits go with 2, nats go with e, and mixed they give a number that
-    looks better than it is. Test it with a die: four equal sides must give 4."""
-    return 2 ** -log_probabilities[mask].mean()
-
-
-@misconception("e to logarithms of base 2", fails=ALL_PERPLEXITY)
-def e_to_logarithms_of_base_2(log_probabilities, mask):
-    """The logarithms were turned into bits, and then e was raised to them. Bits go with 2, nats go with e. Test it with
-    a die: four equal sides must give 4."""
-    return torch.exp(-log_probabilities[mask].mean() / math.log(2))
-
-
-@misconception("a missing minus", fails=ALL_PERPLEXITY)
-def a_missing_minus(log_probabilities, mask):
-    """The result lies between 0 and 1: it is a kind of average of the tokens' probabilities. Perplexity is how many
-    equal choices that would be, never fewer than 1."""
-    return torch.exp(log_probabilities[mask].mean())
-
-
-@misconception("the loss itself", fails=ALL_PERPLEXITY)
-def the_loss_itself(log_probabilities, mask):
-    """This is the mean of −log p: the loss, in nats per token. Perplexity is the number of equal choices with that
-    loss: undo the logarithm."""
-    return -log_probabilities[mask].mean()
-
-
-@misconception("padding counted", fails=("short texts",))
-def padding_counted(log_probabilities, mask):
-    """What the model thinks of padding was averaged in. The mask is there to leave it out."""
-    return torch.exp(-log_probabilities.mean())
-
-
-@misconception("divides by the padding too", fails=("short texts",))
-def divides_by_the_padding_too(log_probabilities, mask):
-    """Padding adds nothing to the sum and still counts in the divisor, which makes the model look better than it is,
-    and the more padding there is, the better. Divide by the number of real tokens."""
-    return torch.exp(-(log_probabilities * mask).mean())
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("averages the perplexities of the texts", fails=("full texts", "short texts"))
@@ -129,22 +112,15 @@ def averages_before_the_logarithm(log_probabilities, mask):
 
 
 @variant("averages before the logarithm", fails=("full texts", "short texts"))
-def averages_before_the_logarithm_2(log_probabilities, mask):
+def averages_the_inverses(log_probabilities, mask):
     """The inverses."""
     return (-log_probabilities[mask]).exp().mean()
 
 
 @variant("averages before the logarithm", "padding counted", fails=("full texts", "short texts"))
-def averages_before_the_logarithm_3(log_probabilities, mask):
+def averages_the_inverses_with_the_padding(log_probabilities, mask):
     """The inverses, those of the padding among them."""
     return (-log_probabilities).exp().mean()
-
-
-@misconception("summed, not averaged", fails=ALL_PERPLEXITY)
-def summed_not_averaged(log_probabilities, mask):
-    """This is one over the probability of the whole batch: astronomically large, and larger for more text. To find how
-    many choices there were for *one* token, take the mean of the logarithms."""
-    return torch.exp(-log_probabilities[mask].sum())
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

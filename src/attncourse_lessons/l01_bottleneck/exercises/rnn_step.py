@@ -78,101 +78,61 @@ def gradient(answer, draw):
     return gradients(answer(*inputs), inputs, draw)
 
 
-WHOLE_STEP = ("the first step", "remembering", "three steps", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = ("the first step", "remembering", "three steps", "gradient")
+PAST = ("remembering", "three steps", "gradient")
+BIAS = ("the first step", "three steps", "gradient")
+
+slip("tanh left out", ALL, {"torch.tanh": ""}, words="""
+    Without tanh each step is a linear map. A hundred linear maps in a row are one linear map, and the state grows or
+    shrinks by the same factor at every step. Bend the sum before you hand it on.""")
+slip("sigmoid for tanh", ALL, {"tanh": "sigmoid"}, words="""
+    This is the other S-shaped curve. It maps to 0…1, as suits a gate, which says how much to let through; a state
+    should be able to say no as well as yes. The equation has tanh, which maps to −1…1.""")
+slip("relu for tanh", ALL, {"tanh": "relu"}, words="""
+    Negative numbers were cut off and positive ones left as they are. In a deep network that works well; here the same
+    matrix is met at every step, and a state without a ceiling can grow at every step. The equation has tanh, which
+    keeps it within −1…1.""")
+slip("forgets the state", PAST, {" + state @ W_h": ""}, words="""
+    The new state depends on the input alone, so nothing is carried along and the network knows one word of every
+    sentence: the last. Which term of the equation is missing?""")
+slip("the state's matrix transposed", PAST, {"W_h": "W_h.mT"}, words="""
+    W_h is square, so its transpose fits as well, and only the numbers are wrong. Vectors are rows in this course: the
+    state stands on the left. (`torch.nn.Linear` keeps its weight the other way round; if you wrote a formula for
+    columns, W h, turn all of it around.)""")
+slip("each other's matrix", ALL,
+     {"x @ W_x + state @ W_h": "torch.cat([state, x], dim=-1) @ torch.cat([W_x, W_h])"}, words="""
+    Input and state were put side by side in one order and their matrices on top of each other in the other, so numbers
+    of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the same one
+    both times.""")
+slip("bias left out", BIAS, {" + b": ""}, words="""
+    `b` was never used. Without it, a network that reads nothing from an empty state can only stay empty.""")
+slip("bias after the tanh", BIAS, {" + b)": ") + b"}, words="""
+    The bias was added outside of the tanh, so states leave the range −1…1 and the bias cannot move the point at which a
+    unit switches. It belongs in the sum.""")
+slip("added to the old state", PAST, {"torch.tanh": "state + torch.tanh"}, words="""
+    The new state is the old one plus a change. That is a good idea, which comes back as the residual connection in
+    lecture @deep_stacks, but it is a different network: here the new state *replaces* the old one.""")
+slip("cut off from the gradient", ("gradient",), {"state": "state.detach()"}, {"+ b)": "+ b).detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where they came from. What was read early in a sentence could then never learn from what comes late.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("tanh left out", fails=WHOLE_STEP)
-def tanh_left_out(x, state, W_x, W_h, b):
-    """Without tanh each step is a linear map. A hundred linear maps in a row are one linear map, and the state grows or
-    shrinks by the same factor at every step. Bend the sum before you hand it on."""
-    return x @ W_x + state @ W_h + b
-
-
-@misconception("sigmoid for tanh", fails=WHOLE_STEP)
-def sigmoid_for_tanh(x, state, W_x, W_h, b):
-    """This is the other S-shaped curve. It maps to 0…1, as suits a gate, which says how much to let through; a state
-    should be able to say no as well as yes. The equation has tanh, which maps to −1…1."""
-    return torch.sigmoid(x @ W_x + state @ W_h + b)
-
-
-@misconception("relu for tanh", fails=WHOLE_STEP)
-def relu_for_tanh(x, state, W_x, W_h, b):
-    """Negative numbers were cut off and positive ones left as they are. In a deep network that works well; here the
-    same matrix is met at every step, and a state without a ceiling can grow at every step. The equation has tanh, which
-    keeps it within −1…1."""
-    return torch.relu(x @ W_x + state @ W_h + b)
-
-
-@misconception("forgets the state", fails=("remembering", "three steps", "gradient"))
-def forgets_the_state(x, state, W_x, W_h, b):
-    """The new state depends on the input alone, so nothing is carried along and the network knows one word of every
-    sentence: the last. Which term of the equation is missing?"""
-    return torch.tanh(x @ W_x + b)
-
-
-@misconception("the state's matrix transposed", fails=("remembering", "three steps", "gradient"))
-def the_states_matrix_transposed(x, state, W_x, W_h, b):
-    """W_h is square, so its transpose fits as well, and only the numbers are wrong. Vectors are rows in this course:
-    the state stands on the left. (`torch.nn.Linear` keeps its weight the other way round; if you wrote a formula for
-    columns, W h, turn all of it around.)"""
-    return torch.tanh(x @ W_x + state @ W_h.mT + b)
-
-
-@misconception("each other's matrix", fails=WHOLE_STEP)
-def each_others_matrix(x, state, W_x, W_h, b):
-    """Input and state were put side by side in one order and their matrices on top of each other in the other, so
-    numbers of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the
-    same one both times."""
-    return torch.tanh(torch.cat([state, x], dim=-1) @ torch.cat([W_x, W_h]) + b)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("two tanhs", fails=("the first step", "three steps", "gradient"))
-def two_tanhs(x, state, W_x, W_h, b):
+def two_tanhs_and_the_bias_with_the_state(x, state, W_x, W_h, b):
     """Input and state were bent separately and then added, so a state can be as large as 2, and the two cannot cancel
     before tanh sees them. Add up first, bend once."""
     return torch.tanh(x @ W_x) + torch.tanh(state @ W_h + b)
 
 
 @variant("two tanhs", fails=("three steps", "gradient"))
-def two_tanhs_2(x, state, W_x, W_h, b):
+def two_tanhs_and_the_bias_with_the_input(x, state, W_x, W_h, b):
     """The bias with the input."""
     return torch.tanh(x @ W_x + b) + torch.tanh(state @ W_h)
-
-
-@misconception("bias left out", fails=("the first step", "three steps", "gradient"))
-def bias_left_out(x, state, W_x, W_h, b):
-    """`b` was never used. Without it, a network that reads nothing from an empty state can only stay empty."""
-    return torch.tanh(x @ W_x + state @ W_h)
-
-
-@misconception("bias after the tanh", fails=("the first step", "three steps", "gradient"))
-def bias_after_the_tanh(x, state, W_x, W_h, b):
-    """The bias was added outside of the tanh, so states leave the range −1…1 and the bias cannot move the point at
-    which a unit switches. It belongs in the sum."""
-    return torch.tanh(x @ W_x + state @ W_h) + b
-
-
-@misconception("added to the old state", fails=("remembering", "three steps", "gradient"))
-def added_to_the_old_state(x, state, W_x, W_h, b):
-    """The new state is the old one plus a change. That is a good idea, which comes back as the residual connection in
-    lecture @deep_stacks, but it is a different network: here the new state *replaces* the old one."""
-    return state + torch.tanh(x @ W_x + state @ W_h + b)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(x, state, W_x, W_h, b):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where they came from. What was read early in a sentence could then never learn from what comes late."""
-    return torch.tanh(x @ W_x + state.detach() @ W_h + b)
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(x, state, W_x, W_h, b):
-    """Everything."""
-    return torch.tanh(x @ W_x + state @ W_h + b).detach()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -1,6 +1,5 @@
 """shifted_loss: The mean of −log p(next token), in nats, over all tokens that are predicted and are not padding."""
 
-import math
 
 import torch
 from torch import nn
@@ -87,68 +86,77 @@ def gradient(answer, draw):
     return gradients(answer(logits.requires_grad_(), tokens, pad).reshape(1), [logits], draw)
 
 
-EVERY_LOSS = ("what comes next", "padding", "a model that knows", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ALL = ("what comes next", "padding", "a model that knows", "gradient")
+PADDING = ("padding", "gradient")
+LOGITS, TOKENS, END = "logits[:, :-1]", "tokens[:, 1:]", "ignore_index=pad)"
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("no shift", fails=EVERY_LOSS)
-def no_shift(logits, tokens, pad):
-    """Each position was asked about the token that it has just read. A model learns to repeat its input within a few
+slip("no shift", ALL,
+     {LOGITS: "logits", TOKENS: "tokens"},
+     {LOGITS: "logits[:, 1:]"},  # both cut at the same end
+     {TOKENS: "tokens[:, :-1]"}, words="""
+    Each position was asked about the token that it has just read. A model learns to repeat its input within a few
     steps, the loss falls to nothing, and nothing has been learned: this is the target leak. The logits at position t
-    are about the token at t + 1."""
-    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=pad)
+    are about the token at t + 1.""")
+slip("shifted the wrong way", ALL, {LOGITS: "logits[:, 1:]", TOKENS: "tokens[:, :-1]"}, words="""
+    The logits at position t were compared with the token at t − 1, which the model read before. What it has not read
+    yet lies on the other side.""")
+slip("rolled around", ("what comes next", *PADDING), {LOGITS: "logits", TOKENS: "tokens.roll(-1, dims=1)"}, words="""
+    The tokens were rolled, so the last position of a full row is compared with the row's own *first* token. Nothing
+    comes after the last token, so its logits have no target: leave them out.""")
+slip("padding in the loss", PADDING, {", ignore_index=pad": ""}, words="""
+    Padding was predicted as if it were text. Nothing is easier to predict, so the loss looks better the more padding a
+    batch has, and the model spends itself on it. Positions whose target is `pad` must not count, neither in the sum nor
+    in the divisor.""")
+slip("padding taken to be 0", ("what comes next", *PADDING), {"ignore_index=pad": "ignore_index=0"}, words="""
+    The token 0 was left out as if it were the padding, and the padding stayed in. Which id stands for padding is the
+    tokenizer's choice, and here it is an argument.""")
+slip("divides by the padding too", PADDING, {END: 'ignore_index=pad, reduction="sum") / target.numel()'}, words="""
+    Padding adds nothing to the sum and is still counted in the divisor: the same texts get a different loss in a batch
+    with more padding. Divide by the number of real targets.""")
+slip("summed, not averaged", ALL, {END: 'ignore_index=pad, reduction="sum")'}, words="""
+    This is the sum over the tokens: twice the batch, twice the loss, and twice the step that is taken. Divide by the
+    number of real targets.""")
+slip("base 2", ALL, {END: "ignore_index=pad) / torch.tensor(2.0).log()"}, words="""
+    The logarithm is to base 2: these are bits, and nats were asked for. A bit is ln 2 ≈ 0.69 nats.""")
+slip("softmax before the softmax", ALL, {LOGITS: f"{LOGITS}.softmax(dim=-1)"}, words="""
+    `cross_entropy` takes logits and does the softmax itself. It got probabilities and took the softmax of those: they
+    lie between 0 and 1, so that even a model that is sure and right gets a large loss.""")
+slip("logits taken for logarithms", ALL, {"cross_entropy": "nll_loss"}, words="""
+    The right tokens' logits were averaged as they are. They are not yet logarithms of probabilities: nothing makes them
+    compete, so the loss falls without end if all of them grow. Softmax comes first, then the logarithm, or both in
+    one.""")
+slip("logarithm of zero", ("a model that knows",),
+     {LOGITS: f"{LOGITS}.softmax(dim=-1).log()", "cross_entropy": "nll_loss"},
+     {LOGITS: f"({LOGITS}.softmax(dim=-1) + 1e-9).log()", "cross_entropy": "nll_loss"},  # wrong in place of infinite
+     words="""
+    A probability of e⁻²⁰⁰ is 0 in float32, and its logarithm −∞. Take the logarithm and the softmax in one step, so
+    that the exponential is never rounded to nothing: which function does that?""")
+slip("reshaped for transposed", ALL,
+     {"predictions.flatten(0, 1), target.flatten()": "predictions.reshape(len(logits), logits.shape[-1], -1), target"},
+     words="""
+    `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a position then
+    holds pieces of several. The shape fits and the numbers do not. Swap the axes, or join batch and positions into
+    one.""")
+slip("a missing minus", ALL, {"return ": "return -"}, words="""
+    This is the mean logarithm of the probabilities: never above 0, and better the larger it is. A loss is what should
+    become small.""")
+slip("cut off from the gradient", ("gradient",), {END: "ignore_index=pad).item()"}, words="""
+    The number is right, but it is only a number: after `.item()`, `float(…)`, `.detach()` or `torch.no_grad()` nobody
+    knows where it came from, and there is nothing to train with. Return the tensor.""")
 
 
-@variant("no shift", fails=EVERY_LOSS)
-def no_shift_2(logits, tokens, pad):
-    """Both cut at the same end."""
-    return nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("no shift", fails=EVERY_LOSS)
-def no_shift_3(logits, tokens, pad):
-    """Both cut at the other end."""
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad)
-
-
-@misconception("shifted the wrong way", fails=EVERY_LOSS)
-def shifted_the_wrong_way(logits, tokens, pad):
-    """The logits at position t were compared with the token at t − 1, which the model read before. What it has not read
-    yet lies on the other side."""
-    return nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad)
-
-
-@misconception("rolled around", fails=("what comes next", "padding", "gradient"))
-def rolled_around(logits, tokens, pad):
-    """The tokens were rolled, so the last position of a full row is compared with the row's own *first* token. Nothing
-    comes after the last token, so its logits have no target: leave them out."""
-    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, dims=1).flatten(), ignore_index=pad)
-
-
-@misconception("padding in the loss", fails=("padding", "gradient"))
-def padding_in_the_loss(logits, tokens, pad):
-    """Padding was predicted as if it were text. Nothing is easier to predict, so the loss looks better the more padding
-    a batch has, and the model spends itself on it. Positions whose target is `pad` must not count, neither in the sum
-    nor in the divisor."""
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-
-
-@variant("no shift", "padding in the loss", fails=EVERY_LOSS)
-def no_shift_4(logits, tokens, pad):
+@variant("no shift", "padding in the loss", fails=ALL)
+def no_shift_and_padding_in_the_loss(logits, tokens, pad):
     """And nothing about padding."""
     return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
-@misconception("padding taken to be 0", fails=("what comes next", "padding", "gradient"))
-def padding_taken_to_be_0(logits, tokens, pad):
-    """The token 0 was left out as if it were the padding, and the padding stayed in. Which id stands for padding is the
-    tokenizer's choice, and here it is an argument."""
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0)
-
-
-@misconception("masked by what was read", fails=("padding", "gradient"))
+@misconception("masked by what was read", fails=PADDING)
 def masked_by_what_was_read(logits, tokens, pad):
     """Positions were left out where padding was *read*, so each text's last token is still asked what comes after it,
     and is told: padding. What decides is the token that is to be predicted."""
@@ -156,16 +164,7 @@ def masked_by_what_was_read(logits, tokens, pad):
     return losses[tokens[:, :-1] != pad].mean()
 
 
-@misconception("divides by the padding too", fails=("padding", "gradient"))
-def divides_by_the_padding_too(logits, tokens, pad):
-    """Padding adds nothing to the sum and is still counted in the divisor: the same texts get a different loss in a
-    batch with more padding. Divide by the number of real targets."""
-    target = tokens[:, 1:]
-    losses = -logits[:, :-1].log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
-    return (losses * (target != pad)).mean()
-
-
-@misconception("each text counts the same", fails=("padding", "gradient"))
+@misconception("each text counts the same", fails=PADDING)
 def each_text_counts_the_same(logits, tokens, pad):
     """Each text was averaged by itself, and then those averages were averaged. A token in a short text then weighs more
     than one in a long text. What is asked for is the mean over all real tokens of the batch."""
@@ -173,80 +172,6 @@ def each_text_counts_the_same(logits, tokens, pad):
     real = target != pad
     losses = -logits[:, :-1].log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
     return ((losses * real).sum(dim=1) / real.sum(dim=1)).mean()
-
-
-@misconception("summed, not averaged", fails=EVERY_LOSS)
-def summed_not_averaged(logits, tokens, pad):
-    """This is the sum over the tokens: twice the batch, twice the loss, and twice the step that is taken. Divide by the
-    number of real targets."""
-    return nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad, reduction="sum"
-    )
-
-
-@misconception("base 2", fails=EVERY_LOSS)
-def base_2(logits, tokens, pad):
-    """The logarithm is to base 2: these are bits, and nats were asked for. A bit is ln 2 ≈ 0.69 nats."""
-    loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
-    return loss / math.log(2)
-
-
-@misconception("softmax before the softmax", fails=EVERY_LOSS)
-def softmax_before_the_softmax(logits, tokens, pad):
-    """`cross_entropy` takes logits and does the softmax itself. It got probabilities and took the softmax of those:
-    they lie between 0 and 1, so that even a model that is sure and right gets a large loss."""
-    probabilities = logits[:, :-1].softmax(dim=-1)
-    return nn.functional.cross_entropy(probabilities.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
-
-
-@misconception("logits taken for logarithms", fails=EVERY_LOSS)
-def logits_taken_for_logarithms(logits, tokens, pad):
-    """The right tokens' logits were averaged as they are. They are not yet logarithms of probabilities: nothing makes
-    them compete, so the loss falls without end if all of them grow. Softmax comes first, then the logarithm, or both in
-    one."""
-    return nn.functional.nll_loss(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad)
-
-
-@misconception("logarithm of zero", fails=("a model that knows",))
-def logarithm_of_zero(logits, tokens, pad):
-    """A probability of e⁻²⁰⁰ is 0 in float32, and its logarithm −∞. Take the logarithm and the softmax in one step, so
-    that the exponential is never rounded to nothing: which function does that?"""
-    target = tokens[:, 1:]
-    p = logits[:, :-1].softmax(dim=-1).gather(-1, target[..., None])[..., 0]
-    return -p[target != pad].log().mean()
-
-
-@variant("logarithm of zero", fails=("a model that knows",))
-def logarithm_of_zero_2(logits, tokens, pad):
-    """With a small number against it, which makes the loss wrong in place of infinite."""
-    target = tokens[:, 1:]
-    p = logits[:, :-1].softmax(dim=-1).gather(-1, target[..., None])[..., 0]
-    return -(p[target != pad] + 1e-9).log().mean()
-
-
-@misconception("reshaped for transposed", fails=EVERY_LOSS)
-def reshaped_for_transposed(logits, tokens, pad):
-    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a position
-    then holds pieces of several. The shape fits and the numbers do not. Swap the axes, or join batch and positions into
-    one."""
-    batch, n, vocabulary = logits.shape
-    return nn.functional.cross_entropy(
-        logits[:, :-1].reshape(batch, vocabulary, n - 1), tokens[:, 1:], ignore_index=pad
-    )
-
-
-@misconception("a missing minus", fails=EVERY_LOSS)
-def a_missing_minus(logits, tokens, pad):
-    """This is the mean logarithm of the probabilities: never above 0, and better the larger it is. A loss is what
-    should become small."""
-    return -nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(logits, tokens, pad):
-    """The number is right, but it is only a number: after `.item()`, `float(…)`, `.detach()` or `torch.no_grad()`
-    nobody knows where it came from, and there is nothing to train with. Return the tensor."""
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=pad).item()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
