@@ -87,143 +87,69 @@ def gradient(answer, draw):
     return torch.cat([found[:2], nn.functional.pad(halves, (0, found.shape[1] - len(halves)))[None], found[3:]])
 
 
-ALL_ADDITIVE = ("scores", "query first", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = ("scores", "query first", "gradient")
+SUM, BENT = "from_query + from_key", "torch.tanh(from_query + from_key)"
+SCORES = f"{BENT} @ v"
+
+slip("[k; q] for [q; k]", ("query first",),
+     {"d_query = query.shape[-1]": "d_key = key.shape[-1]", "W[:d_query]": "W[d_key:]", "W[d_query:]": "W[:d_key]"},
+     words="""
+    The halves came in the wrong order. Nothing crashes, because the total width is the same, and a network trained like
+    this would work; but weights that were trained with the query first now meet the wrong numbers.""")
+slip("tanh left out", ALL, {"torch.tanh": ""}, words="""
+    Without tanh the score falls apart into one number that depends on the query plus one that depends on the key: the
+    two never meet. (What softmax makes of that is the question at the end of this assignment.)""")
+slip("tanh of each by itself", ALL, {BENT: "(torch.tanh(from_query) + torch.tanh(from_key))"}, words="""
+    tanh was taken of the query's part and of the key's part, and then they were added. So the two never meet inside the
+    nonlinearity: the score is one number for the query plus one for the key, and what the query adds is the same for
+    all keys. First add, then bend.""")
+slip("a different nonlinearity", ALL, {"tanh": "sigmoid"}, {"tanh": "relu"}, words="""
+    The hidden layer bends by something other than tanh (σ, ReLU …). That makes a score, too, but not the one in the
+    formula, and weights trained with one do not fit the other.""")
+slip("the score squashed", ALL,
+     {SCORES: f"torch.tanh(({SUM}) @ v)"},
+     {SCORES: f"torch.tanh({SCORES})"}, words="""
+    tanh was applied to the finished score, so none exceeds 1 and softmax can hardly prefer anything. It belongs inside:
+    bend the hidden layer, then multiply by v.""")
+slip("v left out", ALL, {" @ v": ".sum(dim=-1)"}, words="""
+    The hidden layer was added up with every unit counting the same. v says how much each unit counts, and in which
+    direction.""")
+slip("multiplied, not added", ALL, {SUM: "from_query * from_key"}, words="""
+    The two parts were multiplied. W acts on query and key side by side, which is the *sum* of what it makes of each;
+    hence the name.""")
+slip("no axis for the pairs", ALL,
+     {"[:, :, None]": "", "[:, None]": ""},
+     {SUM: "torch.cat([query, key], dim=-1) @ W"}, words="""
+    Query 1 was added to key 1, query 2 to key 2, and so on: there are rarely as many of one as of the other, and each
+    query must meet *each* key. Make room for a table of pairs before you add: one axis for the queries, one for the
+    keys.""")
+slip("a row for each key", ALL, {"[:, :, None]": "[:, None]", "[:, None]": "[:, :, None]"}, words="""
+    Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    keys: queries down the rows, keys along them. Which of the two new axes did you give to whom?""")
+slip("W transposed", ALL, {"W[:d_query]": "W.mT[:d_query]", "W[d_query:]": "W.mT[d_query:]"}, words="""
+    W was used lying on its side, as in formulas that write vectors as columns. Here a vector is a row and stands to the
+    left: W has a row for each number that comes in, and a column for each hidden unit.""")
+slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
+    These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
+    and sign.""")
+slip("cut off from the gradient", ("gradient",),
+     {SCORES: f"({SCORES}).detach()"},
+     {"d_query = ": "W = nn.Parameter(W)\nd_query = "}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`, `torch.tensor(...)`
+    and a new `nn.Parameter(...)` forget where numbers came from. Use the tensors that came in.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("[k; q] for [q; k]", fails=("query first",))
-def k_q_for_q_k(query, key, W, v):
-    """The halves came in the wrong order. Nothing crashes, because the total width is the same, and a network trained
-    like this would work; but weights that were trained with the query first now meet the wrong numbers."""
-    n_query, n_key = query.shape[1], key.shape[1]
-    queries = query[:, :, None].expand(-1, -1, n_key, -1)
-    keys = key[:, None].expand(-1, n_query, -1, -1)
-    return torch.tanh(torch.cat([keys, queries], dim=-1) @ W) @ v
-
-
-@misconception("tanh left out", fails=ALL_ADDITIVE)
-def tanh_left_out(query, key, W, v):
-    """Without tanh the score falls apart into one number that depends on the query plus one that depends on the key:
-    the two never meet. (What softmax makes of that is the question at the end of this assignment.)"""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return (from_query[:, :, None] + from_key[:, None]) @ v
-
-
-@misconception("tanh of each by itself", fails=ALL_ADDITIVE)
-def tanh_of_each_by_itself(query, key, W, v):
-    """tanh was taken of the query's part and of the key's part, and then they were added. So the two never meet inside
-    the nonlinearity: the score is one number for the query plus one for the key, and what the query adds is the same
-    for all keys. First add, then bend."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return (torch.tanh(from_query)[:, :, None] + torch.tanh(from_key)[:, None]) @ v
-
-
-@misconception("a different nonlinearity", fails=ALL_ADDITIVE)
-def a_different_nonlinearity(query, key, W, v):
-    """The hidden layer bends by something other than tanh (σ, ReLU …). That makes a score, too, but not the one in the
-    formula, and weights trained with one do not fit the other."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.sigmoid(from_query[:, :, None] + from_key[:, None]) @ v
-
-
-@variant("a different nonlinearity", fails=ALL_ADDITIVE)
-def a_different_nonlinearity_2(query, key, W, v):
-    """ReLU."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.relu(from_query[:, :, None] + from_key[:, None]) @ v
-
-
-@misconception("the score squashed", fails=ALL_ADDITIVE)
-def the_score_squashed(query, key, W, v):
-    """tanh was applied to the finished score, so none exceeds 1 and softmax can hardly prefer anything. It belongs
-    inside: bend the hidden layer, then multiply by v."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.tanh((from_query[:, :, None] + from_key[:, None]) @ v)
-
-
-@variant("the score squashed", fails=ALL_ADDITIVE)
-def the_score_squashed_2(query, key, W, v):
-    """Inside and outside."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.tanh(torch.tanh(from_query[:, :, None] + from_key[:, None]) @ v)
-
-
-@misconception("v left out", fails=ALL_ADDITIVE)
-def v_left_out(query, key, W, v):
-    """The hidden layer was added up with every unit counting the same. v says how much each unit counts, and in which
-    direction."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.tanh(from_query[:, :, None] + from_key[:, None]).sum(dim=-1)
-
-
-@misconception("multiplied, not added", fails=ALL_ADDITIVE)
-def multiplied_not_added(query, key, W, v):
-    """The two parts were multiplied. W acts on query and key side by side, which is the *sum* of what it makes of each;
-    hence the name."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.tanh(from_query[:, :, None] * from_key[:, None]) @ v
-
-
-@misconception("no axis for the pairs", fails=ALL_ADDITIVE)
-def no_axis_for_the_pairs(query, key, W, v):
-    """Query 1 was added to key 1, query 2 to key 2, and so on: there are rarely as many of one as of the other, and
-    each query must meet *each* key. Make room for a table of pairs before you add: one axis for the queries, one for
-    the keys."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.tanh(from_query + from_key) @ v
-
-
-@variant("no axis for the pairs", fails=ALL_ADDITIVE)
-def no_axis_for_the_pairs_2(query, key, W, v):
-    """By concatenation."""
-    return torch.tanh(torch.cat([query, key], dim=-1) @ W) @ v
-
-
-@misconception("a row for each key", fails=ALL_ADDITIVE)
-def a_row_for_each_key(query, key, W, v):
-    """Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
-    keys: queries down the rows, keys along them. Which of the two new axes did you give to whom?"""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return torch.tanh(from_query[:, None] + from_key[:, :, None]) @ v
-
-
-@misconception("W transposed", fails=ALL_ADDITIVE)
-def w_transposed(query, key, W, v):
-    """W was used lying on its side, as in formulas that write vectors as columns. Here a vector is a row and stands to
-    the left: W has a row for each number that comes in, and a column for each hidden unit."""
-    n_query, n_key = query.shape[1], key.shape[1]
-    queries = query[:, :, None].expand(-1, -1, n_key, -1)
-    keys = key[:, None].expand(-1, n_query, -1, -1)
+@variant("W transposed", fails=ALL)
+def w_transposed_for_concatenated_pairs(query, key, W, v):
+    """Of the pairs, side by side."""
+    queries = query[:, :, None].expand(-1, -1, key.shape[1], -1)
+    keys = key[:, None].expand(-1, query.shape[1], -1, -1)
     return torch.tanh(torch.cat([queries, keys], dim=-1) @ W.mT) @ v
-
-
-@misconception("softmax already applied", fails=ALL_ADDITIVE)
-def softmax_already_applied(query, key, W, v):
-    """These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any
-    size and sign."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return (torch.tanh(from_query[:, :, None] + from_key[:, None]) @ v).softmax(dim=-1)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, key, W, v):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`,
-    `torch.tensor(...)` and a new `nn.Parameter(...)` forget where numbers came from. Use the tensors that came in."""
-    from_query, from_key = query @ W[: query.shape[-1]], key @ W[query.shape[-1] :]
-    return (torch.tanh(from_query[:, :, None] + from_key[:, None]) @ v).detach()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(query, key, W, v):
-    """The weights, copied into a layer."""
-    layer = nn.Linear(W.shape[0], W.shape[1], bias=False)
-    layer.weight = nn.Parameter(W.detach().mT)
-    n_query, n_key = query.shape[1], key.shape[1]
-    queries = query[:, :, None].expand(-1, -1, n_key, -1)
-    keys = key[:, None].expand(-1, n_query, -1, -1)
-    return torch.tanh(layer(torch.cat([queries, keys], dim=-1))) @ v
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

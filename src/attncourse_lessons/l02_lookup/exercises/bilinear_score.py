@@ -1,6 +1,5 @@
 """bilinear_score: How well each query matches each key, through a matrix that is learned (Luong et al."""
 
-import math
 
 import torch
 from torch import nn
@@ -64,134 +63,60 @@ def gradient(answer, draw):
     return gradients(answer(*inputs), inputs, draw)
 
 
-ALL_BILINEAR = ("scores", "equal widths", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = ("scores", "equal widths", "gradient")
+SCORES = "query @ W @ key.mT"
+
+slip("W transposed", ALL,
+     {"W": "W.mT"},
+     {SCORES: "(key @ W @ query.mT).mT"},
+     {SCORES: "query @ (key @ W).mT"},
+     {"query @ W": "nn.functional.linear(query, W)"},  # which keeps its weight the other way round
+     words="""
+    W was used lying on its side. Its rows belong to the query and its columns to the key. Where the two widths differ
+    torch refuses; where they happen to agree nothing crashes, and the scores are those of a different matrix.""")
+slip("W left out", ALL, {" @ W": ""}, words="""
+    This is the plain dot product. It needs query and key to speak the same language, and even to be equally wide; W is
+    there to translate from one to the other.""")
+slip("a row for each key", ALL, {SCORES: "key @ W.mT @ query.mT"}, words="""
+    Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    keys: queries down the rows, keys along them.""")
+slip("scaled by √d", ALL,
+     {SCORES: f"{SCORES} / key.shape[-1] ** 0.5"},
+     {SCORES: f"{SCORES} / query.shape[-1] ** 0.5"}, words="""
+    The scores were divided by √d. The bilinear score has no such factor: a learned W finds its own scale.""")
+slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
+    These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
+    and sign.""")
+slip("a tanh in between", ALL, {"query @ W": "torch.tanh(query @ W)"}, {SCORES: f"torch.tanh({SCORES})"}, words="""
+    Something was bent: the bilinear score has no nonlinearity. tanh belongs to the additive score, the next
+    exercise.""")
+slip("reshaped for transposed", ALL, {"key.mT": "key.reshape(len(key), key.shape[-1], -1)"}, words="""
+    `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
+slip("W on both sides", ALL, {"key.mT": "(key @ W).mT"}, words="""
+    Query *and* key were multiplied by W. It stands once between the two: it turns a query into something that a key can
+    be compared with, and the key stays as it is.""")
+slip("`.T` on three axes", ALL, {".mT": ".T"}, words="""
+    `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
+    only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
+slip("cut off from the gradient", ("gradient",),
+     {"W": "W.detach()"},
+     {"query": "query.detach()"},
+     {"key": "key.detach()"},
+     {SCORES: f"({SCORES}).detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, `torch.tensor(...)` and a new
+    `nn.Parameter(...)` forget where numbers came from. Use the tensors that came in.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("W transposed", fails=ALL_BILINEAR)
-def w_transposed(query, key, W):
-    """W was used lying on its side. Its rows belong to the query and its columns to the key. Where the two widths
-    differ torch refuses; where they happen to agree nothing crashes, and the scores are those of a different matrix."""
-    return query @ W.mT @ key.mT
-
-
-@variant("W transposed", fails=ALL_BILINEAR)
-def w_transposed_2(query, key, W):
-    """From the key's side."""
-    return (key @ W @ query.mT).mT
-
-
-@variant("W transposed", fails=ALL_BILINEAR)
-def w_transposed_3(query, key, W):
-    """From the key's side, in one product."""
-    return query @ (key @ W).mT
-
-
-@variant("W transposed", fails=ALL_BILINEAR)
-def w_transposed_4(query, key, W):
-    """By a layer, which keeps its weight the other way round."""
-    return nn.functional.linear(query, W) @ key.mT
-
-
-@misconception("W left out", fails=ALL_BILINEAR)
-def w_left_out(query, key, W):
-    """This is the plain dot product. It needs query and key to speak the same language, and even to be equally wide; W
-    is there to translate from one to the other."""
-    return query @ key.mT
-
-
-@misconception("a row for each key", fails=ALL_BILINEAR)
-def a_row_for_each_key(query, key, W):
-    """Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
-    keys: queries down the rows, keys along them."""
-    return key @ W.mT @ query.mT
-
-
-@variant("a row for each key", "W transposed", fails=ALL_BILINEAR)
-def a_row_for_each_key_2(query, key, W):
+@variant("a row for each key", "W transposed", fails=ALL)
+def a_row_for_each_key_and_w_on_its_side(query, key, W):
     """And W on its side."""
     return key @ W @ query.mT
-
-
-@misconception("scaled by √d", fails=ALL_BILINEAR)
-def scaled_by_d(query, key, W):
-    """The scores were divided by √d. The bilinear score has no such factor: a learned W finds its own scale."""
-    return query @ W @ key.mT / math.sqrt(key.shape[-1])
-
-
-@variant("scaled by √d", fails=ALL_BILINEAR)
-def scaled_by_d_2(query, key, W):
-    """The query's width."""
-    return query @ W @ key.mT / math.sqrt(query.shape[-1])
-
-
-@misconception("softmax already applied", fails=ALL_BILINEAR)
-def softmax_already_applied(query, key, W):
-    """These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any
-    size and sign."""
-    return (query @ W @ key.mT).softmax(dim=-1)
-
-
-@misconception("a tanh in between", fails=ALL_BILINEAR)
-def a_tanh_in_between(query, key, W):
-    """Something was bent: the bilinear score has no nonlinearity. tanh belongs to the additive score, the next
-    exercise."""
-    return torch.tanh(query @ W) @ key.mT
-
-
-@variant("a tanh in between", fails=ALL_BILINEAR)
-def a_tanh_in_between_2(query, key, W):
-    """At the end."""
-    return torch.tanh(query @ W @ key.mT)
-
-
-@misconception("reshaped for transposed", fails=ALL_BILINEAR)
-def reshaped_for_transposed(query, key, W):
-    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
-    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead."""
-    batch, n_key, d_key = key.shape
-    return query @ W @ key.reshape(batch, d_key, n_key)
-
-
-@misconception("W on both sides", fails=ALL_BILINEAR)
-def w_on_both_sides(query, key, W):
-    """Query *and* key were multiplied by W. It stands once between the two: it turns a query into something that a key
-    can be compared with, and the key stays as it is."""
-    return (query @ W) @ (key @ W).mT
-
-
-@misconception("`.T` on three axes", fails=ALL_BILINEAR)
-def t_on_three_axes(query, key, W):
-    """`.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a
-    batch only the last two axes change places: `.mT`, or `transpose(-2, -1)`."""
-    return query @ W @ key.T
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, key, W):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, `torch.tensor(...)` and a new
-    `nn.Parameter(...)` forget where numbers came from. Use the tensors that came in."""
-    return query @ W.detach() @ key.mT
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(query, key, W):
-    """The query alone."""
-    return query.detach() @ W @ key.mT
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(query, key, W):
-    """The key alone."""
-    return query @ W @ key.detach().mT
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_4(query, key, W):
-    """Everything."""
-    return (query @ W @ key.mT).detach()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -66,103 +66,47 @@ def one_query(answer, draw):
     return answer(draw.normal(1, d_k), keys, draw.normal(n_keys, d_v))
 
 
-ALL_HARD = ("values", "keys of unequal length", "one query")
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ALL = ("values", "keys of unequal length", "one query")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("the nearest key", fails=("keys of unequal length",))
-def the_nearest_key(query, keys, values):
-    """This finds the key at the smallest distance. The dot product is another measure: of two keys in the same
-    direction it prefers the longer one, even if the query lies nearer to the shorter. Where all keys are equally long
-    the two agree, so only some of your answers are off."""
-    return values[torch.cdist(query, keys).argmin(dim=-1)]
-
-
-@misconception("by the angle alone", fails=("keys of unequal length",))
-def by_the_angle_alone(query, keys, values):
-    """The keys were brought to length one first, so only their direction counted (cosine similarity). That is a
-    reasonable score, but the dot product that is asked for lets a longer key count for more: leave the keys as they
-    come."""
-    directions = keys / keys.norm(dim=-1, keepdim=True)
-    return values[(query @ directions.mT).argmax(dim=-1)]
-
-
-@misconception("best query for each key", fails=ALL_HARD)
-def best_query_for_each_key(query, keys, values):
-    """The maximum was taken over the queries: it says, for each key, which query likes it best. It is the query that
-    asks. Each row of the table of scores belongs to one query; look for the best place along the row."""
-    return values[(query @ keys.mT).argmax(dim=0)]
-
-
-@variant("best query for each key", fails=ALL_HARD)
-def best_query_for_each_key_2(query, keys, values):
-    """From a table that lies on its side."""
-    return values[(keys @ query.mT).argmax(dim=-1)]
-
-
-@misconception("one answer for all", fails=ALL_HARD)
-def one_answer_for_all(query, keys, values):
-    """`argmax()` without an axis looks for the largest number of the whole table and says where it would stand if the
-    table were one long row. Every query needs an answer of its own: name the axis along which the keys lie."""
-    return values[(query @ keys.mT).argmax()]
-
-
-@misconception("the key itself", fails=ALL_HARD)
-def the_key_itself(query, keys, values):
-    """This gives back the key that matched. The key is only what is compared; what a lookup returns is the value that
-    is stored beside it, and that may have another width."""
-    return keys[(query @ keys.mT).argmax(dim=-1)]
-
-
-@misconception("the place, not the value", fails=ALL_HARD)
-def the_place_not_the_value(query, keys, values):
-    """These are the numbers of the rows where the matches stand. One more step: take from `values` what stands
-    there."""
-    return (query @ keys.mT).argmax(dim=-1)
-
-
-@misconception("the score, not the value", fails=ALL_HARD)
-def the_score_not_the_value(query, keys, values):
-    """These are the largest scores: how well the best key matches, not what is stored beside it. Ask for the place of
-    the largest score, and take from `values` what stands there."""
-    return (query @ keys.mT).amax(dim=-1)
-
-
-@misconception("the worst match", fails=ALL_HARD)
-def the_worst_match(query, keys, values):
-    """The smallest dot product was chosen. A dot product is a likeness, not a distance: the larger, the better the
-    match."""
-    return values[(query @ keys.mT).argmin(dim=-1)]
-
-
-@misconception("multiplied by the score", fails=ALL_HARD)
-def multiplied_by_the_score(query, keys, values):
-    """The value was found and then multiplied by its score. The score has done its work once the best key is known:
-    return the value as it was stored."""
-    best = (query @ keys.mT).max(dim=-1)
-    return best.values[:, None] * values[best.indices]
-
-
-@misconception("a soft lookup", fails=ALL_HARD)
-def a_soft_lookup(query, keys, values):
-    """This is an average of all values: the next exercise. A hard lookup takes one value and leaves the others
-    alone."""
-    return (query @ keys.mT).softmax(dim=-1) @ values
-
-
-@misconception("squeezed axes", fails=("one query",))
-def squeezed_axes(query, keys, values):
-    """`squeeze()` removes every axis of length one, even that of the queries when there happens to be only one query.
-    Keep the axis: one query gets a table of one row."""
-    return values[(query @ keys.mT).argmax(dim=-1)].squeeze()
-
-
-@variant("squeezed axes", fails=("one query",))
-def squeezed_axes_2(query, keys, values):
-    """Before the index is used."""
-    return values[(query @ keys.mT).squeeze().argmax(dim=-1)]
+slip("the nearest key", ("keys of unequal length",),
+     {"(query @ keys.mT).argmax": "torch.cdist(query, keys).argmin"}, words="""
+    This finds the key at the smallest distance. The dot product is another measure: of two keys in the same direction
+    it prefers the longer one, even if the query lies nearer to the shorter. Where all keys are equally long the two
+    agree, so only some of your answers are off.""")
+slip("by the angle alone", ("keys of unequal length",),
+     {"keys.mT": "(keys / keys.norm(dim=-1, keepdim=True)).mT"}, words="""
+    The keys were brought to length one first, so only their direction counted (cosine similarity). That is a reasonable
+    score, but the dot product that is asked for lets a longer key count for more: leave the keys as they come.""")
+slip("best query for each key", ALL, {"dim=-1": "dim=0"}, {"query @ keys.mT": "keys @ query.mT"}, words="""
+    The maximum was taken over the queries: it says, for each key, which query likes it best. It is the query that asks.
+    Each row of the table of scores belongs to one query; look for the best place along the row.""")
+slip("one answer for all", ALL, {"dim=-1": ""}, words="""
+    `argmax()` without an axis looks for the largest number of the whole table and says where it would stand if the
+    table were one long row. Every query needs an answer of its own: name the axis along which the keys lie.""")
+slip("the key itself", ALL, {"values[best]": "keys[best]"}, words="""
+    This gives back the key that matched. The key is only what is compared; what a lookup returns is the value that is
+    stored beside it, and that may have another width.""")
+slip("the place, not the value", ALL, {"values[best]": "best"}, words="""
+    These are the numbers of the rows where the matches stand. One more step: take from `values` what stands there.""")
+slip("the score, not the value", ALL, {"argmax": "amax", "values[best]": "best"}, words="""
+    These are the largest scores: how well the best key matches, not what is stored beside it. Ask for the place of the
+    largest score, and take from `values` what stands there.""")
+slip("the worst match", ALL, {"argmax": "argmin"}, words="""
+    The smallest dot product was chosen. A dot product is a likeness, not a distance: the larger, the better the
+    match.""")
+slip("multiplied by the score", ALL,
+     {"argmax": "max", "values[best]": "best.values[:, None] * values[best.indices]"}, words="""
+    The value was found and then multiplied by its score. The score has done its work once the best key is known: return
+    the value as it was stored.""")
+slip("a soft lookup", ALL, {"argmax": "softmax", "values[best]": "best @ values"}, words="""
+    This is an average of all values: the next exercise. A hard lookup takes one value and leaves the others alone.""")
+slip("squeezed axes", ("one query",),
+     {"values[best]": "values[best].squeeze()"},
+     {".argmax": ".squeeze().argmax"}, words="""
+    `squeeze()` removes every axis of length one, even that of the queries when there happens to be only one query. Keep
+    the axis: one query gets a table of one row.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -64,127 +64,57 @@ def gradient(answer, draw):
     return found / found.norm().clamp(min=1e-9)
 
 
-ALL_SCALED = ("dot products", "scale", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ALL, SCALE = ("dot products", "scale", "gradient"), ("scale",)
+ROOT = "math.sqrt(key.shape[-1])"
+SCORES = f"query @ key.mT / {ROOT}"
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("not scaled", fails=("scale",))
-def not_scaled(query, key):
-    """These are the plain dot products. They grow with the width of the vectors: the sum of more products is larger.
-    The scale takes that out again."""
-    return query @ key.mT
-
-
-@misconception("by d for √d", fails=("scale",))
-def by_d_for_d(query, key):
-    """You divided by the width itself. A sum of d independent terms of size 1 does not have size d, because they partly
-    cancel: its size is about √d, and that is what to divide by."""
-    return query @ key.mT / key.shape[-1]
-
-
-@variant("by d for √d", fails=("scale",))
-def by_d_for_d_2(query, key):
-    """√d taken from both sides."""
-    d_k = key.shape[-1]
-    return (query / math.sqrt(d_k)) @ (key / math.sqrt(d_k)).mT
-
-
-@misconception("times √d", fails=("scale",))
-def times_d(query, key):
-    """The scores were multiplied by √d, though wide vectors had already made them large. The scale is there to bring
-    them back to the size that they would have at width 1."""
-    return query @ key.mT * math.sqrt(key.shape[-1])
-
-
-@misconception("scaled by the wrong axis", fails=("scale",))
-def scaled_by_the_wrong_axis(query, key):
-    """You divided by the root of how *many* vectors there are, not of how wide one is. The last axis of the table of
+slip("not scaled", SCALE, {f" / {ROOT}": ""}, words="""
+    These are the plain dot products. They grow with the width of the vectors: the sum of more products is larger. The
+    scale takes that out again.""")
+slip("by d for √d", SCALE,
+     {"math.sqrt": ""},
+     {SCORES: f"(query / {ROOT}) @ (key / {ROOT}).mT"},  # √d from both sides
+     words="""
+    You divided by the width itself. A sum of d independent terms of size 1 does not have size d, because they partly
+    cancel: its size is about √d, and that is what to divide by.""")
+slip("times √d", SCALE, {" / ": " * "}, words="""
+    The scores were multiplied by √d, though wide vectors had already made them large. The scale is there to bring them
+    back to the size that they would have at width 1.""")
+slip("scaled by the wrong axis", SCALE,
+     {"key.shape[-1]": "key.shape[1]"},
+     {"key.shape[-1]": "query.shape[1]"},
+     {"key.shape[-1]": "query.shape[0]"}, words="""
+    You divided by the root of how *many* vectors there are, not of how wide one is. The last axis of the table of
     scores runs over the keys, and its length says nothing about the size of a dot product. Ask the vectors for their
-    width."""
-    scores = query @ key.mT
-    return scores / math.sqrt(scores.shape[-1])
-
-
-@variant("scaled by the wrong axis", fails=("scale",))
-def scaled_by_the_wrong_axis_2(query, key):
-    """The number of queries."""
-    return query @ key.mT / math.sqrt(query.shape[1])
-
-
-@variant("scaled by the wrong axis", fails=("scale",))
-def scaled_by_the_wrong_axis_3(query, key):
-    """The batch."""
-    return query @ key.mT / math.sqrt(query.shape[0])
-
-
-@misconception("the length of the key vector", fails=ALL_SCALED)
-def the_length_of_the_key_vector(query, key):
-    """The scores were divided by the *norm* of each key (some slides write √|k|, which invites it). That favours short
-    keys over long ones and changes who wins. √d_k is one number for the whole table: the root of how many components
-    a key has."""
-    return query @ key.mT / key.norm(dim=-1)[:, None].sqrt()
-
-
-@variant("the length of the key vector", fails=ALL_SCALED)
-def the_length_of_the_key_vector_2(query, key):
-    """Without the root."""
-    return query @ key.mT / key.norm(dim=-1)[:, None]
-
-
-@variant("the length of the key vector", fails=ALL_SCALED)
-def the_length_of_the_key_vector_3(query, key):
-    """And the query's: the cosine."""
-    return query @ key.mT / (query.norm(dim=-1, keepdim=True) * key.norm(dim=-1)[:, None])
-
-
-@misconception("a row for each key", fails=ALL_SCALED)
-def a_row_for_each_key(query, key):
-    """Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
-    keys: queries down the rows, keys along them."""
-    return key @ query.mT / math.sqrt(key.shape[-1])
-
-
-@misconception("softmax already applied", fails=ALL_SCALED)
-def softmax_already_applied(query, key):
-    """These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any
-    size and sign."""
-    return (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
-
-
-@misconception("reshaped for transposed", fails=ALL_SCALED)
-def reshaped_for_transposed(query, key):
-    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
-    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead."""
-    batch, n_key, d_k = key.shape
-    return query @ key.reshape(batch, d_k, n_key) / math.sqrt(d_k)
-
-
-@misconception("`.T` on three axes", fails=ALL_SCALED)
-def t_on_three_axes(query, key):
-    """`.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a
-    batch only the last two axes change places: `.mT`, or `transpose(-2, -1)`."""
-    return query @ key.T / math.sqrt(key.shape[-1])
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, key):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data` and numpy forget
-    where numbers came from. Stay with tensor operations."""
-    return (query @ key.mT / math.sqrt(key.shape[-1])).detach()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(query, key):
-    """The query alone."""
-    return query.detach() @ key.mT / math.sqrt(key.shape[-1])
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(query, key):
-    """The key alone."""
-    return query @ key.detach().mT / math.sqrt(key.shape[-1])
+    width.""")
+slip("the length of the key vector", ALL,
+     {ROOT: "key.norm(dim=-1)[:, None].sqrt()"},
+     {ROOT: "key.norm(dim=-1)[:, None]"},
+     {ROOT: "(query.norm(dim=-1, keepdim=True) * key.norm(dim=-1)[:, None])"},  # and the query's: the cosine
+     words="""
+    The scores were divided by the *norm* of each key (some slides write √|k|, which invites it). That favours short
+    keys over long ones and changes who wins. √d_k is one number for the whole table: the root of how many components a
+    key has.""")
+slip("a row for each key", ALL, {"query @ key.mT": "key @ query.mT"}, words="""
+    Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    keys: queries down the rows, keys along them.""")
+slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
+    These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
+    and sign.""")
+slip("reshaped for transposed", ALL, {"key.mT": "key.reshape(len(key), key.shape[-1], -1)"}, words="""
+    `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
+slip("`.T` on three axes", ALL, {".mT": ".T"}, words="""
+    `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
+    only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
+slip("cut off from the gradient", ("gradient",),
+     {SCORES: f"({SCORES}).detach()"},
+     {"query": "query.detach()"},
+     {"key.mT": "key.detach().mT"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data` and numpy forget where
+    numbers came from. Stay with tensor operations.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

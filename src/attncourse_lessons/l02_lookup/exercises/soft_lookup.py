@@ -1,9 +1,7 @@
 """soft_lookup: The average of the values, weighted by how well each key matches the query; and the weights."""
 
-import math
 
 import torch
-from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import arrives, row_sums, told
@@ -97,202 +95,81 @@ def gradient(answer, draw):
     return gradients(output, table, draw)
 
 
-ALL_SOFT = ("weights", "output", "temperature", "very cold", "gradient")
-OTHER_WEIGHTS = ("weights", "temperature", "very cold", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+WEIGHTS = ("weights", "temperature", "very cold", "gradient")
+OUTPUT, KNOB = ("output", "gradient"), ("temperature", "very cold")
+SOFTMAX, AVERAGE = "scores.softmax(dim=-1)", "weights @ values"
+SHARED_OUT = "\nweights = weights / weights.sum(dim=-1, keepdim=True)"
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("softmax over the queries", fails=OTHER_WEIGHTS)
-def softmax_over_the_queries(query, keys, values, temperature):
-    """Your weights sum to one down each *key*, as if every key had one unit to give and the queries competed for it. It
-    is the query that shares out its attention over the keys: sum along a row and you must find 1."""
-    weights = (query @ keys.mT / temperature).softmax(dim=0)
-    return weights @ values, weights
-
-
-@misconception("softmax over everything", fails=OTHER_WEIGHTS)
-def softmax_over_everything(query, keys, values, temperature):
-    """The whole table sums to one, so the queries had to share one unit among them, and an answer depends on who else
-    asks. Every query has a unit of its own."""
-    weights = (query @ keys.mT / temperature).flatten().softmax(dim=0).view(len(query), len(keys))
-    return weights @ values, weights
-
-
-@misconception("times the temperature", fails=("temperature", "very cold"))
-def times_the_temperature(query, keys, values, temperature):
-    """The knob turns the wrong way: you multiply by the temperature, so a high one makes the lookup harder. Think of
-    the two ends: near 0 the best match should take everything, and far above 0 all shares should be nearly equal."""
-    weights = (query @ keys.mT * temperature).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("the temperature left out", fails=("temperature", "very cold"))
-def the_temperature_left_out(query, keys, values, temperature):
-    """The temperature came in and was not used: the weights are the same at every temperature."""
-    weights = (query @ keys.mT).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("temperature after the softmax", fails=("temperature", "very cold"))
-def temperature_after_the_softmax(query, keys, values, temperature):
-    """The weights were divided by the temperature, so a row no longer sums to one, and its shares stand in the same
-    proportion as before. The temperature changes proportions only if it acts on the scores."""
-    weights = (query @ keys.mT).softmax(dim=-1) / temperature
-    return weights @ values, weights
-
-
-@variant("temperature after the softmax", fails=("temperature", "very cold"))
-def temperature_after_the_softmax_2(query, keys, values, temperature):
-    """Times it."""
-    weights = (query @ keys.mT).softmax(dim=-1) * temperature
-    return weights @ values, weights
-
-
-@variant("temperature after the softmax", fails=("temperature", "very cold"))
-def temperature_after_the_softmax_3(query, keys, values, temperature):
-    """As an exponent, and what it leaves is not shared out again."""
-    weights = (query @ keys.mT).softmax(dim=-1) ** (1 / temperature)
-    return weights @ values, weights
-
-
-@misconception("exponentials out of range", fails=("very cold",))
-def exponentials_out_of_range(query, keys, values, temperature):
-    """Near temperature 0 the scores grow large, exp(89) is more than float32 can hold, and ∞/∞ is NaN. Softmax does not
+slip("softmax over the queries", WEIGHTS, {"dim=-1": "dim=0"}, words="""
+    Your weights sum to one down each *key*, as if every key had one unit to give and the queries competed for it. It is
+    the query that shares out its attention over the keys: sum along a row and you must find 1.""")
+slip("softmax over everything", WEIGHTS, {SOFTMAX: "scores.flatten().softmax(dim=0).view(scores.shape)"}, words="""
+    The whole table sums to one, so the queries had to share one unit among them, and an answer depends on who else
+    asks. Every query has a unit of its own.""")
+slip("times the temperature", KNOB, {"/ temperature": "* temperature"}, words="""
+    The knob turns the wrong way: you multiply by the temperature, so a high one makes the lookup harder. Think of the
+    two ends: near 0 the best match should take everything, and far above 0 all shares should be nearly equal.""")
+slip("the temperature left out", KNOB, {" / temperature": ""}, words="""
+    The temperature came in and was not used: the weights are the same at every temperature.""")
+slip("temperature after the softmax", KNOB,
+     {" / temperature": "", SOFTMAX: f"{SOFTMAX} / temperature"},
+     {" / temperature": "", SOFTMAX: f"{SOFTMAX} * temperature"},
+     {" / temperature": "", SOFTMAX: f"{SOFTMAX} ** (1 / temperature)"},  # and not shared out again
+     words="""
+    The weights were divided by the temperature, so a row no longer sums to one, and its shares stand in the same
+    proportion as before. The temperature changes proportions only if it acts on the scores.""")
+slip("exponentials out of range", ("very cold",),
+     {SOFTMAX: f"scores.exp(){SHARED_OUT}"},
+     {SOFTMAX: f"(scores - scores.max()).exp(){SHARED_OUT}"},  # the other rows underflow
+     words="""
+    Near temperature 0 the scores grow large, exp(89) is more than float32 can hold, and ∞/∞ is NaN. Softmax does not
     change when the same number is taken from every score of a row: take each row's own maximum away first, or let
-    `softmax` do it."""
-    exponentials = (query @ keys.mT / temperature).exp()
-    weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
-    return weights @ values, weights
-
-
-@variant("exponentials out of range", fails=("very cold",))
-def exponentials_out_of_range_2(query, keys, values, temperature):
-    """One maximum for all rows: the other rows underflow."""
-    scores = query @ keys.mT / temperature
-    exponentials = (scores - scores.max()).exp()
-    weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
-    return weights @ values, weights
-
-
-@misconception("no exponentials", fails=OTHER_WEIGHTS)
-def no_exponentials(query, keys, values, temperature):
-    """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
-    be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
-    scores = query @ keys.mT / temperature
-    weights = scores / scores.sum(dim=-1, keepdim=True)
-    return weights @ values, weights
-
-
-@misconception("no softmax", fails=OTHER_WEIGHTS)
-def no_softmax(query, keys, values, temperature):
-    """The bare scores were used as weights. They may have any size and sign, and a row of them sums to anything: that
-    is no average. Softmax comes in between."""
-    scores = query @ keys.mT / temperature
-    return scores @ values, scores
-
-
-@misconception("softmax twice", fails=OTHER_WEIGHTS)
-def softmax_twice(query, keys, values, temperature):
-    """The weights went through softmax a second time. They lie between 0 and 1, and softmax takes them for scores so
-    close together that it makes them nearly equal. Once is enough."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("by the angle alone", fails=OTHER_WEIGHTS)
-def by_the_angle_alone(query, keys, values, temperature):
-    """Query and keys were brought to length one first, so only their directions counted (cosine similarity). That is a
-    reasonable score, but the dot product is asked for: leave the vectors as they come."""
-    cosines = nn.functional.normalize(query, dim=-1) @ nn.functional.normalize(keys, dim=-1).mT
-    weights = (cosines / temperature).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("averages the keys", fails=("output", "gradient"))
-def averages_the_keys(query, keys, values, temperature):
-    """The keys were averaged. They are only what the query is compared with; the answer is made of the values, and is
-    as wide as they are."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)
-    return weights @ keys, weights
-
-
-@misconception("plain mean", fails=("output", "gradient"))
-def plain_mean(query, keys, values, temperature):
-    """Every value counted the same, so every query received the same answer. That is mean pooling. The weights are what
-    makes it a lookup: use them."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)
-    return values.mean(dim=0).expand(len(query), -1), weights
-
-
-@misconception("divided once more", fails=("output", "gradient"))
-def divided_once_more(query, keys, values, temperature):
-    """The weights already sum to one, so their weighted sum is an average. Dividing by the number of keys (or taking
-    `mean` where a sum is meant) shrinks it, and the longer the table, the more."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)
-    return weights @ values / len(keys), weights
-
-
-@misconception("best match only", fails=OTHER_WEIGHTS)
-def best_match_only(query, keys, values, temperature):
-    """All the weight is on one key: a hard lookup. It says nothing about the second best, and it has no gradient, so
-    nobody could learn what to ask for. Share out by softmax."""
-    weights = nn.functional.one_hot((query @ keys.mT / temperature).argmax(dim=-1), len(keys)).float()
-    return weights @ values, weights
-
-
-@misconception("scaled by √d", fails=("weights", "temperature", "gradient"))
-def scaled_by_d(query, keys, values, temperature):
-    """Dividing by √d is the scaled dot product, one of the next exercises. Here the temperature alone decides how sharp
-    the lookup is."""
-    weights = (query @ keys.mT / math.sqrt(keys.shape[-1]) / temperature).softmax(dim=-1)
-    return weights @ values, weights
-
-
-@misconception("scores for weights", fails=("weights", "output", "temperature", "very cold"))
-def scores_for_weights(query, keys, values, temperature):
-    """What came back as weights are scores, from before the softmax: they do not sum to one. Hand back what you
-    averaged with."""
-    scores = query @ keys.mT / temperature
-    return scores.softmax(dim=-1) @ values, scores
-
-
-@misconception("the two in the wrong order", fails=ALL_SOFT)
-def the_two_in_the_wrong_order(query, keys, values, temperature):
-    """Both are there, the other way round: the output is returned first, then the weights."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)
-    return weights, weights @ values
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(query, keys, values, temperature):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`, numpy and
+    `softmax` do it.""")
+slip("no exponentials", WEIGHTS, {SOFTMAX: "scores / scores.sum(dim=-1, keepdim=True)"}, words="""
+    The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can be
+    negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive.""")
+slip("no softmax", WEIGHTS, {SOFTMAX: "scores"}, words="""
+    The bare scores were used as weights. They may have any size and sign, and a row of them sums to anything: that is
+    no average. Softmax comes in between.""")
+slip("softmax twice", WEIGHTS, {SOFTMAX: f"{SOFTMAX}.softmax(dim=-1)"}, words="""
+    The weights went through softmax a second time. They lie between 0 and 1, and softmax takes them for scores so close
+    together that it makes them nearly equal. Once is enough.""")
+slip("by the angle alone", WEIGHTS,
+     {"query @ keys.mT": "torch.cosine_similarity(query[:, None], keys, dim=-1)"}, words="""
+    Query and keys were brought to length one first, so only their directions counted (cosine similarity). That is a
+    reasonable score, but the dot product is asked for: leave the vectors as they come.""")
+slip("averages the keys", OUTPUT, {AVERAGE: "weights @ keys"}, words="""
+    The keys were averaged. They are only what the query is compared with; the answer is made of the values, and is as
+    wide as they are.""")
+slip("plain mean", OUTPUT, {AVERAGE: "values.mean(dim=0).expand(len(query), -1)"}, words="""
+    Every value counted the same, so every query received the same answer. That is mean pooling. The weights are what
+    makes it a lookup: use them.""")
+slip("divided once more", OUTPUT, {AVERAGE: "weights @ values / len(keys)"}, words="""
+    The weights already sum to one, so their weighted sum is an average. Dividing by the number of keys (or taking
+    `mean` where a sum is meant) shrinks it, and the longer the table, the more.""")
+slip("best match only", WEIGHTS,
+     {SOFTMAX: "torch.nn.functional.one_hot(scores.argmax(dim=-1), len(keys)).float()"}, words="""
+    All the weight is on one key: a hard lookup. It says nothing about the second best, and it has no gradient, so
+    nobody could learn what to ask for. Share out by softmax.""")
+slip("scaled by √d", ("weights", "temperature", "gradient"),
+     {" / temperature": " / keys.shape[-1] ** 0.5 / temperature"}, words="""
+    Dividing by √d is the scaled dot product, one of the next exercises. Here the temperature alone decides how sharp
+    the lookup is.""")
+slip("scores for weights", ("weights", "output", *KNOB), {"values, weights": "values, scores"}, words="""
+    What came back as weights are scores, from before the softmax: they do not sum to one. Hand back what you averaged
+    with.""")
+slip("the two in the wrong order", ("output", *WEIGHTS), {f"{AVERAGE}, weights": f"weights, {AVERAGE}"}, words="""
+    Both are there, the other way round: the output is returned first, then the weights.""")
+slip("cut off from the gradient", ("gradient",),
+     {f"{AVERAGE}, weights": f"({AVERAGE}).detach(), weights.detach()"},
+     {SOFTMAX: f"{SOFTMAX}.detach()"},
+     {AVERAGE: "weights @ values.detach()"},
+     {"keys.mT": "keys.detach().mT"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`, numpy and
     `torch.tensor(...)` forget where numbers came from. That a lookup can be learned is the point of making it soft:
-    stay with tensor operations."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)
-    return (weights @ values).detach(), weights.detach()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(query, keys, values, temperature):
-    """The weights alone."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1).detach()
-    return weights @ values, weights
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(query, keys, values, temperature):
-    """The values alone."""
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)
-    return weights @ values.detach(), weights
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_4(query, keys, values, temperature):
-    """The keys alone."""
-    weights = (query @ keys.detach().mT / temperature).softmax(dim=-1)
-    return weights @ values, weights
+    stay with tensor operations.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -58,81 +58,43 @@ def all_of_them(answer, draw):
     return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), n_keys)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+CHOICE, ALL = ("the k best",), ("the k best", "all of them")
+SOFTMAX = "best.values.softmax(dim=-1)"
+
+slip("scaled by the values' width", ALL, {"keys.shape[-1]": "values.shape[-1]"}, words="""
+    The scores were scaled by the width of the values. The dot product was taken between query and key, so it is their
+    width that made it large; the values have not come in yet.""")
+slip("scaled by the number of keys", ALL, {"keys.shape[-1]": "len(keys)"}, words="""
+    The scores were scaled by how *many* keys there are. What makes a dot product large is how wide one key is.""")
+slip("not scaled", ALL, {" / math.sqrt(keys.shape[-1])": ""}, words="""
+    The right keys were found, and they share by plain dot products. Scaled ones are asked for: √d_k does not change who
+    is among the best, but it changes the shares.""")
+slip("cut after the softmax", CHOICE, {"scores.topk": "scores.softmax(dim=-1).topk", SOFTMAX: "best.values"}, words="""
+    Everybody got a share, and then all but the best k lost theirs: what they had was not given back, so the shares of
+    the best do not sum to one. Choose first, then share out.""")
+slip("a score of 0 for the others", CHOICE,
+     {SOFTMAX: "torch.zeros_like(scores).scatter(-1, best.indices, best.values).softmax(dim=-1)",
+      "(weights[..., None] * values[best.indices]).sum(dim=-2)": "weights @ values"}, words="""
+    The other keys were given the score 0, and softmax turns that into e⁰ = 1, more than any negative score gets. Which
+    score becomes a share of exactly 0?""")
+slip("the k worst", CHOICE,
+     {"topk(k, dim=-1)": "topk(k, dim=-1, largest=False)"},
+     {"topk(k, dim=-1)": "sort(dim=-1)", "best.values": "best.values[:, :k]", "best.indices": "best.indices[:, :k]"},
+     words="""
+    The k smallest scores were kept. A dot product is a likeness: the larger, the better the match.""")
+slip("one key too few", ALL, {"topk(k, ": "topk(k - 1, "}, words="""
+    Each query has k − 1 keys: the last of the best is missing. If you compare the scores with the k-th best, that one
+    itself may stay.""")
+slip("equal shares", ALL, {SOFTMAX: "torch.full_like(best.values, 1 / k)"}, words="""
+    The best keys were found, and then all of them counted the same. Among the k, the better match still gets more.""")
 
 
-@misconception("scaled by the values' width", fails=("the k best", "all of them"))
-def scaled_by_the_values_width(query, keys, values, k):
-    """The scores were scaled by the width of the values. The dot product was taken between query and key, so it is
-    their width that made it large; the values have not come in yet."""
-    best = (query @ keys.mT / math.sqrt(values.shape[-1])).topk(k, dim=-1)
-    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("scaled by the number of keys", fails=("the k best", "all of them"))
-def scaled_by_the_number_of_keys(query, keys, values, k):
-    """The scores were scaled by how *many* keys there are. What makes a dot product large is how wide one key is."""
-    best = (query @ keys.mT / math.sqrt(len(keys))).topk(k, dim=-1)
-    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
-
-
-@misconception("not scaled", fails=("the k best", "all of them"))
-def not_scaled(query, keys, values, k):
-    """The right keys were found, and they share by plain dot products. Scaled ones are asked for: √d_k does not change
-    who is among the best, but it changes the shares."""
-    best = (query @ keys.mT).topk(k, dim=-1)
-    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
-
-
-@misconception("cut after the softmax", fails=("the k best",))
-def cut_after_the_softmax(query, keys, values, k):
-    """Everybody got a share, and then all but the best k lost theirs: what they had was not given back, so the shares
-    of the best do not sum to one. Choose first, then share out."""
-    best = (query @ keys.mT / math.sqrt(keys.shape[-1])).softmax(dim=-1).topk(k, dim=-1)
-    return (best.values[..., None] * values[best.indices]).sum(dim=-2)
-
-
-@misconception("a score of 0 for the others", fails=("the k best",))
-def a_score_of_0_for_the_others(query, keys, values, k):
-    """The other keys were given the score 0, and softmax turns that into e⁰ = 1, more than any negative score gets.
-    Which score becomes a share of exactly 0?"""
-    scores = query @ keys.mT / math.sqrt(keys.shape[-1])
-    best = scores.topk(k, dim=-1)
-    return torch.zeros_like(scores).scatter(-1, best.indices, best.values).softmax(dim=-1) @ values
-
-
-@misconception("the k worst", fails=("the k best",))
-def the_k_worst(query, keys, values, k):
-    """The k smallest scores were kept. A dot product is a likeness: the larger, the better the match."""
-    best = (query @ keys.mT / math.sqrt(keys.shape[-1])).topk(k, dim=-1, largest=False)
-    return (best.values.softmax(dim=-1)[..., None] * values[best.indices]).sum(dim=-2)
-
-
-@variant("the k worst", fails=("the k best",))
-def the_k_worst_2(query, keys, values, k):
-    """By sorting upwards."""
-    places = (query @ keys.mT).argsort(dim=-1)[:, :k]
-    scores = (query @ keys.mT / math.sqrt(keys.shape[-1])).gather(-1, places)
-    return (scores.softmax(dim=-1)[..., None] * values[places]).sum(dim=-2)
-
-
-@misconception("one key too few", fails=("the k best", "all of them"))
-def one_key_too_few(query, keys, values, k):
-    """Each query has k − 1 keys: the last of the best is missing. If you compare the scores with the k-th best, that
-    one itself may stay."""
-    scores = query @ keys.mT / math.sqrt(keys.shape[-1])
-    least = scores.topk(k, dim=-1).values[:, -1:]
-    return scores.masked_fill(scores <= least, -torch.inf).softmax(dim=-1) @ values
-
-
-@misconception("equal shares", fails=("the k best", "all of them"))
-def equal_shares(query, keys, values, k):
-    """The best keys were found, and then all of them counted the same. Among the k, the better match still gets
-    more."""
-    return values[(query @ keys.mT).topk(k, dim=-1).indices].mean(dim=-2)
-
-
-@misconception("keys chosen for all queries at once", fails=("the k best",))
+@misconception("keys chosen for all queries at once", fails=CHOICE)
 def keys_chosen_for_all_queries_at_once(query, keys, values, k):
     """One set of k keys was chosen for all queries together. What matters is different for each query: choose along
     each row."""
