@@ -66,59 +66,36 @@ def one_word(answer, draw):
     return answer(*_heads(draw, n=1))
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 SIDES = ("output", "as many words as numbers", "one word")
+PRODUCT = "beside @ Y"
 
+slip("Y on the left", SIDES, {PRODUCT: "Y @ beside"}, words="""
+    Y stands on the left, as on the slide. There it multiplies columns: it mixes the *words* of the text with each
+    other, if it fits at all, which it does only for a text of d words.""")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+slip("Y transposed", SIDES,
+     {PRODUCT: "(Y @ beside.mT).mT"},
+     {PRODUCT: "torch.nn.functional.linear(beside, Y)"},
+     words="""
+    The shapes fit, but it is the transpose of Y that multiplies each row. That is what Y on the left does to *columns*;
+    for rows it is a different matrix.""")
 
-
-@misconception("Y on the left", fails=SIDES)
-def y_on_the_left(heads, Y):
-    """Y stands on the left, as on the slide. There it multiplies columns: it mixes the *words* of the text with each
-    other, if it fits at all, which it does only for a text of d words."""
-    return Y @ torch.cat(list(heads), dim=-1)
-
-
-@misconception("Y transposed", fails=SIDES)
-def y_transposed(heads, Y):
-    """The shapes fit, but it is the transpose of Y that multiplies each row. That is what Y on the left does to
-    *columns*; for rows it is a different matrix."""
-    return (Y @ torch.cat(list(heads), dim=-1).mT).mT
-
-
-@variant("Y transposed", fails=SIDES)
-def y_transposed_2(heads, Y):
-    """As `nn.functional.linear` does."""
-    return torch.nn.functional.linear(torch.cat(list(heads), dim=-1), Y)
-
-
-@misconception("heads torn apart", fails=("output", "as many words as numbers"))
-def heads_torn_apart(heads, Y):
-    """`reshape` reads the numbers in the order in which they lie: all words of head 1 first. A row then holds several
+slip("heads torn apart", ("output", "as many words as numbers"), {".transpose(0, 1)": ""}, words="""
+    `reshape` reads the numbers in the order in which they lie: all words of head 1 first. A row then holds several
     words of one head in place of one word of all heads. The axis of the heads must first be moved next to the
-    features."""
-    h, n, d_head = heads.shape
-    return heads.reshape(n, h * d_head) @ Y
+    features.""")
 
+slip("heads interleaved", SIDES, {"transpose(0, 1)": "permute(1, 2, 0)"}, words="""
+    The first number of every head, then the second of every head, and so on. [output_1; …; output_h] is the whole of
+    head 1, then the whole of head 2; Y was learned for that order.""")
 
-@misconception("heads interleaved", fails=SIDES)
-def heads_interleaved(heads, Y):
-    """The first number of every head, then the second of every head, and so on. [output_1; …; output_h] is the whole
-    of head 1, then the whole of head 2; Y was learned for that order."""
-    h, n, d_head = heads.shape
-    return heads.permute(1, 2, 0).reshape(n, h * d_head) @ Y
+slip("Y left out", SIDES, {" @ Y": ""}, words="""
+    The heads stand side by side, and nothing has mixed them: Y was not used.""")
 
-
-@misconception("Y left out", fails=SIDES)
-def y_left_out(heads, Y):
-    """The heads stand side by side, and nothing has mixed them: Y was not used."""
-    return torch.cat(list(heads), dim=-1)
-
-
-@misconception("heads in reverse", fails=SIDES)
-def heads_in_reverse(heads, Y):
-    """The last head stands first."""
-    return torch.cat(list(heads.flip(0)), dim=-1) @ Y
+slip("heads in reverse", SIDES, {"heads.transpose": "heads.flip(0).transpose"}, words="""
+    The last head stands first.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -74,66 +74,38 @@ def equal_and_alone(answer, draw):
     return torch.stack([*(answer(x, tokens, word) for x in seen), answer(*_repeated(draw, 1))])
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 FOUND = ("two places", "many places", "equal, and alone")
+ROWS = "output[tokens == word]"
+APART = "rows.max(dim=0).values - rows.min(dim=0).values"
 
+slip("hard-coded places", FOUND,
+     {ROWS: "output[[2, 5]]"},
+     {ROWS: "output[[1, 4]]"},  # counted without a start token
+     words="""
+    Two places were written into the code. They are the word's places in one sentence, as one tokenizer cuts it. The
+    tokens say where the word is.""")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+slip("the first two alone", ("many places",),
+     {ROWS: f"{ROWS}[:2]"},
+     {ROWS: f"{ROWS}[[0, -1]]"},  # the first and the last
+     words="""
+    Only two of the word's places were compared. A third may differ from both.""")
 
+slip("differences with their signs", FOUND, {APART: "rows - rows[:1]"}, words="""
+    A difference may be large and negative; the largest of signed differences does not see it. Take their sizes.""")
 
-@misconception("hard-coded places", fails=FOUND)
-def hard_coded_places(output, tokens, word):
-    """Two places were written into the code. They are the word's places in one sentence, as one tokenizer cuts it. The
-    tokens say where the word is."""
-    return (output[2] - output[5]).abs().max()
+slip("an average in place of the largest", FOUND, {"apart.max()": "apart.mean()"}, words="""
+    Differences were averaged. One feature that differs is enough to say that two outputs are not the same, and an
+    average over many features hides it.""")
 
+slip("every word is compared", FOUND, {ROWS: "output"}, words="""
+    Rows of other words were compared, too. They may differ as they like; the question is about one word.""")
 
-@variant("hard-coded places", fails=FOUND)
-def hard_coded_places_2(output, tokens, word):
-    """Counted without a start token."""
-    return (output[1] - output[4]).abs().max()
-
-
-@misconception("the first two alone", fails=("many places",))
-def the_first_two_alone(output, tokens, word):
-    """Only two of the word's places were compared. A third may differ from both."""
-    places = (tokens == word).nonzero().flatten()
-    return (output[places[0]] - output[places[1]]).abs().max() if len(places) > 1 else torch.tensor(0.0)
-
-
-@variant("the first two alone", fails=("many places",))
-def the_first_two_alone_2(output, tokens, word):
-    """The first and the last."""
-    places = (tokens == word).nonzero().flatten()
-    return (output[places[0]] - output[places[-1]]).abs().max()
-
-
-@misconception("differences with their signs", fails=FOUND)
-def differences_with_their_signs(output, tokens, word):
-    """A difference may be large and negative; the largest of signed differences does not see it. Take their sizes."""
-    rows = output[tokens == word]
-    return (rows - rows[:1]).max()
-
-
-@misconception("an average in place of the largest", fails=FOUND)
-def an_average_in_place_of_the_largest(output, tokens, word):
-    """Differences were averaged. One feature that differs is enough to say that two outputs are not the same, and an
-    average over many features hides it."""
-    rows = output[tokens == word]
-    return (rows.amax(dim=0) - rows.amin(dim=0)).mean()
-
-
-@misconception("every word is compared", fails=FOUND)
-def every_word_is_compared(output, tokens, word):
-    """Rows of other words were compared, too. They may differ as they like; the question is about one word."""
-    return (output.amax(dim=0) - output.amin(dim=0)).max()
-
-
-@misconception("features compared with each other", fails=FOUND)
-def features_compared_with_each_other(output, tokens, word):
-    """The largest and the smallest number of all were subtracted. They may be of two different features, even of one
-    and the same row. Compare feature by feature."""
-    rows = output[tokens == word]
-    return rows.max() - rows.min()
+slip("features compared with each other", FOUND, {APART: "rows.max() - rows.min()"}, words="""
+    The largest and the smallest number of all were subtracted. They may be of two different features, even of one and
+    the same row. Compare feature by feature.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

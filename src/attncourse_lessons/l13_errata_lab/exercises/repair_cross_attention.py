@@ -76,89 +76,54 @@ def a_long_target(answer, draw):
     return torch.cat([output, weights], dim=-1)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ACROSS = ("weights", "output", "a long source", "a long target")
+VALUES, SCALE = "H @ W_V", " / math.sqrt(key.shape[-1])"
+
+slip("as printed", ACROSS, {f"query @ key.mT{SCALE}": "(query @ key.mT).view(len(Z), len(Z))"}, words="""
+    The table is still forced into T × T. With two texts of the same length nothing shows; with others there is an
+    error, or something worse than one.""")
+
+slip("cut to one length", ACROSS,
+     {"Z @": "Z[: len(H)] @", "H @ W_K": "H[: len(Z)] @ W_K", VALUES: "H[: len(Z)] @ W_V"},
+     words="""
+    The longer text was cut, or the shorter one filled up, until both had the same length. The crash is gone, and with
+    it the words at the end of the source. Nothing needs to be of the same length: the table is n_target × n_source.""")
+
+slip("unscaled", ACROSS, {SCALE: ""}, words="""
+    The scores are not divided by √d_k. The slide has no scale there, the Transformer does: it is the same function as
+    in self-attention, and without the scale the shares are far too sharp.""")
+
+slip("scaled by the wrong width", ACROSS,
+     {"key.shape": "Z.shape"},  # the states'
+     {"key.shape": "value.shape"},  # the values'
+     words="""
+    The scores are divided by the root of a width that is not the keys'. What a score sums up is d_k products.""")
+
+slip("the encoder asks", ACROSS, {"Z @ W_Q, H @ W_K, H @ W_V": "H @ W_Q, Z @ W_K, Z @ W_V"}, words="""
+    The source asks here and the target answers. It is the decoder that attends: its states Z make the queries, the
+    encoder's H make keys and values.""")
+
+slip("softmax over the targets", ACROSS, {"dim=-1": "dim=0"}, words="""
+    The columns sum to one. Each target word has one unit of attention to give, so each *row* must.""")
+
+slip("keys for values", ("output", "a long source", "a long target"),
+     {VALUES: "H @ W_K"},
+     {VALUES: "H"},  # the states
+     words="""
+    The weights are right, but average something other than HV: the keys, or the encoder's states as they came.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("as printed", fails=ACROSS)
-def as_printed(Z, H, W_Q, W_K, W_V):
-    """The table is still forced into T × T. With two texts of the same length nothing shows; with others there is an
-    error, or something worse than one."""
-    T = len(Z)
-    weights = (Z @ W_Q @ (H @ W_K).mT).view(T, T).softmax(dim=-1)
-    return weights @ (H @ W_V), weights
-
-
-@misconception("cut to one length", fails=ACROSS)
-def cut_to_one_length(Z, H, W_Q, W_K, W_V):
-    """The longer text was cut, or the shorter one filled up, until both had the same length. The crash is gone, and
-    with it the words at the end of the source. Nothing needs to be of the same length: the table is n_target ×
-    n_source."""
-    T = min(len(Z), len(H))
-    Z, H = Z[:T], H[:T]
-    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ (H @ W_V), weights
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("cut to one length", fails=("weights", "output", "a long source"))
-def cut_to_one_length_2(Z, H, W_Q, W_K, W_V):
+def the_source_alone_is_cut(Z, H, W_Q, W_K, W_V):
     """The source alone is cut."""
     H = H[: len(Z)]
     weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
     return weights @ (H @ W_V), weights
-
-
-@misconception("unscaled", fails=ACROSS)
-def unscaled(Z, H, W_Q, W_K, W_V):
-    """The scores are not divided by √d_k. The slide has no scale there, the Transformer does: it is the same function
-    as in self-attention, and without the scale the shares are far too sharp."""
-    weights = (Z @ W_Q @ (H @ W_K).mT).softmax(dim=-1)
-    return weights @ (H @ W_V), weights
-
-
-@misconception("scaled by the wrong width", fails=ACROSS)
-def scaled_by_the_wrong_width(Z, H, W_Q, W_K, W_V):
-    """The scores are divided by the root of a width that is not the keys'. What a score sums up is d_k products."""
-    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(Z.shape[1])).softmax(dim=-1)
-    return weights @ (H @ W_V), weights
-
-
-@variant("scaled by the wrong width", fails=ACROSS)
-def scaled_by_the_wrong_width_2(Z, H, W_Q, W_K, W_V):
-    """The values'."""
-    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_V.shape[1])).softmax(dim=-1)
-    return weights @ (H @ W_V), weights
-
-
-@misconception("the encoder asks", fails=ACROSS)
-def the_encoder_asks(Z, H, W_Q, W_K, W_V):
-    """The source asks here and the target answers. It is the decoder that attends: its states Z make the queries, the
-    encoder's H make keys and values."""
-    weights = (H @ W_Q @ (Z @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ (Z @ W_V), weights
-
-
-@misconception("softmax over the targets", fails=ACROSS)
-def softmax_over_the_targets(Z, H, W_Q, W_K, W_V):
-    """The columns sum to one. Each target word has one unit of attention to give, so each *row* must."""
-    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=0)
-    return weights @ (H @ W_V), weights
-
-
-@misconception("keys for values", fails=("output", "a long source", "a long target"))
-def keys_for_values(Z, H, W_Q, W_K, W_V):
-    """The weights are right, but average something other than HV: the keys, or the encoder's states as they came."""
-    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ (H @ W_K), weights
-
-
-@variant("keys for values", fails=("output", "a long source", "a long target"))
-def keys_for_values_2(Z, H, W_Q, W_K, W_V):
-    """The states."""
-    weights = (Z @ W_Q @ (H @ W_K).mT / math.sqrt(W_K.shape[1])).softmax(dim=-1)
-    return weights @ H, weights
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

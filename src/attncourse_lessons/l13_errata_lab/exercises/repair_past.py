@@ -71,13 +71,30 @@ def one_word(answer, draw):
     return answer(*_one_text(draw, n=1))
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 STEPS = ("output", "the past stays")
+KEYS, VALUES = "x[: t + 1] @ W_K", "x[: t + 1] @ W_V"
+
+slip("everybody sees everybody", STEPS, {KEYS: "x @ W_K", VALUES: "x @ W_V"}, words="""
+    There is no past any more: each word looks at the whole text, what is still to come included.""")
+
+slip("not even itself", ("output", "one word"), {KEYS: "x[:t] @ W_K", VALUES: "x[:t] @ W_V"}, words="""
+    The word itself is missing from those that it sees: a slice up to t ends before t. The first word then sees
+    nobody.""")
+
+slip("weights set to 0", STEPS, {KEYS: "x @ W_K", "shares @ values": "shares[: t + 1] @ values"}, words="""
+    The weights of the future were set to 0 after the softmax. No value comes through, and yet the future is heard: it
+    took its share before, and what is left tells how much.""")
+
+slip("unscaled", ("output",), {" / math.sqrt(len(query))": ""}, words="""
+    The scores were not divided by √d_k.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("keys and queries", fails=("output", "the past stays"))
+@misconception("keys and queries", fails=STEPS)
 def keys_and_queries(x, W_Q, W_K, W_V):
     """The queries grow with the past, as the slide says, and the values do not. A step has one query, that of the
     newest word; what is needed of the past are its keys *and* its values."""
@@ -89,26 +106,8 @@ def keys_and_queries(x, W_Q, W_K, W_V):
     return torch.stack(outputs)
 
 
-@misconception("everybody sees everybody", fails=STEPS)
-def everybody_sees_everybody(x, W_Q, W_K, W_V):
-    """There is no past any more: each word looks at the whole text, what is still to come included."""
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    return (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1) @ value
-
-
-@misconception("not even itself", fails=("output", "one word"))
-def not_even_itself(x, W_Q, W_K, W_V):
-    """The word itself is missing from those that it sees: a slice up to t ends before t. The first word then sees
-    nobody."""
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    rows = [torch.zeros(value.shape[-1])]
-    for t in range(1, len(x)):
-        rows.append((key[:t] @ query[t] / math.sqrt(key.shape[-1])).softmax(dim=-1) @ value[:t])
-    return torch.stack(rows)
-
-
 @variant("not even itself", fails=("output", "one word"))
-def not_even_itself_2(x, W_Q, W_K, W_V):
+def not_even_itself_by_a_mask(x, W_Q, W_K, W_V):
     """By a mask, NaN replaced."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     forbidden = torch.ones(len(x), len(x), dtype=torch.bool).triu()
@@ -128,15 +127,6 @@ def the_newest_answers_all(x, W_Q, W_K, W_V):
     return torch.stack(rows)
 
 
-@misconception("weights set to 0", fails=STEPS)
-def weights_set_to_0(x, W_Q, W_K, W_V):
-    """The weights of the future were set to 0 after the softmax. No value comes through, and yet the future is heard:
-    it took its share before, and what is left tells how much."""
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    weights = (query @ key.mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
-    return weights.tril() @ value
-
-
 @misconception("scores set to 0", fails=STEPS)
 def scores_set_to_0(x, W_Q, W_K, W_V):
     """The scores of the future were set to 0. To softmax that is a score like any other, e⁰ = 1, and the future goes
@@ -144,14 +134,6 @@ def scores_set_to_0(x, W_Q, W_K, W_V):
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     scores = query @ key.mT / math.sqrt(key.shape[-1])
     return scores.tril().softmax(dim=-1) @ value
-
-
-@misconception("unscaled", fails=("output",))
-def unscaled(x, W_Q, W_K, W_V):
-    """The scores were not divided by √d_k."""
-    query, key, value = x @ W_Q, x @ W_K, x @ W_V
-    rows = [(key[: t + 1] @ query[t]).softmax(dim=-1) @ value[: t + 1] for t in range(len(x))]
-    return torch.stack(rows)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

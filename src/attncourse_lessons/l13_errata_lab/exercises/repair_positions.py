@@ -66,68 +66,40 @@ def large_batch(answer, draw):
     return answer(*_texts(draw, batch=12))
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+ALL_SUMS = ("sum", "company", "large batch")
+SUMS = ("sum", "large batch")
+POSITIONS, ADDED = "torch.arange(n)", "places[torch.arange(n)]"
 
-@misconception("counts the texts", fails=("sum", "company", "large batch"))
-def counts_the_texts(tokens, words, places):
-    """The positions are counted along axis 0, and axis 0 is the batch. All words of a text get the same vector; which
-    one depends on how many texts stand above it; and a batch that is larger than the table raises an error."""
-    pos = torch.arange(tokens.size(0)).unsqueeze(1)
-    return words[tokens] + places[pos]
+slip("counts the texts", ALL_SUMS,
+     {POSITIONS: "torch.arange(len(tokens)).unsqueeze(1)"},
+     {POSITIONS: "torch.arange(len(tokens)).unsqueeze(1) % len(places)"},  # only the crash is avoided
+     words="""
+    The positions are counted along axis 0, and axis 0 is the batch. All words of a text get the same vector; which one
+    depends on how many texts stand above it; and a batch that is larger than the table raises an error.""")
 
+slip("one position for all", SUMS,
+     {POSITIONS: "0"},
+     {POSITIONS: "n - 1"},  # the last
+     {ADDED: "places.mean(dim=0)"},
+     words="""
+    All words got the vector of one position. It does not depend on the batch any more, and says nothing about the place
+    either: shuffle the words, and the same vectors come in a different order.""")
 
-@variant("counts the texts", fails=("sum", "company", "large batch"))
-def counts_the_texts_2(tokens, words, places):
-    """The crash is avoided, and nothing else."""
-    pos = torch.arange(tokens.size(0)).unsqueeze(1) % len(places)
-    return words[tokens] + places[pos]
+slip("the whole table", ALL_SUMS, {ADDED: "places"}, words="""
+    The whole table was added, with a row for each place that a text may have. It fits only the longest text: a text of
+    n words needs the first n rows.""")
 
+slip("positions left out", SUMS, {f" + {ADDED}": ""}, words="""
+    There are no positions in what came back: it is the words' vectors alone.""")
 
-@misconception("one position for all", fails=("sum", "large batch"))
-def one_position_for_all(tokens, words, places):
-    """All words got the vector of one position. It does not depend on the batch any more, and says nothing about the
-    place either: shuffle the words, and the same vectors come in a different order."""
-    return words[tokens] + places[0]
+slip("counts from the end", SUMS, {POSITIONS: f"{POSITIONS}.flip(0)"}, words="""
+    The first word got the last position's vector. Position 0 is where a text begins.""")
 
-
-@variant("one position for all", fails=("sum", "large batch"))
-def one_position_for_all_2(tokens, words, places):
-    """The last."""
-    return words[tokens] + places[tokens.shape[1] - 1]
-
-
-@variant("one position for all", fails=("sum", "large batch"))
-def one_position_for_all_3(tokens, words, places):
-    """The mean."""
-    return words[tokens] + places.mean(dim=0)
-
-
-@misconception("the whole table", fails=("sum", "company", "large batch"))
-def the_whole_table(tokens, words, places):
-    """The whole table was added, with a row for each place that a text may have. It fits only the longest text: a text
-    of n words needs the first n rows."""
-    return words[tokens] + places
-
-
-@misconception("positions left out", fails=("sum", "large batch"))
-def positions_left_out(tokens, words, places):
-    """There are no positions in what came back: it is the words' vectors alone."""
-    return words[tokens] + 0 * places[0]
-
-
-@misconception("counts from the end", fails=("sum", "large batch"))
-def counts_from_the_end(tokens, words, places):
-    """The first word got the last position's vector. Position 0 is where a text begins."""
-    return words[tokens] + places[: tokens.shape[1]].flip(0)
-
-
-@misconception("an axis too many", fails=("sum", "company", "large batch"))
-def an_axis_too_many(tokens, words, places):
-    """The length is counted now, and then `unsqueeze(1)` makes the positions (n, 1). What is looked up is (n, 1, d),
-    and its first axis meets the batch. Without that axis (n, d) fits (batch, n, d)."""
-    pos = torch.arange(tokens.size(1)).unsqueeze(1)
-    return words[tokens] + places[pos]
+slip("an axis too many", ALL_SUMS, {POSITIONS: f"{POSITIONS}.unsqueeze(1)"}, words="""
+    The length is counted now, and then `unsqueeze(1)` makes the positions (n, 1). What is looked up is (n, 1, d), and
+    its first axis meets the batch. Without that axis (n, d) fits (batch, n, d).""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -83,91 +83,57 @@ def a_short_text(answer, draw):
     return torch.cat([three.flatten(), one[0]])
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 ALL_SCORES = ("scores", "far apart", "a short text")
+A = "table[distance + k]"
+SCALE = " / math.sqrt(query.shape[-1])"
+
+slip("the key's place", (*ALL_SCORES, "moved along"),
+     {A: "table[place.clamp(max=len(table) - 1)]"},
+     {A: "table[place]"},  # without a limit: where the text is longer than the table, an error
+     words="""
+    As on the slide, under its heading: the vector that joins a key depends on *where* the key stands, and not on how
+    far it is from the query. When both move along together, the score changes.""")
+
+slip("i − j for j − i", ALL_SCORES, {"place - place[:, None]": "place[:, None] - place"}, words="""
+    The table was read from the wrong end: the word before a query got the vector of the word after it. The distance is
+    the key's place minus the query's.""")
+
+slip("negative rows", ALL_SCORES, {"distance + k": "distance"}, words="""
+    Distance 0 is not row 0: row 0 is that of −k. Without the shift, negative distances count from the *end* of the
+    table, as indices do in Python, and nothing crashes.""")
+
+slip("no limit", ("scores", "far apart"),
+     {".clamp(-k, k)": "", "distance + k": "(distance + k) % len(table)"},
+     words="""
+    Distances beyond k have no row of their own. Looked up all the same, they are an error, or, where they are negative,
+    some other distance's row. They are to count as k, or as −k.""")
+
+slip("joins the query", ALL_SCORES,
+     {"key + table": "query[:, None] + table",
+      "(joined @ query[:, :, None]).squeeze(-1)": "(joined * key).sum(dim=-1)"},
+     words="""
+    The distance's vector was added to the query and not to the key. Then it meets the key's numbers, and the query has
+    no say in which distances it likes.""")
+
+slip("unscaled", ALL_SCORES,
+     {SCALE: ""},
+     {"key + table": f"key{SCALE} + table", f".squeeze(-1){SCALE}": ".squeeze(-1)"},  # the distance's part
+     words="""
+    The scores, or a part of them, were not divided by √d.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("the key's place", fails=(*ALL_SCORES, "moved along"))
-def the_keys_place(query, key, table):
-    """As on the slide, under its heading: the vector that joins a key depends on *where* the key stands, and not on how
-    far it is from the query. When both move along together, the score changes."""
-    j = torch.arange(len(key)).clamp(max=len(table) - 1)
-    return query @ (key + table[j]).mT / math.sqrt(query.shape[-1])
-
-
-@variant("the key's place", fails=(*ALL_SCORES, "moved along"))
-def the_keys_place_2(query, key, table):
-    """Without a limit: where the text is longer than the table, an error."""
-    return query @ (key + table[torch.arange(len(key))]).mT / math.sqrt(query.shape[-1])
-
-
-@misconception("i − j for j − i", fails=ALL_SCORES)
-def i_j_for_j_i(query, key, table):
-    """The table was read from the wrong end: the word before a query got the vector of the word after it. The distance
-    is the key's place minus the query's."""
-    k = len(table) // 2
-    i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
-    a = table[(i - j).clamp(-k, k) + k]
-    return torch.einsum("id,ijd->ij", query, key + a) / math.sqrt(query.shape[-1])
-
-
-@misconception("negative rows", fails=("scores", "far apart", "a short text"))
-def negative_rows(query, key, table):
-    """Distance 0 is not row 0: row 0 is that of −k. Without the shift, negative distances count from the *end* of the
-    table, as indices do in Python, and nothing crashes."""
-    k = len(table) // 2
-    i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
-    a = table[(j - i).clamp(-k, k)]
-    return torch.einsum("id,ijd->ij", query, key + a) / math.sqrt(query.shape[-1])
-
-
-@misconception("no limit", fails=("scores", "far apart"))
-def no_limit(query, key, table):
-    """Distances beyond k have no row of their own. Looked up all the same, they are an error, or, where they are
-    negative, some other distance's row. They are to count as k, or as −k."""
-    k = len(table) // 2
-    i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
-    a = table[(j - i + k) % len(table)]
-    return torch.einsum("id,ijd->ij", query, key + a) / math.sqrt(query.shape[-1])
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("no limit", fails=("scores", "far apart", "moved along"))
-def no_limit_2(query, key, table):
+def no_limit_and_an_error(query, key, table):
     """An error."""
     k = len(table) // 2
     i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
     a = table[j - i + k]
     return torch.einsum("id,ijd->ij", query, key + a) / math.sqrt(query.shape[-1])
-
-
-@misconception("joins the query", fails=ALL_SCORES)
-def joins_the_query(query, key, table):
-    """The distance's vector was added to the query and not to the key. Then it meets the key's numbers, and the query
-    has no say in which distances it likes."""
-    k = len(table) // 2
-    i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
-    a = table[(j - i).clamp(-k, k) + k]
-    return torch.einsum("ijd,jd->ij", query[:, None] + a, key) / math.sqrt(query.shape[-1])
-
-
-@misconception("unscaled", fails=ALL_SCORES)
-def unscaled(query, key, table):
-    """The scores, or a part of them, were not divided by √d."""
-    k = len(table) // 2
-    i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
-    a = table[(j - i).clamp(-k, k) + k]
-    return torch.einsum("id,ijd->ij", query, key + a)
-
-
-@variant("unscaled", fails=ALL_SCORES)
-def unscaled_2(query, key, table):
-    """The distance's part."""
-    k = len(table) // 2
-    i, j = torch.arange(len(query))[:, None], torch.arange(len(key))
-    a = table[(j - i).clamp(-k, k) + k]
-    return query @ key.mT / math.sqrt(query.shape[-1]) + torch.einsum("id,ijd->ij", query, a)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -79,10 +79,20 @@ def the_papers_two_rows(answer, draw):
     return torch.stack([torch.stack(row) for row in rows])
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 MISPRINTS = ("heads misprinted", "width misprinted", "the paper's two rows")
 
+slip("too little is counted", MISPRINTS,
+     {"12 * n_layers": "12"},
+     {"12 * n_layers": "4 * n_layers"},  # attention alone
+     words="""
+    Too little was counted, one block in place of all, or a part of each; then the larger candidate is always nearer.
+    There are n_layers blocks, and in each four matrices of d × d for attention, and d × 4d and back for the
+    feed-forward network.""")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @misconception("as printed", fails=MISPRINTS)
@@ -103,22 +113,6 @@ def the_heads_are_always_right(n_layers, d_model, n_heads, d_head, parameters):
     """It was always the width that was changed. A row that does not multiply out says that a number is wrong, not
     which: the parameters tell."""
     return n_heads * d_head, n_heads
-
-
-@misconception("too little is counted", fails=MISPRINTS)
-def too_little_is_counted(n_layers, d_model, n_heads, d_head, parameters):
-    """Too little was counted, one block in place of all, or a part of each; then the larger candidate is always
-    nearer. There are n_layers blocks, and in each four matrices of d × d for attention, and d × 4d and back for the
-    feed-forward network."""
-    wide, narrow = (d_model, d_model // d_head), (n_heads * d_head, n_heads)
-    return min((wide, narrow), key=lambda row: abs(12 * row[0] ** 2 - parameters))
-
-
-@variant("too little is counted", fails=MISPRINTS)
-def too_little_is_counted_2(n_layers, d_model, n_heads, d_head, parameters):
-    """Attention alone."""
-    wide, narrow = (d_model, d_model // d_head), (n_heads * d_head, n_heads)
-    return min((wide, narrow), key=lambda row: abs(4 * n_layers * row[0] ** 2 - parameters))
 
 
 @misconception("both at once", fails=MISPRINTS)

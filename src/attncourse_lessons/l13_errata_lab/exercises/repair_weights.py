@@ -78,82 +78,45 @@ def nothing_allowed(answer, draw):
     return answer(_shares(draw, n, m), mask)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 REST = ("shares", "little left", "nothing allowed")
+RETURNED = "torch.where(sums > 0, left / sums, torch.zeros_like(left))"
 
+slip("weights set to 0", REST, {RETURNED: "left"}, words="""
+    That is the slide's step: forbidden weights are 0 now, and what they had was given to nobody, so that the rows sum
+    to less than one.""")
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+slip("softmax once more", REST,
+     {RETURNED: "weights.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)"},
+     {RETURNED: "left.softmax(dim=-1)"},  # of the weights set to 0
+     {RETURNED: "weights.masked_fill(~mask, -torch.inf).softmax(dim=-1)"},  # without a thought for empty rows
+     words="""
+    Softmax was taken of something that is a softmax already. Weights are not scores: 0 is not "nothing" to softmax (it
+    makes e⁰ of it), and two weights of 0.8 and 0.1 would come out nearly equal. The rows sum to one, but the
+    proportions are gone.""")
 
+slip("shared out equally", REST,
+     {RETURNED: "left + (1 - sums) * mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)"},
+     words="""
+    What was taken from the forbidden places was given to the allowed ones in equal parts. The rows sum to one; but
+    masked scores would give each what it had, times one factor, so that whoever had more gets more.""")
 
-@misconception("weights set to 0", fails=REST)
-def weights_set_to_0(weights, mask):
-    """That is the slide's step: forbidden weights are 0 now, and what they had was given to nobody, so that the rows
-    sum to less than one."""
-    return weights * mask
+slip("along the wrong axis", REST, {"dim=-1": "dim=-2"}, words="""
+    Columns were brought to one. A row is what one query gives away, and it is the rows that must sum to one.""")
 
+slip("a small number in the divisor", ("little left",),
+     {RETURNED: "left / (sums + 1e-8)"},
+     {RETURNED: "left / sums.clamp(min=1e-6)"},  # as a lower bound
+     words="""
+    A small number was added to the total, against 0/0. Where the allowed weights are small themselves it is not small
+    beside them, and takes most of the row. Only a total of exactly 0 needs care.""")
 
-@misconception("softmax once more", fails=REST)
-def softmax_once_more(weights, mask):
-    """Softmax was taken of something that is a softmax already. Weights are not scores: 0 is not "nothing" to softmax
-    (it makes e⁰ of it), and two weights of 0.8 and 0.1 would come out nearly equal. The rows sum to one, but the
-    proportions are gone."""
-    return weights.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
+slip("0/0 in an empty row", ("nothing allowed",), {RETURNED: "left / sums"}, words="""
+    A row that may look at nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
 
-
-@variant("softmax once more", fails=REST)
-def softmax_once_more_2(weights, mask):
-    """Of the weights set to 0."""
-    return (weights * mask).softmax(dim=-1)
-
-
-@variant("softmax once more", fails=REST)
-def softmax_once_more_3(weights, mask):
-    """Without a thought for empty rows."""
-    return weights.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-
-
-@misconception("shared out equally", fails=REST)
-def shared_out_equally(weights, mask):
-    """What was taken from the forbidden places was given to the allowed ones in equal parts. The rows sum to one; but
-    masked scores would give each what it had, times one factor, so that whoever had more gets more."""
-    kept = weights * mask
-    missing = 1 - kept.sum(dim=-1, keepdim=True)
-    return kept + missing * mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)
-
-
-@misconception("along the wrong axis", fails=REST)
-def along_the_wrong_axis(weights, mask):
-    """Columns were brought to one. A row is what one query gives away, and it is the rows that must sum to one."""
-    kept = weights * mask
-    return (kept / kept.sum(dim=-2, keepdim=True)).nan_to_num(0.0)
-
-
-@misconception("a small number in the divisor", fails=("little left",))
-def a_small_number_in_the_divisor(weights, mask):
-    """A small number was added to the total, against 0/0. Where the allowed weights are small themselves it is not
-    small beside them, and takes most of the row. Only a total of exactly 0 needs care."""
-    kept = weights * mask
-    return kept / (kept.sum(dim=-1, keepdim=True) + 1e-8)
-
-
-@variant("a small number in the divisor", fails=("little left",))
-def a_small_number_in_the_divisor_2(weights, mask):
-    """As a lower bound."""
-    kept = weights * mask
-    return kept / kept.sum(dim=-1, keepdim=True).clamp(min=1e-6)
-
-
-@misconception("0/0 in an empty row", fails=("nothing allowed",))
-def n_0_0_in_an_empty_row(weights, mask):
-    """A row that may look at nothing has the total 0, and 0/0 is NaN. It should be all zeros."""
-    kept = weights * mask
-    return kept / kept.sum(dim=-1, keepdim=True)
-
-
-@misconception("mask upside down", fails=REST)
-def mask_upside_down(weights, mask):
-    """You kept what is forbidden. The mask is True where a query *may* attend."""
-    kept = weights * ~mask
-    return (kept / kept.sum(dim=-1, keepdim=True)).nan_to_num(0.0)
+slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""
+    You kept what is forbidden. The mask is True where a query *may* attend.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

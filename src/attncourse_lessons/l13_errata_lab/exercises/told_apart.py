@@ -69,46 +69,27 @@ def luck_that_both_share(answer, draw):
     return answer(*_runs(draw, 6, shared=1.0))[1]
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+T = ("t", "luck that both share")
 
-@misconception("each by itself", fails=("t", "luck that both share"))
-def each_by_itself(printed, repaired):
-    """Each model's spread over the seeds was computed by itself. Most of that spread is luck which both share, since
-    they have the same seeds and texts; it drowns a difference that is there for every single seed."""
-    n = len(printed)
-    error = math.sqrt((printed.var() + repaired.var()) / n)
-    return (printed - repaired).mean(), (printed - repaired).mean() / error
+slip("each by itself", T, {"gaps.std()": "(printed.var() + repaired.var()).sqrt()"}, words="""
+    Each model's spread over the seeds was computed by itself. Most of that spread is luck which both share, since they
+    have the same seeds and texts; it drowns a difference that is there for every single seed.""")
 
+slip("deviation for error", T, {" / math.sqrt(len(gaps))": ""}, words="""
+    The mean was divided by the standard deviation of the differences, which says how far *one* run may lie off. The
+    mean of n runs is surer than one.""")
 
-@misconception("deviation for error", fails=("t", "luck that both share"))
-def deviation_for_error(printed, repaired):
-    """The mean was divided by the standard deviation of the differences, which says how far *one* run may lie off. The
-    mean of n runs is surer than one."""
-    difference = printed - repaired
-    return difference.mean(), difference.mean() / difference.std()
+slip("n for n − 1", T, {"gaps.std()": "gaps.std(correction=0)"}, words="""
+    The squared deviations were averaged over n. The mean was taken from the same few runs, and lies too near to them:
+    divide by n − 1. For three seeds that is a fifth of the answer.""")
 
+slip("the wrong sign", ("difference", *T), {"printed - repaired": "repaired - printed"}, words="""
+    It is printed minus repaired: more than 0 where the repair helps.""")
 
-@misconception("n for n − 1", fails=("t", "luck that both share"))
-def n_for_n_1(printed, repaired):
-    """The squared deviations were averaged over n. The mean was taken from the same few runs, and lies too near to
-    them: divide by n − 1. For three seeds that is a fifth of the answer."""
-    difference = printed - repaired
-    return difference.mean(), difference.mean() / (difference.std(correction=0) / math.sqrt(len(difference)))
-
-
-@misconception("the wrong sign", fails=("difference", "t", "luck that both share"))
-def the_wrong_sign(printed, repaired):
-    """It is printed minus repaired: more than 0 where the repair helps."""
-    difference = repaired - printed
-    return difference.mean(), difference.mean() / (difference.std() / math.sqrt(len(difference)))
-
-
-@misconception("divided by n", fails=("t", "luck that both share"))
-def divided_by_n(printed, repaired):
-    """The error of a mean falls as √n, not as n: four times as many seeds halve it."""
-    difference = printed - repaired
-    return difference.mean(), difference.mean() / (difference.std() / len(difference))
+slip("divided by n", T, {"math.sqrt(len(gaps))": "len(gaps)"}, words="""
+    The error of a mean falls as √n, not as n: four times as many seeds halve it.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
