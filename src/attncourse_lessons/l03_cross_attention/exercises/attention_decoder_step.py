@@ -1,6 +1,5 @@
 """AttentionDecoderStep: One step of a decoder that looks at the encoder, with input feeding (Luong et al. 2015)."""
 
-import math
 
 import torch
 
@@ -172,47 +171,85 @@ def gradient(answer, draw):
     return torch.stack([*found, (sizes[:, 1] > 1e-4 * sizes[:, 0]).all()])
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+STATE = ("new state", "input feeding")
+WEIGHTS, COMBINED, LOGITS = ("weights",), ("attentional vector",), ("logits",)
+CELL, FED = "state = self.cell", "self.embedding(token), attentional]"
+MASKED = ".masked_fill(~mask, -torch.inf)"
+OUTPUT = "self.output(attentional)"
+RETURNED = f"{OUTPUT}, state, attentional, weights"
+
+slip("[s; a] for [a; s]", COMBINED, {"[attended, state]": "[state, attended]"}, words="""
+    The two halves are swapped. A network trained from scratch would not mind, but weights from a classmate's model or a
+    checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the paper.""")
+slip("ignores the mask", ("padding",), {MASKED: ""}, words="""
+    The padding took part: change what stands there and the answer changes, so a sentence is translated differently in
+    another batch. Give padded positions a score of −∞.""")
+slip("no input feeding", ("input feeding",), {FED: "self.embedding(token), torch.zeros_like(attentional)]"}, words="""
+    The cell never saw the attentional vector of the step before. The decoder is then not told what that step found, and
+    must infer it from the words that it wrote. Feed it in beside the embedding.""")
+slip("the old state asks", WEIGHTS, {CELL: "old, state = state, self.cell", "@ state": "@ old"}, words="""
+    The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et al.
+    (2015), the cell moves on first and the new state asks.""")
+slip("tanh left out", COMBINED, {"torch.tanh": ""}, words="""
+    The combination went on without its tanh. `output` comes next, which is linear as well, and two linear maps in a row
+    are only one: it is the tanh between them that makes two layers of them.""")
+slip("words from the state alone", LOGITS, {OUTPUT: "self.output(state)"}, words="""
+    The next word was predicted from the state alone, bypassing everything that attention found. The logits come from
+    the attentional vector, which holds both.""")
+slip("the state stands still", STATE,
+     {CELL: "old, state = state, self.cell", f"{OUTPUT}, state": f"{OUTPUT}, old"}, words="""
+    The state that came in was handed back, so the next step starts again from where this one did. Return the new
+    one.""")
+slip("[ã; embedding]", STATE, {FED: "attentional, self.embedding(token)]"}, words="""
+    The cell was fed the right two vectors in the wrong order. A network trained from scratch would not mind, but a
+    checkpoint would: the contract is [embedding; attentional vector].""")
+slip("the cell without its state", STATE, {"dim=-1), state)": "dim=-1))"}, words="""
+    The cell was not given the state that came in. It then starts from zeros at every step and forgets all that was
+    written before. Which second argument does a `GRUCell` take?""")
+slip("masks after the softmax", ("padding",), {MASKED: "", "softmax(dim=-1)": "softmax(dim=-1) * mask"}, words="""
+    The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
+    and what stands in the padding changes the answer. Mask the scores first.""")
+slip("normalises over the batch", WEIGHTS, {"softmax(dim=-1)": "softmax(dim=0)"}, words="""
+    `dim=0` is the batch: the weights sum to one over the sentences, so what one sentence gets depends on which others
+    came along. One state has no target axis, and its scores are (batch, n_source): the source is the last.""")
+slip("scaled by √d", WEIGHTS, {"[..., 0]": "[..., 0] / state.shape[-1] ** 0.5"}, words="""
+    The scores were divided by √d. That is the scaled dot product of lecture @many_heads; here, as in Luong et al.
+    (2015), it is the plain one.""")
+slip("mean pooling", ("padding", "attentional vector", "gradient"),
+     {"(weights[:, None] @ encoder_states)[:, 0]": "encoder_states.mean(dim=1)"}, words="""
+    The weights were computed and then not used: every state counted the same, the padding too. The attended vector is
+    the average *by these weights*.""")
+slip("scores for weights", WEIGHTS, {RETURNED: f"{OUTPUT}, state, attentional, scores"}, words="""
+    What came back as weights are scores, from before the softmax: they do not sum to one. Whoever draws the alignment
+    needs the weights.""")
+slip("something else in ã's place", COMBINED,
+     {"attentional = torch": "combined = torch", OUTPUT: "self.output(combined)"},  # the old one
+     {RETURNED: f"{OUTPUT}, state, state, weights"},
+     {RETURNED: f"{OUTPUT}, state, attended, weights"}, words="""
+    The third tensor is not the new attentional vector, tanh of what `combine` gives. It may be the old one, handed back
+    as it came, or the attended vector, or the state: look at the order (logits, state, attentional, weights), and at
+    which name holds what.""")
+slip("softmax on the logits", LOGITS,
+     {OUTPUT: f"{OUTPUT}.softmax(dim=-1)"},
+     {OUTPUT: f"{OUTPUT}.log_softmax(dim=-1)"}, words="""
+    Logits are what comes *before* softmax: the loss and the decoding apply it themselves, and twice is once too often.
+    Return what `output` gives.""")
+slip("cut off from the gradient", ("gradient",),
+     {"dim=-1), state)": "dim=-1), state).detach()"},
+     {RETURNED: f"tuple(tensor.detach() for tensor in ({RETURNED}))"},
+     {"weights[:, None]": "weights.detach()[:, None]"},  # where to look is then never learned
+     words="""
+    The numbers are right, but the loss finds no way back: `.detach()`, `.data` and `torch.no_grad()` forget where
+    numbers came from. What is carried from step to step must stay connected while the decoder learns.""")
 
 
-@misconception("[s; a] for [a; s]", fails=("attentional vector",))
-def s_a_for_a_s(self, token, state, attentional, encoder_states, mask):
-    """The two halves are swapped. A network trained from scratch would not mind, but weights from a classmate's model
-    or a checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the paper."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([state, attended], dim=-1)))
-    return self.output(attentional), state, attentional, weights
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("ignores the mask", fails=("padding",))
-def ignores_the_mask(self, token, state, attentional, encoder_states, mask):
-    """The padding took part: change what stands there and the answer changes, so a sentence is translated differently
-    in another batch. Give padded positions a score of −∞."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    weights = (encoder_states @ state[..., None])[..., 0].softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("no input feeding", fails=("input feeding",))
-def no_input_feeding(self, token, state, attentional, encoder_states, mask):
-    """The cell never saw the attentional vector of the step before. The decoder is then not told what that step found,
-    and must infer it from the words that it wrote. Feed it in beside the embedding."""
-    fed = torch.cat([self.embedding(token), torch.zeros_like(attentional)], dim=-1)
-    state = self.cell(fed, state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@variant("no input feeding", fails=("new state", "input feeding"))
-def no_input_feeding_2(self, token, state, attentional, encoder_states, mask):
+@variant("no input feeding", fails=STATE)
+def the_state_fed_in_its_place(self, token, state, attentional, encoder_states, mask):
     """The state in its place."""
     state = self.cell(torch.cat([self.embedding(token), state], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
@@ -222,21 +259,8 @@ def no_input_feeding_2(self, token, state, attentional, encoder_states, mask):
     return self.output(attentional), state, attentional, weights
 
 
-@misconception("the old state asks", fails=("weights",))
-def the_old_state_asks(self, token, state, attentional, encoder_states, mask):
-    """The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et
-    al. (2015), the cell moves on first and the new state asks."""
-    old_state = state
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), old_state)
-    scores = (encoder_states @ old_state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
 @variant("the old state asks", fails=("weights", "attentional vector", "gradient"))
-def the_old_state_asks_2(self, token, state, attentional, encoder_states, mask):
+def the_old_state_asks_and_is_combined(self, token, state, attentional, encoder_states, mask):
     """And is combined."""
     new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
@@ -246,44 +270,8 @@ def the_old_state_asks_2(self, token, state, attentional, encoder_states, mask):
     return self.output(attentional), new_state, attentional, weights
 
 
-@misconception("tanh left out", fails=("attentional vector",))
-def tanh_left_out(self, token, state, attentional, encoder_states, mask):
-    """The combination went on without its tanh. `output` comes next, which is linear as well, and two linear maps in a
-    row are only one: it is the tanh between them that makes two layers of them."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = self.combine(torch.cat([attended, state], dim=-1))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("words from the state alone", fails=("logits",))
-def words_from_the_state_alone(self, token, state, attentional, encoder_states, mask):
-    """The next word was predicted from the state alone, bypassing everything that attention found. The logits come from
-    the attentional vector, which holds both."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(state), state, attentional, weights
-
-
-@misconception("the state stands still", fails=("new state", "input feeding"))
-def the_state_stands_still(self, token, state, attentional, encoder_states, mask):
-    """The state that came in was handed back, so the next step starts again from where this one did. Return the new
-    one."""
-    new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ new_state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, new_state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@variant("tanh left out", "[s; a] for [a; s]", fails=("attentional vector",))
-def tanh_left_out_2(self, token, state, attentional, encoder_states, mask):
+@variant("tanh left out", "[s; a] for [a; s]", fails=COMBINED)
+def halves_swapped_and_tanh_left_out(self, token, state, attentional, encoder_states, mask):
     """Both."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
@@ -293,190 +281,12 @@ def tanh_left_out_2(self, token, state, attentional, encoder_states, mask):
     return self.output(attentional), state, attentional, weights
 
 
-@misconception("[ã; embedding]", fails=("new state", "input feeding"))
-def a_embedding(self, token, state, attentional, encoder_states, mask):
-    """The cell was fed the right two vectors in the wrong order. A network trained from scratch would not mind, but a
-    checkpoint would: the contract is [embedding; attentional vector]."""
-    state = self.cell(torch.cat([attentional, self.embedding(token)], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("the cell without its state", fails=("new state", "input feeding"))
-def the_cell_without_its_state(self, token, state, attentional, encoder_states, mask):
-    """The cell was not given the state that came in. It then starts from zeros at every step and forgets all that was
-    written before. Which second argument does a `GRUCell` take?"""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1))
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("masks after the softmax", fails=("padding",))
-def masks_after_the_softmax(self, token, state, attentional, encoder_states, mask):
-    """The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
-    and what stands in the padding changes the answer. Mask the scores first."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.softmax(dim=-1) * mask
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("normalises over the batch", fails=("weights",))
-def normalises_over_the_batch(self, token, state, attentional, encoder_states, mask):
-    """`dim=0` is the batch: the weights sum to one over the sentences, so what one sentence gets depends on which
-    others came along. One state has no target axis, and its scores are (batch, n_source): the source is the last."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=0)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("scaled by √d", fails=("weights",))
-def scaled_by_d(self, token, state, attentional, encoder_states, mask):
-    """The scores were divided by √d. That is the scaled dot product of lecture @many_heads; here, as in Luong et al.
-    (2015), it is the plain one."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0] / math.sqrt(state.shape[-1])
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("mean pooling", fails=("padding", "attentional vector", "gradient"))
-def mean_pooling(self, token, state, attentional, encoder_states, mask):
-    """The weights were computed and then not used: every state counted the same, the padding too. The attended vector
-    is the average *by these weights*."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = encoder_states.mean(dim=1)
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("scores for weights", fails=("weights",))
-def scores_for_weights(self, token, state, attentional, encoder_states, mask):
-    """What came back as weights are scores, from before the softmax: they do not sum to one. Whoever draws the
-    alignment needs the weights."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, scores
-
-
-@misconception("something else in ã's place", fails=("attentional vector",))
-def something_else_in_as_place(self, token, state, attentional, encoder_states, mask):
-    """The third tensor is not the new attentional vector, tanh of what `combine` gives. It may be the old
-    one, handed back as it came, or the attended vector, or the state: look at the order (logits, state, attentional,
-    weights), and at which name holds what."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    combined = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(combined), state, attentional, weights
-
-
-@variant("something else in ã's place", fails=("attentional vector",))
-def something_else_in_as_place_2(self, token, state, attentional, encoder_states, mask):
-    """The state."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, state, weights
-
-
-@variant("something else in ã's place", fails=("attentional vector",))
-def something_else_in_as_place_3(self, token, state, attentional, encoder_states, mask):
-    """The attended vector."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attended, weights
-
-
 @variant("something else in ã's place", fails=("attentional vector", "gradient"))
-def something_else_in_as_place_4(self, token, state, attentional, encoder_states, mask):
+def never_combined(self, token, state, attentional, encoder_states, mask):
     """The old one, for the logits too."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    return self.output(attentional), state, attentional, weights
-
-
-@misconception("softmax on the logits", fails=("logits",))
-def softmax_on_the_logits(self, token, state, attentional, encoder_states, mask):
-    """Logits are what comes *before* softmax: the loss and the decoding apply it themselves, and twice is once too
-    often. Return what `output` gives."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional).softmax(dim=-1), state, attentional, weights
-
-
-@variant("softmax on the logits", fails=("logits",))
-def softmax_on_the_logits_2(self, token, state, attentional, encoder_states, mask):
-    """Its logarithm."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional).log_softmax(dim=-1), state, attentional, weights
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(self, token, state, attentional, encoder_states, mask):
-    """The numbers are right, but the loss finds no way back: `.detach()`, `.data` and `torch.no_grad()` forget where
-    numbers came from. What is carried from step to step must stay connected while the decoder learns."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    state = state.detach()
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    return self.output(attentional), state, attentional, weights
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(self, token, state, attentional, encoder_states, mask):
-    """At the end."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
-    logits = self.output(attentional)
-    return logits.detach(), state.detach(), attentional.detach(), weights.detach()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(self, token, state, attentional, encoder_states, mask):
-    """Between the weights and the average: where to look is then never learned."""
-    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights.detach()[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
     return self.output(attentional), state, attentional, weights
 
 

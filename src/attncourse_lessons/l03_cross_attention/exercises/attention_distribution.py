@@ -95,128 +95,94 @@ def gradient(answer, draw):
     return gradients(answer(scores, _one_empty(draw, batch, n_source)), [scores], draw)
 
 
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
 EVERYTHING = ("weights", "padding", "beside padding", "nothing but padding", "large scores", "gradient")
 FILLED = ("padding", "beside padding", "nothing but padding", "large scores")
 UPSIDE_DOWN = ("weights", "padding", "beside padding", "nothing but padding", "gradient")
 NOT_PADDING = ("weights", "beside padding", "nothing but padding", "large scores", "gradient")
 UNMASKED = ("padding", "beside padding", "nothing but padding", "gradient")
+MASKED, ZEROED = ".masked_fill(~mask, -torch.inf)", ".masked_fill(~mask, 0.0)"
+
+slip("normalises over the targets", EVERYTHING,
+     {"dim=-1": "dim=-2", ZEROED: ""},
+     {"dim=-1": "dim=-2", ZEROED: "", MASKED: ""}, words="""
+    Your weights sum to one down each source column, as if source words shared out their attention. It is each target
+    position that distributes its attention over the source: normalise along the last axis.""")
+slip("normalises over the batch", NOT_PADDING, {"dim=-1": "dim=0"}, words="""
+    `dim=0` is the batch: your weights sum to one over the sentences, so what one sentence gets depends on which others
+    came along. The source positions are the last axis.""")
+slip("masks after the softmax", ("beside padding",), {MASKED: ""}, words="""
+    The rows no longer sum to one: what was taken from the padding was not given back to the words. Mask the scores
+    first, and let softmax share out the whole among what is left.""")
+slip("ignores the mask", UNMASKED, {MASKED: "", ZEROED: ""}, words="""
+    Padding got a share. A padded position holds no word, yet its score is as good a number as any, so softmax cannot
+    know: only the mask can say who is there.""")
+slip("a score of 0 for padding", FILLED, {"-torch.inf": "0.0", ZEROED: ""}, words="""
+    A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score that
+    becomes a weight of exactly 0 is −∞.""")
+slip("a score of +∞ for padding", FILLED, {"-torch.inf": "torch.inf", ZEROED: ""}, words="""
+    The sign is wrong: softmax favours large scores, and +∞ is the largest, so ∞/∞ came out where there is padding. The
+    score that earns nothing is −∞.""")
+slip("0 · ∞", EVERYTHING, {f"scores{MASKED}": "(scores + (1 - mask.float()) * -torch.inf)", ZEROED: ""}, words="""
+    The mask, as 0 and 1, was multiplied by −∞ and then added. Where there is a word that is 0 · −∞, and floating-point
+    arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill` or
+    `torch.where`.""")
+slip("mask upside down", EVERYTHING, {"~mask, -torch.inf": "mask, -torch.inf", ZEROED: ""}, words="""
+    The words were silenced and the padding was heard. In this course True means "may attend", as it does for torch's
+    `scaled_dot_product_attention`: fill where the mask is False, `~mask`.""")
+slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="""
+    In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
+    loss NaN. Put zeros there after the softmax.""")
+slip("−1e9 instead of −∞", ("nothing but padding",), {"-torch.inf": "-1e9", ZEROED: ""}, words="""
+    With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only compares.
+    (In half precision −1e9 does not even exist.) Use −∞ and put zeros where the mask is False.""")
+slip("log_softmax", EVERYTHING, {".softmax": ".log_softmax", ZEROED: ""}, words="""
+    These are the logarithms of the weights: none is above 0, and padding holds −∞. A loss likes logarithms; an average
+    needs the weights themselves.""")
+slip("cut off from the gradient", ("gradient",), {"scores": "scores.detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from, so the scores can never learn. Stay with tensor operations.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
-
-
-@misconception("normalises over the targets", fails=EVERYTHING)
-def normalises_over_the_targets(scores, mask):
-    """Your weights sum to one down each source column, as if source words shared out their attention. It is each target
-    position that distributes its attention over the source: normalise along the last axis."""
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2)
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
 @variant("normalises over the targets", fails=NOT_PADDING)
-def normalises_over_the_targets_2(scores, mask):
+def over_the_targets_with_the_nan_mended(scores, mask):
     """With the NaN mended."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2).nan_to_num()
 
 
-@variant("normalises over the targets", fails=EVERYTHING)
-def normalises_over_the_targets_3(scores, mask):
-    """And ignores the mask."""
-    return scores.softmax(dim=-2)
-
-
-@misconception("normalises over the batch", fails=NOT_PADDING)
-def normalises_over_the_batch(scores, mask):
-    """`dim=0` is the batch: your weights sum to one over the sentences, so what one sentence gets depends on which
-    others came along. The source positions are the last axis."""
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=0).nan_to_num()
-
-
-@misconception("masks after the softmax", fails=("beside padding",))
-def masks_after_the_softmax(scores, mask):
-    """The rows no longer sum to one: what was taken from the padding was not given back to the words. Mask the scores
-    first, and let softmax share out the whole among what is left."""
-    return scores.softmax(dim=-1) * mask
-
-
-@misconception("ignores the mask", fails=UNMASKED)
-def ignores_the_mask(scores, mask):
-    """Padding got a share. A padded position holds no word, yet its score is as good a number as any, so softmax cannot
-    know: only the mask can say who is there."""
-    return scores.softmax(dim=-1)
-
-
-@misconception("a score of 0 for padding", fails=FILLED)
-def a_score_of_0_for_padding(scores, mask):
-    """A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score
-    that becomes a weight of exactly 0 is −∞."""
-    return (scores * mask).softmax(dim=-1)
-
-
 @variant("a score of 0 for padding", fails=("beside padding", "large scores"))
-def a_score_of_0_for_padding_2(scores, mask):
+def a_score_of_0_and_zeros_afterwards(scores, mask):
     """With zeros for the padding afterwards."""
     return (scores * mask).softmax(dim=-1) * mask
 
 
-@misconception("a score of +∞ for padding", fails=FILLED)
-def a_score_of_for_padding(scores, mask):
-    """The sign is wrong: softmax favours large scores, and +∞ is the largest, so ∞/∞ came out where there is padding.
-    The score that earns nothing is −∞."""
-    return scores.masked_fill(~mask, torch.inf).softmax(dim=-1)
-
-
-@misconception("0 · ∞", fails=EVERYTHING)
-def n_0(scores, mask):
-    """The mask, as 0 and 1, was multiplied by −∞ and then added. Where there is a word that is 0 · −∞, and
-    floating-point arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill`
-    or `torch.where`."""
-    return (scores + (1 - mask.float()) * -torch.inf).softmax(dim=-1)
-
-
-@misconception("mask upside down", fails=EVERYTHING)
-def mask_upside_down(scores, mask):
-    """The words were silenced and the padding was heard. In this course True means "may attend", as it does for torch's
-    `scaled_dot_product_attention`: fill where the mask is False, `~mask`."""
-    return scores.masked_fill(mask, -torch.inf).softmax(dim=-1)
-
-
 @variant("mask upside down", fails=UPSIDE_DOWN)
-def mask_upside_down_2(scores, mask):
+def upside_down_with_the_nan_mended(scores, mask):
     """With the NaN mended."""
     return scores.masked_fill(mask, -torch.inf).softmax(dim=-1).nan_to_num()
 
 
 @variant("mask upside down", fails=UPSIDE_DOWN)
-def mask_upside_down_3(scores, mask):
+def upside_down_with_1e9(scores, mask):
     """With −1e9."""
     return scores.masked_fill(mask, -1e9).softmax(dim=-1)
 
 
 @variant("mask upside down", fails=UPSIDE_DOWN)
-def mask_upside_down_4(scores, mask):
+def upside_down_after_the_softmax(scores, mask):
     """After the softmax."""
     return scores.softmax(dim=-1).masked_fill(mask, 0.0)
 
 
-@misconception("NaN for a row of padding", fails=("nothing but padding",))
-def nan_for_a_row_of_padding(scores, mask):
-    """In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
-    loss NaN. Put zeros there after the softmax."""
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-
-
 @variant("NaN for a row of padding", fails=("nothing but padding", "gradient"))
-def nan_for_a_row_of_padding_2(scores, mask):
+def masked_after_the_softmax_and_divided(scores, mask):
     """By masking after the softmax and dividing by the sum."""
     weights = scores.softmax(dim=-1) * mask
     return weights / weights.sum(dim=-1, keepdim=True)
-
-
-@misconception("−1e9 instead of −∞", fails=("nothing but padding",))
-def n_1e9_instead_of(scores, mask):
-    """With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only
-    compares. (In half precision −1e9 does not even exist.) Use −∞ and put zeros where the mask is False."""
-    return scores.masked_fill(~mask, -1e9).softmax(dim=-1)
 
 
 @misconception(
@@ -231,35 +197,35 @@ def exponentials_out_of_range(scores, mask):
 
 
 @variant("exponentials out of range", fails=("nothing but padding", "large scores", "gradient"))
-def exponentials_out_of_range_2(scores, mask):
+def one_maximum_for_all_rows(scores, mask):
     """One maximum for all rows."""
     exponentials = (scores - scores.max()).exp() * mask
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 @variant("exponentials out of range", fails=("large scores",))
-def exponentials_out_of_range_3(scores, mask):
+def one_maximum_and_the_division_guarded(scores, mask):
     """One maximum for all rows, and the division guarded."""
     exponentials = (scores - scores.max()).exp() * mask
     return exponentials / exponentials.sum(dim=-1, keepdim=True).clamp(min=1e-9)
 
 
 @variant("exponentials out of range", fails=("large scores",))
-def exponentials_out_of_range_4(scores, mask):
+def out_of_range_and_the_division_guarded(scores, mask):
     """With the division guarded."""
     exponentials = scores.exp() * mask
     return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
 
 
 @variant("exponentials out of range", fails=("large scores", "gradient"))
-def exponentials_out_of_range_5(scores, mask):
+def out_of_range_with_the_nan_mended(scores, mask):
     """With the NaN mended, which mends no gradient."""
     exponentials = scores.exp() * mask
     return (exponentials / exponentials.sum(dim=-1, keepdim=True)).nan_to_num()
 
 
 @variant("exponentials out of range", "ignores the mask", fails=(*UNMASKED, "large scores"))
-def exponentials_out_of_range_6(scores, mask):
+def out_of_range_and_no_mask(scores, mask):
     """Both."""
     exponentials = scores.exp()
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
@@ -271,20 +237,6 @@ def no_exponentials(scores, mask):
     be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""
     kept = scores * mask
     return kept / kept.sum(dim=-1, keepdim=True)
-
-
-@misconception("log_softmax", fails=EVERYTHING)
-def log_softmax(scores, mask):
-    """These are the logarithms of the weights: none is above 0, and padding holds −∞. A loss likes logarithms; an
-    average needs the weights themselves."""
-    return scores.masked_fill(~mask, -torch.inf).log_softmax(dim=-1)
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(scores, mask):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from, so the scores can never learn. Stay with tensor operations."""
-    return scores.detach().masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -65,20 +65,39 @@ def gradient(answer, draw):
     return gradients(answer(weights, states), [weights, states], draw)
 
 
-ALL_OUTPUT = ("output", "one weight of one", "one decoder state", "gradient")
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = ("output", "one weight of one", "one decoder state", "gradient")
+AVERAGE = "weights @ encoder_states"
+
+slip("divided once more", ALL, {AVERAGE: f"{AVERAGE} / encoder_states.shape[1]"}, words="""
+    The weights already sum to one, so their weighted sum is an average. Dividing by the number of source words (or
+    taking `mean` where a sum is meant) shrinks it, and the longer the sentence, the more.""")
+slip("softmax once more", ALL, {"weights": "weights.softmax(dim=-1)"}, words="""
+    The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
+    scores so close together that it makes them nearly equal. Use them as they are.""")
+slip("squeezed axes", ("one decoder state",), {AVERAGE: f"({AVERAGE}).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length one.
+    Keep the axes, or name the one that you mean.""")
+slip("cut off from the gradient", ("gradient",),
+     {AVERAGE: f"({AVERAGE}).detach()"},
+     {"weights": "weights.detach()"},
+     {"encoder_states": "encoder_states.detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. The weights must learn where to look, and the states what to offer.""")
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("sums over the targets", fails=ALL_OUTPUT)
+@misconception("sums over the targets", fails=ALL)
 def sums_over_the_targets(weights, encoder_states):
     """There is one result for each source position, so the target positions were added up. The answer belongs to
     whoever asked: keep the target axis and sum over the source."""
     return torch.einsum("bti,bid->bid", weights, encoder_states)
 
 
-@misconception("plain mean", fails=ALL_OUTPUT)
+@misconception("plain mean", fails=ALL)
 def plain_mean(weights, encoder_states):
     """Every state counted the same, so every target position received the same summary. That is mean pooling. The
     weights are what makes it attention: use them."""
@@ -93,51 +112,11 @@ def best_match_only(weights, encoder_states):
     return encoder_states.gather(1, best)
 
 
-@misconception("divided once more", fails=ALL_OUTPUT)
-def divided_once_more(weights, encoder_states):
-    """The weights already sum to one, so their weighted sum is an average. Dividing by the number of source words (or
-    taking `mean` where a sum is meant) shrinks it, and the longer the sentence, the more."""
-    return (weights[..., None] * encoder_states[:, None]).mean(dim=2)
-
-
-@misconception("not added up", fails=ALL_OUTPUT)
+@misconception("not added up", fails=ALL)
 def not_added_up(weights, encoder_states):
     """Each state was scaled by its weight, and then all of them were handed on. The point is a summary of fixed size:
     add them up over the source positions."""
     return weights[..., None] * encoder_states[:, None]
-
-
-@misconception("softmax once more", fails=ALL_OUTPUT)
-def softmax_once_more(weights, encoder_states):
-    """The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
-    scores so close together that it makes them nearly equal. Use them as they are."""
-    return weights.softmax(dim=-1) @ encoder_states
-
-
-@misconception("squeezed axes", fails=("one decoder state",))
-def squeezed_axes(weights, encoder_states):
-    """`squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length
-    one. Keep the axes, or name the one that you mean."""
-    return (weights @ encoder_states).squeeze()
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(weights, encoder_states):
-    """The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. The weights must learn where to look, and the states what to offer."""
-    return (weights @ encoder_states).detach()
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(weights, encoder_states):
-    """The weights alone."""
-    return weights.detach() @ encoder_states
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(weights, encoder_states):
-    """The states alone."""
-    return weights @ encoder_states.detach()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -1,6 +1,5 @@
 """attention_scores: How well each target position matches each source position: plain dot products."""
 
-import math
 
 import torch
 
@@ -59,25 +58,43 @@ def gradient(answer, draw):
     return gradients(answer(*states), states, draw)
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+ALL = ("scores", "one decoder state", "gradient")
+SCORES = "decoder_states @ encoder_states.mT"
+
+slip("keys from the decoder", ALL, {"encoder_states": "decoder_states"}, words="""
+    Each decoder state was scored against the decoder's own states. In cross-attention the decoder only asks; the states
+    that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention, lecture
+    @self_attention.)""")
+slip("a row for each source word", ALL, {SCORES: "encoder_states @ decoder_states.mT"}, words="""
+    Rows and columns are swapped. Row t belongs to target position t, because each target position will share out its
+    attention over the source: targets down the rows, source positions along them.""")
+slip("scaled by √d", ALL, {SCORES: f"{SCORES} / encoder_states.shape[-1] ** 0.5"}, words="""
+    Dividing by √d is a good idea, and lecture @many_heads shows why, but it makes a different score: the scaled dot
+    product. Here the plain dot product is asked for, as in Luong et al. (2015).""")
+slip("cut off from the gradient", ("gradient",),
+     {"encoder_states": "encoder_states.detach()"},
+     {"decoder_states": "decoder_states.detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
+    with tensor operations.""")
+slip("reshaped for transposed", ALL, {".mT": ".reshape(len(encoder_states), encoder_states.shape[-1], -1)"}, words="""
+    `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
+    holds pieces of several states. The shape fits and the numbers do not. Swap the two axes instead: which tensor
+    method does that?""")
+slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
+    These are weights: each row sums to one. Scores are the bare dot products, of any size and sign. Softmax is the next
+    exercise, where it must respect the mask.""")
+slip("squeezed axes", ("one decoder state",), {SCORES: f"({SCORES}).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length one.
+    Keep the axes, or name the one that you mean.""")
 
 
-@misconception("keys from the decoder", fails=("scores", "one decoder state", "gradient"))
-def keys_from_the_decoder(decoder_states, encoder_states):
-    """Each decoder state was scored against the decoder's own states. In cross-attention the decoder only asks; the
-    states that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention,
-    lecture @self_attention.)"""
-    return decoder_states @ decoder_states.mT
+# ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("a row for each source word", fails=("scores", "one decoder state", "gradient"))
-def a_row_for_each_source_word(decoder_states, encoder_states):
-    """Rows and columns are swapped. Row t belongs to target position t, because each target position will share out its
-    attention over the source: targets down the rows, source positions along them."""
-    return encoder_states @ decoder_states.mT
-
-
-@misconception("as many source as target words", fails=("scores", "one decoder state", "gradient"))
+@misconception("as many source as target words", fails=ALL)
 def as_many_source_as_target_words(decoder_states, encoder_states):
     """One length was used for both sentences. A translation is rarely as long as its source: the table of scores has
     n_target rows and n_source columns, and slides that print T × T for it are mistaken."""
@@ -89,18 +106,9 @@ def as_many_source_as_target_words(decoder_states, encoder_states):
     return scores
 
 
-@misconception("scaled by √d", fails=("scores", "one decoder state", "gradient"))
-def scaled_by_d(decoder_states, encoder_states):
-    """Dividing by √d is a good idea, and lecture @many_heads shows why, but it makes a different score: the scaled dot
-    product. Here the plain dot product is asked for, as in Luong et al. (2015)."""
-    return decoder_states @ encoder_states.mT / math.sqrt(encoder_states.shape[-1])
-
-
-@misconception("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient(decoder_states, encoder_states):
-    """The numbers are right, but the gradient does not get through: `.item()`, `.detach()`, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
-    with tensor operations."""
+@variant("cut off from the gradient", fails=("gradient",))
+def number_by_number(decoder_states, encoder_states):
+    """Each score taken out of its tensor by `.item()`."""
     batch, n_target, _ = decoder_states.shape
     scores = torch.zeros(batch, n_target, encoder_states.shape[1])
     for b in range(batch):
@@ -108,41 +116,6 @@ def cut_off_from_the_gradient(decoder_states, encoder_states):
             for i in range(encoder_states.shape[1]):
                 scores[b, t, i] = (decoder_states[b, t] @ encoder_states[b, i]).item()
     return scores
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_2(decoder_states, encoder_states):
-    """The keys alone."""
-    return decoder_states @ encoder_states.detach().mT
-
-
-@variant("cut off from the gradient", fails=("gradient",))
-def cut_off_from_the_gradient_3(decoder_states, encoder_states):
-    """The queries alone."""
-    return decoder_states.detach() @ encoder_states.mT
-
-
-@misconception("reshaped for transposed", fails=("scores", "one decoder state", "gradient"))
-def reshaped_for_transposed(decoder_states, encoder_states):
-    """`reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
-    holds pieces of several states. The shape fits and the numbers do not. Swap the two axes instead: which tensor
-    method does that?"""
-    batch, n_source, d = encoder_states.shape
-    return decoder_states @ encoder_states.reshape(batch, d, n_source)
-
-
-@misconception("softmax already applied", fails=("scores", "one decoder state", "gradient"))
-def softmax_already_applied(decoder_states, encoder_states):
-    """These are weights: each row sums to one. Scores are the bare dot products, of any size and sign. Softmax is the
-    next exercise, where it must respect the mask."""
-    return (decoder_states @ encoder_states.mT).softmax(dim=-1)
-
-
-@misconception("squeezed axes", fails=("one decoder state",))
-def squeezed_axes(decoder_states, encoder_states):
-    """`squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length
-    one. Keep the axes, or name the one that you mean."""
-    return (decoder_states @ encoder_states.mT).squeeze()
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

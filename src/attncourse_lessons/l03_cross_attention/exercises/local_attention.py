@@ -60,76 +60,34 @@ def at_the_centre(answer, draw):
     return answer(weights, centers.float(), _sigma(draw)).gather(-1, centers[..., None])
 
 
-# -------------------------------------------------------------------------------------------------------- wrong answers
+# -------------------------------------------------------------------------------------- one slip away from the solution
 
+WINDOW, BOTH = ("window",), ("window", "at the centre")
+WIDTH = "(2 * sigma**2)"
 
-@misconception("normalised again", fails=("window", "at the centre"))
-def normalised_again(weights, centers, sigma):
-    """The rows were made to sum to one again. Equation 10 of the paper does not do that: a centre far from everything
-    that matches is allowed to find little."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    windowed = weights * torch.exp(-(distance**2) / (2 * sigma**2))
-    return windowed / windowed.sum(dim=-1, keepdim=True)
-
-
-@misconception("a width other than 2σ²", fails=("window",))
-def a_width_other_than_22(weights, centers, sigma):
-    """The window has the wrong width: a Gaussian divides the squared distance by 2σ², twice the *variance*. Look
-    whether σ itself is squared, whether the 2 is there, and whether it was squared along with σ."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return weights * torch.exp(-(distance**2) / (2 * sigma))
-
-
-@variant("a width other than 2σ²", fails=("window",))
-def a_width_other_than_22_2(weights, centers, sigma):
-    """No 2."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return weights * torch.exp(-(distance**2) / sigma**2)
-
-
-@variant("a width other than 2σ²", fails=("window",))
-def a_width_other_than_22_3(weights, centers, sigma):
-    """The 2 squared."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return weights * torch.exp(-(distance**2) / (2 * sigma) ** 2)
-
-
-@misconception("no brackets around 2σ²", fails=("window",))
-def no_brackets_around_22(weights, centers, sigma):
-    """`x / 2 * sigma**2` is (x/2) · σ²: Python divides and multiplies from left to right, so a larger σ made the window
-    narrower. Put brackets around everything below the fraction line."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return weights * torch.exp(-(distance**2) / 2 * sigma**2)
-
-
-@misconception("no minus", fails=("window",))
-def no_minus(weights, centers, sigma):
-    """The weights grow with the distance from the centre: the exponent lacks its minus."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return weights * torch.exp(distance**2 / (2 * sigma**2))
-
-
-@misconception("distance not squared", fails=("window",))
-def distance_not_squared(weights, centers, sigma):
-    """The distance went into the exponent unsquared. That is a tent with a sharp peak; a Gaussian is a bell, flat at
-    the centre, because it falls with the *square* of the distance."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return weights * torch.exp(-distance.abs() / (2 * sigma**2))
-
-
-@misconception("the window alone", fails=("window", "at the centre"))
-def the_window_alone(weights, centers, sigma):
-    """This is the window by itself: what the decoder had found by matching is gone. The window multiplies the weights
-    that came in."""
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]
-    return torch.exp(-(distance**2) / (2 * sigma**2))
-
-
-@misconception("counted from one", fails=("window", "at the centre"))
-def counted_from_one(weights, centers, sigma):
-    """The window sits one position off: positions are counted from 0, as everywhere in Python."""
-    distance = torch.arange(1, weights.shape[-1] + 1) - centers[..., None]
-    return weights * torch.exp(-(distance**2) / (2 * sigma**2))
+slip("normalised again", BOTH,
+     {"return": "windowed =", f"{WIDTH})": f"{WIDTH})\nreturn windowed / windowed.sum(dim=-1, keepdim=True)"}, words="""
+    The rows were made to sum to one again. Equation 10 of the paper does not do that: a centre far from everything that
+    matches is allowed to find little.""")
+slip("a width other than 2σ²", WINDOW,
+     {WIDTH: "(2 * sigma)"},
+     {WIDTH: "sigma**2"},
+     {WIDTH: "(2 * sigma) ** 2"}, words="""
+    The window has the wrong width: a Gaussian divides the squared distance by 2σ², twice the *variance*. Look whether σ
+    itself is squared, whether the 2 is there, and whether it was squared along with σ.""")
+slip("no brackets around 2σ²", WINDOW, {WIDTH: "2 * sigma**2"}, words="""
+    `x / 2 * sigma**2` is (x/2) · σ²: Python divides and multiplies from left to right, so a larger σ made the window
+    narrower. Put brackets around everything below the fraction line.""")
+slip("no minus", WINDOW, {"exp(-": "exp("}, words="""
+    The weights grow with the distance from the centre: the exponent lacks its minus.""")
+slip("distance not squared", WINDOW, {"(distance**2)": "distance.abs()"}, words="""
+    The distance went into the exponent unsquared. That is a tent with a sharp peak; a Gaussian is a bell, flat at the
+    centre, because it falls with the *square* of the distance.""")
+slip("the window alone", BOTH, {"weights * ": ""}, words="""
+    This is the window by itself: what the decoder had found by matching is gone. The window multiplies the weights that
+    came in.""")
+slip("counted from one", BOTH, {"torch.arange(weights.shape[-1])": "torch.arange(1, weights.shape[-1] + 1)"}, words="""
+    The window sits one position off: positions are counted from 0, as everywhere in Python.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
