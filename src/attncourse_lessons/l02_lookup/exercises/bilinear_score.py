@@ -1,4 +1,4 @@
-"""bilinear_score: How well each query matches each key, through a matrix that is learned (Luong et al."""
+"""bilinear_score: how well each query matches each key, through a matrix that is learned. Luong et al. 2015."""
 
 
 import torch

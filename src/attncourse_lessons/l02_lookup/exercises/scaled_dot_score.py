@@ -1,4 +1,4 @@
-"""scaled_dot_score: How well each query matches each key:"""
+"""scaled_dot_score: how well each query matches each key, as a dot product over √d. Vaswani et al. 2017."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""local_attention: Weights times a Gaussian window around each target position's centre (Luong et al."""
+"""local_attention: weights times a Gaussian around each target position's centre. Luong et al. 2015."""
 
 import torch
 
