@@ -1,6 +1,8 @@
-"""Figures of blocks and of results say in words what they show."""
+"""Figures of blocks join what feeds what; they, and those of results, say in words what they show."""
 
 import pytest
+from drawn import arrows, axes, boxed, cells, joined, strokes, texts
+from proven import proven
 
 from attncourse import viz
 from attncourse_lessons.l09_transformer.figures import KINDS, block_lines
@@ -41,3 +43,101 @@ def test_points_ranks_and_differences_are_read_out(shown):
     assert "one: Transformer 27.3 at 1e+18; ByteNet 23.75 at 1e+20" in shown[0]
     assert "T5 90.3" in shown[1]
     assert "RoPE −0.150 ± 0.020; GELU +0.010 ± 0.020" in shown[2]
+
+
+# What is drawn
+
+
+@proven
+def test_towers_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each_block():
+    (ax,) = axes(viz.towers, 2)
+    alone = [("encoder alone", "the cat [?] here", "look around", "sat"),
+             ("decoder alone", "<bos> the cat", "look back", "the cat sat")]  # fmt: skip
+    both = [("die Katze saß", "look around", None), ("<bos> the cat", "back, across", "the cat sat")]
+    position = "embedding + position"
+    ways = [(inputs, block, outputs) for _, inputs, block, outputs in alone] + both
+    expected = []
+    for inputs, block, outputs in ways:
+        expected += [(inputs, position), (position, block), (block, block), (block, "norm")]
+        expected += [("norm", outputs)] if outputs else []
+    assert joined(ax)[:-2] == expected
+    assert all(start[1] < end[1] for start, end in arrows(ax)[:-2])
+    assert boxed(ax) == [block for _, block, _ in ways for _ in range(2)]
+    tops = sorted({low + 0.5 for _, low, _, _ in cells(ax)})
+    # From above the encoder's last norm down beside its blocks, with an arrow to each of the decoder's.
+    (start, corner), (foot, head) = strokes(ax)
+    norm = {x: y for words, x, y in texts(ax) if words == "norm"}
+    assert start == (10.9, norm[10.4]) and corner == head and foot == (corner[0], tops[0])
+    assert [start for start, _ in arrows(ax)[-2:]] == [(corner[0], y) for y in tops]
+    assert [end for _, end in arrows(ax)[-2:]] == [(13.3, y) for y in tops]
+    named = {words: x for words, x, y in texts(ax) if y == 8.75}
+    assert named == {"encoder alone": 1.7, "decoder alone": 6, "encoder and decoder": 12.4}
+
+
+PARTS = {
+    "encoder": [("norm 1", "attention"), ("norm 2", "network")],
+    "decoder": [("norm 1", "attention"), ("norm 2", "cross"), ("norm 3", "network")],
+    "decoder-only": [("norm 1", "attention"), ("norm 2", "network")],
+}
+
+
+@pytest.mark.parametrize("line", [1, 2, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, line):
+    (ax,) = axes(viz.block_frame, kind, line)
+    lines = block_lines(kind, batch=4, n=7, n_memory=5, d=64, heads=8, d_ff=256)
+    code = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 6.5 and y > 3]
+    assert code == [each.code for each in lines]
+    height = {words: y for words, x, y in texts(ax) if x == 6.5}
+    marked = [y for words, _, y in texts(ax) if words == "▶"]
+    assert marked == ([height[lines[line - 1].code]] if line <= len(lines) else [])
+    full = [words for words, x, y in texts(ax) for (left, low, width, _), (colour, _) in cells(ax).items()
+            if left < x < left + width and low < y < low + 1 and int(colour[1:3], 16) < 0xD8]  # fmt: skip
+    assert full == [box.replace("_", " ") for box in (lines[line - 1].boxes if line <= len(lines) else ())]
+    said = [(name, size) for name, x, y in texts(ax) for size, right, same in texts(ax)
+            if x == 6.5 and right == 8.6 and y == same]  # fmt: skip
+    shapes = lines[line - 1].shapes if line <= len(lines) else "x (4, 7, 64), the shape it came in"
+    assert [" ".join(both) for both in said] == shapes.split("; ")
+
+
+@proven
+@pytest.mark.parametrize("kind", PARTS)
+def test_each_part_of_a_block_reads_a_normed_x_and_is_added_to_it_further_up(kind):
+    (ax,) = axes(viz.block_frame, kind, 1)
+    ways = [way for norm, part in PARTS[kind] for way in ((norm, norm), (norm, part), (part, "+"))]
+    assert joined(ax) == [("x", "+"), *ways] and arrows(ax)[0] == ((1, 0.5), (1, 7.2))
+    assert boxed(ax) == [box for pair in PARTS[kind] for box in pair]
+    at = {words: (x, y) for words, x, y in texts(ax) if words in boxed(ax)}
+    for i, (norm, part) in enumerate(PARTS[kind]):
+        out, back, (plus,) = strokes(ax)[3 * i : 3 * i + 3]
+        assert out == [(1, at[norm][1]), (1.7, at[norm][1])] and at[norm][1] == at[part][1]
+        assert [x for x, _ in back] == [at[part][0]] * 2 and at[part][1] < back[0][1] < back[1][1]
+        assert plus == (1, back[1][1])
+    code = {words: y for words, x, y in texts(ax) if x == 6.5}
+    assert code["h = norm_1(x)"] == 6.5 and (code["h"], len(code)) == (1.9, 2 * len(PARTS[kind]) + 1)
+    assert [words for words, x, y in texts(ax) if words == "▶" and y == 6.5] == ["▶"]
+    assert [colour for _, (colour, _) in cells(ax).items() if int(colour[1:3], 16) < 0x60] == ["#009e73"]
+    assert {words for words, _, y in texts(ax) if words == "↑ memory"} == ({"↑ memory"} if kind == "decoder" else set())
+
+
+@proven
+def test_the_block_of_2017_is_normed_on_the_way_of_x():
+    (ax,) = axes(viz.block_frame, "encoder of 2017", 2)
+    assert joined(ax)[0][0] == "x" and [way for way in joined(ax)[1:] if way[0] != way[1]] == [
+        ("attention", "+"), ("network", "+")
+    ]  # fmt: skip
+    at = {words: (x, y) for words, x, y in texts(ax) if words in boxed(ax)}
+    assert [*at] == ["attention", "norm 1", "network", "norm 2"] and len(cells(ax)) == 4
+    heights = [at[name][1] for name in at]
+    assert heights == sorted(heights)
+    assert at["norm 1"][0] == at["norm 2"][0] == 1 and at["attention"][0] == at["network"][0] == 4.2
+    for i, part in enumerate(("attention", "network")):
+        out, back, (plus,) = strokes(ax)[3 * i : 3 * i + 3]
+        assert out == [(1, at[part][1]), (3.2, at[part][1])]
+        assert [x for x, _ in back] == [4.2] * 2 and at[part][1] < back[0][1] < back[1][1] == plus[1]
+        assert plus[0] == 1 and plus[1] < at[f"norm {i + 1}"][1]
+    assert [words for words, _, y in texts(ax) if words == "▶" and y == pytest.approx(5.88)] == ["▶"]
+    full = [place for place, (colour, _) in cells(ax).items() if colour == "#009e73"]
+    assert [place[0] + place[2] / 2 for place in full] == [1] and full[0][1] + 0.5 == at["norm 1"][1]
+    shapes = {words: (x, y) for words, x, y in texts(ax) if y == 1.9}
+    assert shapes == {"x": (6.5, 1.9), "(4, 7, 64)": (8.6, 1.9)}

@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from drawn import axes, cells, grid, strokes, texts
+from proven import proven
 
 from attncourse import viz
 from attncourse.attention import causal_mask
 from attncourse.efficient import bigbird, dense_mask, longformer, receptive_field, sliding_window
+from attncourse.viz.style import BLUE
 from attncourse_lessons.l11_cheap_attention.pattern_pad import pattern_in_words
 
 
@@ -85,3 +88,50 @@ def test_whom_the_words_count_is_whom_a_gradient_reaches(layers):
     for i in range(9):
         (gradient,) = torch.autograd.grad(h[i].sum(), x, retain_graph=True)
         assert torch.equal(gradient.abs().sum(dim=-1) > 0, receptive_field(mask, layers)[i])
+
+
+# What is drawn
+
+
+@proven
+def test_maps_of_weights_have_a_row_a_query_and_a_column_a_key():
+    wide = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.125, 0.875]])
+    a, b = axes(viz.weight_maps, {"a": wide, "b": torch.eye(3).roll(1, 1)})
+    assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
+    assert grid(a) == wide.tolist() and grid(b) == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+
+
+PATTERN = ["1100", "0100", "0011", "1001"]
+
+
+def drawn_on(pad):
+    pad.rows = PATTERN
+    return pad
+
+
+def test_the_pad_hands_the_browser_its_rows_its_presets_and_who_asks():
+    state = viz.pattern_pad("causal", n=4, asking=2).get_state()
+    assert (state["n"], state["asking"], state["rows"]) == (4, 2, ["1000", "1100", "1110", "1111"])
+    assert state["presets"]["causal"] == state["rows"] and state["presets"]["itself alone"][1] == "0100"
+    assert [*state["presets"]] == [*viz.pattern_presets(4)]
+
+
+@proven
+def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks_hears_of():
+    square, told = axes(lambda: drawn_on(viz.pattern_pad("itself alone", n=4, asking=2)))
+    assert grid(square) == [[float(sign) for sign in row] for row in PATTERN]
+    assert [*cells(square)] == [(0, 2, 4, 1)]                             # a frame around the row that asks
+    beside = {y: words for words, x, y in texts(square) if x < 0}
+    above = {x: words for words, x, y in texts(square) if y < 0}
+    assert beside == above == {0.5: "1", 1.5: "2", 2.5: "3", 3.5: "4"}
+    # 3 looks at 3 and 4, 4 at 1 and 4, 1 at 1 and 2: by and by it hears of all.
+    heard = [[line.get_color() == BLUE for line in told.lines[4 * layer : 4 * layer + 4]] for layer in range(4)]
+    assert heard == [[False, False, True, True], [True, False, True, True], [True] * 4, [True] * 4]
+    rows = [-1.4 - 1.3 * layer for layer in range(4)]
+    assert strokes(told) == [[(j, pytest.approx(y))] for y in rows for j in range(4)]
+    assert [line.get_marker() for line in told.lines[:4]] == ["o", "o", "s", "o"]
+    said = [words for words, *_ in sorted(texts(told), key=lambda text: -text[2])]
+    assert said[3:] == [
+        "whom position 3 hears of", "2 after 1 layer", "3 after 2 layers", "4 after 3 layers", "4 after 4 layers"
+    ]  # fmt: skip
+    assert said[0] == "7 of 16 pairs, 44%"

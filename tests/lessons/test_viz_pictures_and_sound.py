@@ -1,7 +1,11 @@
-"""Pictures of patches, looks and spans say in words what they show."""
+"""Pictures of patches, looks and spans draw what they were given, and say in words what they show."""
+
+import math
 
 import pytest
 import torch
+from drawn import arrows, axes, bars, boxed, cells, contours, grid, grids, joined, places, strokes, texts
+from proven import proven
 
 from attncourse import viz
 
@@ -57,3 +61,165 @@ def test_a_sound_and_the_game_say_what_they_show(alt):
     viz.pictures([torch.rand(8, 8)] * 2, ["one", "two"])
     assert "hod, heed" in alt[0] and "4 frames" in alt[0]
     assert "own code q5" in alt[1] and alt[2] == "2 pictures of 8 by 8 pixels: one, two."
+
+
+# What is drawn
+
+STROKE = torch.tensor([[0.0, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]])  # from bottom left to top right
+
+
+@proven
+def test_pictures_stand_upright_under_their_names():
+    one, two = axes(viz.pictures, [STROKE, STROKE[:2]], ["one", "two"])
+    assert (one.get_title(), two.get_title()) == ("one", "two")
+    assert grid(one) == STROKE.tolist() and grid(two) == STROKE[:2].tolist()
+
+
+@proven
+@pytest.mark.parametrize("shape", [(4, 4), (2, 8)], ids=["square", "wide"])
+def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class_token(shape):
+    image = torch.arange(16.0).view(*shape)
+    (ax,) = axes(viz.picture_to_sequence, image, 2)
+    patches = image.unfold(0, 2, 2).unfold(1, 2, 2).flatten(0, 1)                # (4, 2, 2), row by row
+    assert grids(ax) == [image.tolist(), *patches.tolist()]
+    rows, columns = shape[0] // 2, shape[1] // 2
+    side = 4.4 / columns
+    frames = [place[:3] for place in cells(ax) if place[2] == place[3] and place[0] < 4.4]
+    corners = [(side * (i % columns), 4.4 - side * (1 + i // columns), side) for i in range(4)]
+    assert frames == [pytest.approx(corner) for corner in corners]
+    picture, *pieces = (mesh.get_coordinates() for mesh in ax.collections)
+    assert picture[..., 0].max() == pytest.approx(4.4) and picture[..., 1].min() == pytest.approx(4.4 - rows * side)
+    for i, piece in enumerate(pieces):
+        left, right = piece[..., 0].min(), piece[..., 0].max()
+        above = {words for words, x, y in texts(ax) if x == pytest.approx((left + right) / 2) and y == 3.2}
+        assert above == {f"{i}"}
+    numbered = {words: (x, y) for words, x, y in texts(ax) if words in "0123" and x < 4.4}
+    assert numbered == {f"{i}": pytest.approx((x + 0.08, y + side - 0.06)) for i, (x, y, _) in enumerate(corners)}
+    row = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -0.55]
+    tags = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -1.65]
+    assert row == ["class", "$x_{0}W$", "$x_{1}W$", "$x_{2}W$", "$x_{3}W$"]
+    assert tags == [r"$+\,p_0$", *(rf"$+\,p_{{{i + 1}}}$" for i in range(4))]
+    assert {f"$x_{{{i}}}W$" for i in range(4)} < set(boxed(ax))
+    assert [start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)] == [True] * 6
+    ((line, end),) = strokes(ax)
+    assert line[1] == end[1] == -2.3 and line[0] < 7.5 and end[0] > max(piece[..., 0].max() for piece in pieces)
+
+
+@proven
+def test_where_was_looked_lies_beside_its_picture_under_its_title():
+    first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.5, 0.0]])
+    maps = {"rollout": [first, second], "last": [second / 2, first / 4]}
+    found = axes(viz.looking, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
+    assert [ax.get_title() for ax in found] == ["picture", "rollout", "last", "", "", ""]
+    assert [ax.get_ylabel() for ax in found[::3]] == ["a 3", "a 7"]
+    assert [grid(ax) for ax in found] == [
+        STROKE.tolist(), first.tolist(), (second / 2).tolist(),
+        (3 * STROKE.T).tolist(), second.tolist(), (first / 4).tolist(),
+    ]  # fmt: skip
+    for ax, image in zip(found, [STROKE] * 3 + [3 * STROKE.T] * 3, strict=True):
+        for level, _, outline in contours(ax):                                   # half as bright as the brightest
+            assert level == image.max() / 2
+            assert all(at(image, x, y) == pytest.approx(level, abs=1e-4) for x, y in outline)
+    assert [len(contours(ax)) for ax in found] == [0, 1, 1, 0, 1, 1]
+
+
+def at(image, x, y):
+    """Between pixels, in proportion: for a place on a line between two that are neighbours."""
+    low, left = int(y), int(x)
+    beside = image[min(low + (y > low), len(image) - 1), min(left + (x > left), image.shape[1] - 1)]
+    share = max(x - left, y - low)
+    return float(image[low, left] * (1 - share) + beside * share)
+
+
+@proven
+@pytest.mark.parametrize(("asking", "framed"), [(None, []), (1, [(1.5, -0.5, 2, 2)]), (2, [(-0.5, 1.5, 2, 2)])])
+def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, framed):
+    table = torch.tensor([[0.5, 0.25], [0.0, 0.125]])
+    left, right = axes(viz.looking_frame, STROKE, table, asking, "head 1")
+    assert (left.get_title(), right.get_title()) == ("the picture", "head 1")
+    assert grid(left) == STROKE.tolist() and grid(right) == table.tolist()
+    assert [*cells(left)] == [*cells(right)] == framed
+    assert texts(right) == [("50", 0.5, 0.5), ("25", 2.5, 0.5), ("0", 0.5, 2.5), ("12", 2.5, 2.5)]
+    ((level, _, outline),) = contours(right)
+    assert level == 0.5 and all(at(STROKE, x, y) == pytest.approx(0.5, abs=1e-4) for x, y in outline)
+
+
+@proven
+def test_each_place_has_a_map_with_a_dot_where_it_is():
+    similarity = torch.arange(16.0).view(4, 4) / 16
+    for i, ax in enumerate(axes(viz.position_maps, similarity, 2)):
+        assert grid(ax) == similarity[i].view(2, 2).tolist()
+        assert strokes(ax) == [[(i % 2, i // 2)]]                                # column and row
+
+
+@proven
+def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_between_their_ends():
+    wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
+    up, down = axes(viz.sound, wave, loudness, [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], 2, 2)
+    ends = [[(0.25, 0), (0.25, 1)], [(2, 0), (2, 1)]]
+    assert strokes(up) == [[(0, 0), (0.5, 1), (1, -0.75), (1.5, 0.5)], *ends]
+    assert strokes(down) == ends
+    assert [(words, x) for words, x, _ in texts(up)] == [("hod", 0.125), ("heed", 1.125)]
+    assert grid(down) == [[4, 32], [2, 16], [1, 8]]                              # frames go right, frequencies up
+    assert down.images[0].get_extent() == [0, 2, 0, 1]                           # seconds, and half the rate in hertz
+    assert (down.get_xlabel(), down.get_ylabel()) == ("seconds", "hertz") and not down.yaxis_inverted()
+
+
+@proven
+def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
+    (ax,) = axes(viz.hide_and_guess)
+    around = "Transformer: every frame looks at all"
+    hidden = {3, 4, 5}
+    ways = joined(ax)
+    for i in range(8):
+        z = f"$z_{i + 1}$"
+        gone = i in hidden
+        assert ways[:3] == [(z, z), (z, "hidden" if gone else z), ("hidden" if gone else z, around)]
+        assert ways[3:4] == [(around, f"$c_{i + 1}$")] or not gone
+        ways = ways[4 if gone else 3 :]
+    assert boxed(ax)[-5:] == [around, "$q_5$ right", "$q_4$ wrong", "$q_6$ wrong", "codebook"]
+    down, right, up = arrows(ax)[-3:]
+    at = places(ax, "codebook", "$q_5$ right", "$q_6$ wrong", "$c_5$", "$c_4$", "$c_6$")
+    near = {name: [x for words, x, _ in texts(ax) if words == name] for name in ("$z_4$", "$z_5$", "$z_6$")}
+    assert [*near.values()] == [[at[f"$c_{i}$"][0]] for i in (4, 5, 6)]
+    # From the fifth guess over to its own code; from the hidden frames into the codebook, and up to the codes.
+    wave, rise, across, *drops = strokes(ax)
+    assert rise[0] == (at["$c_5$"][0], 8.25) and rise[1] == across[0]
+    assert across[1] == down[0] and down[0][1] > down[1][1] > at["$q_5$ right"][1]
+    assert [drop[0][0] for drop in drops] == [pytest.approx(at[f"$c_{i}$"][0] + 0.25) for i in (4, 5, 6)]
+    assert all(drop[0][1] > 2.5 and drop[1][1] == right[0][1] for drop in drops)
+    assert right[0] == drops[0][1] and right[0][0] < right[1][0]
+    assert at["codebook"][1] < up[0][1] < up[1][1] < at["$q_6$ wrong"][1]
+    # The waveform runs from under the first frame to behind the last, at the bottom.
+    first, last = (next(x for words, x, _ in texts(ax) if words == f"$z_{i}$") for i in (1, 8))
+    assert wave[0][0] < first < last < wave[-1][0] and max(y for _, y in wave) < 1.15
+    assert wave[100][1] == pytest.approx(0.45 + 0.75 * waveform(wave[100][0]), abs=1e-3)
+    grey = [colour for place, (colour, _) in cells(ax).items() if place[2] == 1.4]
+    assert len(grey) == 3 and len({*grey}) == 1
+
+
+def waveform(t):
+    return math.sin(9 * t) * (0.3 + 0.25 * math.sin(1.3 * t + 1)) + 0.12 * math.sin(31 * t)
+
+
+@proven
+def test_hidden_frames_are_hatched_in_the_row_of_their_sound():
+    mask = torch.tensor([[True, True, False, True], [False, True, False, False]])
+    (ax,) = axes(viz.span_frame, mask, 0.5, "spans")
+    rows = [[hatch for (x, y, *_), (_, hatch) in sorted(cells(ax).items()) if y == row] for row in (1, 0)]
+    assert rows == [["////" if hidden else "" for hidden in row] for row in mask.tolist()]
+    assert ax.get_title() == "spans"
+    assert [text.get_text() for text in ax.figure.texts] == [
+        "hidden: 50% of these frames; 50% in the mean over very long sounds"
+    ]  # fmt: skip
+    assert len(cells(ax)) == 8 and sorted({x for x, *_ in cells(ax)}) == [0, 1, 2, 3]
+
+
+@proven
+def test_codes_stand_in_the_order_of_their_use():
+    even, uneven = axes(viz.codes_used, {"even": torch.tensor([0.125, 0.375, 0.5]),
+                                         "uneven": torch.tensor([0.25, 0.0, 0.0, 0.75])})  # fmt: skip
+    assert (even.get_title(), uneven.get_title()) == ("even", "uneven")
+    assert bars(even) == {"": {1: 0.5, 2: 0.375, 3: 0.125}}
+    assert bars(uneven) == {"": {1: 0.75, 2: 0.25, 3: 0, 4: 0}}
+    assert strokes(even) == [[(0, 0.333333), (1, 0.333333)]] and strokes(uneven) == [[(0, 0.25), (1, 0.25)]]

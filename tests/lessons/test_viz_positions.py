@@ -1,8 +1,12 @@
-"""Figures of positions say in words what they show, counted from what they were given."""
+"""Figures of positions draw what they were given, and say in words what they show."""
 
+import math
 import re
 
+import pytest
 import torch
+from drawn import axes, cells, curves, grid, labels, strokes, table, texts, written
+from proven import proven
 
 from attncourse import viz
 from attncourse.positions import relative_index, sinusoidal
@@ -57,3 +61,118 @@ def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
     row = {"unique": (True, ""), "longer\ntexts": (False, "12%")}
     viz.property_table({"binary": row, "RoPE": row | {"longer\ntexts": (True, "99%")}})
     assert "binary: unique yes, longer texts no (12%); RoPE: unique yes, longer texts yes (99%)." in shown[0]
+
+
+# What is drawn
+
+
+@proven
+@pytest.mark.parametrize("position", [0, 5])
+def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_beside(position):
+    left, middle, right = axes(viz.counting, position)
+    assert [ax.get_title() for ax in (left, middle, right)] == [
+        "binary digits", "sines and cosines", f"how far from {position}"
+    ]  # fmt: skip
+    digits = [[int(digit) for digit in reversed(f"{p:04b}")] for p in range(16)]      # the fastest first
+    waves = [[turn(2 * math.pi * p / period) for period in (4, 8, 16, 32) for turn in (math.sin, math.cos)]
+             for p in range(16)]  # fmt: skip
+    assert grid(left) == digits
+    assert grid(middle) == [pytest.approx(row, abs=1e-5) for row in waves]
+    assert [*labels(left.xaxis).values()] == ["2", "4", "8", "16"]
+    assert [*labels(middle.xaxis).values()] == ["4", "8", "16", "32"]
+    assert labels(left.yaxis) == {p + 0.5: f"{p}" for p in range(0, 16, 3)}
+    assert texts(left) == [(f"{digit}", i + 0.5, position + 0.5) for i, digit in enumerate(digits[position])]
+    assert [*cells(left)] == [(0, position, 4, 1)] and [*cells(middle)] == [(0, position, 8, 1)]
+    in_digits, in_waves, level = strokes(right)
+    for line, rows in ((in_digits, digits), (in_waves, waves)):
+        assert line == [(pytest.approx(math.dist(row, rows[position]), abs=1e-5), p) for p, row in enumerate(rows)]
+    assert level == [(0, position), (1, position)] and right.yaxis_inverted()
+
+
+@proven
+def test_bands_have_a_row_a_position_and_lines_where_they_are_marked():
+    ax, _ = axes(viz.bands, torch.tensor([[1.0, -2, 3], [4, 5, 7]]), marked=[1], title="tags")
+    assert grid(ax) == [[1, -2, 3], [4, 5, 7]] and strokes(ax) == [[(0, 1), (1, 1)]]
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("column", "position", "tags")
+
+
+@proven
+def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
+    (ax,) = axes(viz.distance_table, relative_index(3, 3, 1), ["we", "know", "that"])
+    assert table(ax) == {
+        "we": {"we": 1, "know": 2, "that": 2},
+        "know": {"we": 0, "know": 1, "that": 2},
+        "that": {"we": 0, "know": 0, "that": 1},
+    }
+    assert written(ax) == {row: {key: f"{x:.0f}" for key, x in line.items()} for row, line in table(ax).items()}
+    assert grid(ax) == [[1, 2, 2], [0, 1, 2], [0, 0, 1]] and (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query")
+
+
+@proven
+@pytest.mark.parametrize(("offset", "shift"), [(1, 0), (2, 3)])
+def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not(offset, shift):
+    circle, lines = axes(viz.turning, offset, shift)
+    query, key = complex(0.95, 0.35), complex(0.6, -0.75)
+
+    def turned(vector, position):
+        return vector * complex(math.cos(math.radians(25 * position)), math.sin(math.radians(25 * position)))
+
+    ends = [complex(x, y) for words, x, y in texts(circle) if not words]
+    expected = [query, turned(query, shift + offset), key, turned(key, shift)]
+    assert ends == [pytest.approx(end, abs=1e-5) for end in expected]
+    at = {words: (x, y) for words, x, y in texts(circle) if words}
+    for name, end in ((f"know, {shift + offset}", expected[1]), (f"we, {shift}", expected[3])):
+        assert at[name] == pytest.approx((1.34 * end.real / abs(end), 1.16 * end.imag / abs(end)), abs=1e-4)
+    apart = math.degrees(math.atan2(0.35, 0.95) - math.atan2(-0.75, 0.6)) + 25 * offset
+    assert circle.get_title() == f"angle between them: {apart:.0f}°"
+    arc = circle.patches[-1]
+    start, end = (complex(math.cos(math.radians(a)), math.sin(math.radians(a))) for a in (arc.theta1, arc.theta2))
+    assert [start, end] == [pytest.approx(v / abs(v), abs=1e-6) for v in (expected[3], expected[1])]
+    score = (turned(query, offset) * key.conjugate()).real
+    assert curves(lines)["turned"] == {s: pytest.approx(score, abs=1e-5) for s in range(6)}
+    for s, sum_ in curves(lines)["added"].items():
+        tag = [complex(math.sin(math.radians(25 * p)), math.cos(math.radians(25 * p))) for p in (s + offset, s)]
+        assert sum_ == pytest.approx(((query + tag[0]) * (key + tag[1]).conjugate()).real, abs=1e-4)
+    assert strokes(lines)[2:] == [[(shift, 0), (shift, 1)], [(shift, pytest.approx(score, abs=1e-5))]]
+
+
+@proven
+def test_accuracy_past_the_end_is_the_mean_of_some_positions_in_their_middle():
+    lines = {"a": [1.0] * 6 + [0.5] * 4 + [0.25] * 3, "b": [1.0, 0.5] * 3}
+    a, b, *rest = axes(viz.past_the_end, lines, trained=8, chance=0.125, first=2, smooth=4)
+    assert (a.get_title(), b.get_title()) == ("a", "b")
+    level = [(0, 0.125), (1, 0.125)]
+    assert strokes(a) == [level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)]]      # the last one by itself
+    assert strokes(b) == [level, [(3.5, 0.75), (6.5, 0.75)]]
+    for ax in (a, b):
+        assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
+        assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
+    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5)]
+    for ax in rest:
+        assert [words.split(":")[0] for words, *_ in texts(ax)] == ["shaded", "x"]
+
+
+@proven
+def test_attention_past_the_end_has_lines_where_the_training_ended():
+    matrix = torch.eye(4)
+    matrix[2:] = torch.tensor([0.125, 0.5, 0.125, 0.25])
+    a, b = axes(viz.attention_past_the_end, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
+    assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
+    assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
+    assert grid(b) == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
+    for ax in (a, b):
+        assert strokes(ax) == [[(0, 1.5), (1, 1.5)], [(1.5, 0), (1.5, 1)]]
+
+
+@proven
+def test_a_property_that_holds_is_filled_and_ticked_in_the_row_of_its_scheme():
+    rows = {"binary": {"unique": (True, ""), "longer": (False, "12%"), "near": (False, "3")},
+            "RoPE": {"unique": (False, "1"), "longer": (True, "99%"), "near": (False, "5")}}  # fmt: skip
+    (ax,) = axes(viz.property_table, rows)
+    at = {(x, y): words.strip() for words, x, y in texts(ax)}
+    assert [at[x, -0.5] for x in (0.5, 1.5, 2.5)] == ["unique", "longer", "near"] and ax.yaxis_inverted()
+    assert [[at[x, y] for x in (-0.08, 0.5, 1.5, 2.5)] for y in (0.5, 1.5)] == [
+        ["binary", "✓", "✗ 12%", "✗ 3"], ["RoPE", "✗ 1", "✓ 99%", "✗ 5"]
+    ]  # fmt: skip
+    filled = {place[:2] for place, (colour, _) in cells(ax).items() if colour != "#ffffff"}
+    assert filled == {(0, 0), (1, 1)} and len(cells(ax)) == 6

@@ -1,7 +1,11 @@
-"""Figures of self-attention say in words what they show, counted from what they were given."""
+"""Figures of self-attention draw what they were given, and say in words what they show."""
+
+import math
 
 import pytest
 import torch
+from drawn import arrows, axes, bars, cells, grid, labels, places, strokes, table, texts, written
+from proven import proven
 
 from attncourse import viz
 
@@ -42,3 +46,114 @@ def test_windows_need_as_many_layers_as_the_way_is_long(shown, n, width, layers)
 def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, heard):
     _, words = viz.reach(24, width, layers)
     assert f"position 13 hears of {heard} of 24 positions" in words
+
+
+# What is drawn
+
+
+@proven
+def test_the_word_that_asks_gets_its_scores_its_weights_and_the_average_of_the_values():
+    scores, weights, received = axes(
+        viz.one_question, WORDS, 2, torch.tensor([2.0, -1.0, 0.5]), TABLE[2], torch.tensor([0.75, 0.125]), ["a", "b"]
+    )
+    assert [ax.get_title() for ax in (scores, weights, received)] == ["scores", "weights", "“her” receives"]
+    assert bars(scores) == {"": {"Anna": 2, "lent": -1, "her": 0.5}}
+    assert bars(weights) == {"": {0: 0.9, 1: 0, 2: 0.1}}                 # the same rows, with the words at the left
+    assert labels(scores.yaxis) == {0: "Anna", 1: "lent", 2: "her"}
+    assert scores.get_ylim() == weights.get_ylim() and scores.yaxis_inverted()
+    assert texts(weights) == [("0.90", 0.93, 0), ("0.00", 0.03, 1), ("0.10", 0.13, 2)]
+    assert bars(received) == {"": {"a": 0.75, "b": 0.125}} and received.yaxis_inverted()
+    assert texts(received) == [("0.75", 0.78, 0), ("0.12", 0.155, 1)]
+    for ax in (scores, weights):                                         # one colour of its own
+        colours = [bar.get_facecolor() for bar in ax.containers[0]]
+        assert colours[0] == colours[1] != colours[2]
+
+
+@proven
+def test_each_table_of_weights_has_a_row_for_each_of_its_own_words():
+    one, other = axes(viz.weight_tables, {"one": (WORDS, TABLE), "other": (WORDS[:2], TABLE[1:, :2])}, numbers=True)
+    assert (one.get_title(), other.get_title()) == ("one", "other")
+    assert table(one) == {
+        "Anna": {"Anna": 0.2, "lent": 0.5, "her": 0.3},
+        "lent": {"Anna": 0.4, "lent": 0.3, "her": 0.3},
+        "her": {"Anna": 0.9, "lent": 0, "her": 0.1},
+    }
+    assert grid(one)[2] == [0.9, 0, 0.1] and written(one)["lent"] == {"Anna": "0.4", "lent": "0.3", "her": "0.3"}
+    assert table(other) == {"Anna": {"Anna": 0.4, "lent": 0.3}, "lent": {"Anna": 0.9, "lent": 0}}
+    assert written(other) == {"Anna": {"Anna": "0.4", "lent": "0.3"}, "lent": {"Anna": "0.9", "lent": "0.0"}}
+
+
+@proven
+def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_the_output():
+    n, d_model, d_k, d_v = 8, 6, 2, 4
+    (ax,) = axes(viz.self_attention_shapes, n, d_model, d_k, d_v)
+    said = {words: (x, y) for words, x, y in texts(ax)}
+    found, at, colours = {}, {}, {}
+    for (left, low, width, height), (colour, _) in cells(ax).items():
+        above = (left + width / 2, low + height + 0.13)
+        name = min(said, key=lambda words, above=above: math.dist(said[words], above))
+        found[name] = round(height / 0.11), round(width / 0.11)
+        at[name], colours[name] = (left + width / 2, low + height / 2), colour
+        rows, columns = found[name]
+        assert any(words.startswith(f"{rows} × {columns}") and (x, y) == pytest.approx((at[name][0], low - 0.13))
+                   for words, (x, y) in ((words, (x, y)) for words, x, y in texts(ax)))  # fmt: skip
+    scores, weights = r"scores  $QK^\top / \sqrt{d_k}$", r"weights  $A$"
+    assert found == {
+        "$X$": (n, d_model), "$W_Q$": (d_model, d_k), "$W_K$": (d_model, d_k), "$W_V$": (d_model, d_v),
+        "$Q = XW_Q$": (n, d_k), "$K = XW_K$": (n, d_k), "$V = XW_V$": (n, d_v),
+        scores: (n, n), weights: (n, n), "$O = AV$": (n, d_v),
+    }  # fmt: skip
+
+    def nearest(x, y):
+        return min(at, key=lambda name: abs(at[name][0] - x) + abs(at[name][1] - y))
+
+    assert [(nearest(*start), nearest(*end)) for start, end in arrows(ax)] == [
+        ("$X$", "$W_Q$"), ("$W_Q$", "$Q = XW_Q$"), ("$X$", "$W_K$"), ("$W_K$", "$K = XW_K$"),
+        ("$X$", "$W_V$"), ("$W_V$", "$V = XW_V$"), ("$Q = XW_Q$", scores), ("$K = XW_K$", scores),
+        (scores, weights), (weights, "$O = AV$"), ("$V = XW_V$", "$O = AV$"),
+    ]  # fmt: skip
+    assert all(colours[f"$W_{name}$"] == colours[f"${name} = XW_{name}$"] for name in "QKV")
+    assert len({colours["$W_Q$"], colours["$W_K$"], colours["$W_V$"]}) == 3
+
+
+def lit(ax):
+    """The thick lines: the way of the signal."""
+    return [stroke for line, stroke in zip(ax.lines, strokes(ax), strict=True) if line.get_linewidth() > 2 and
+            line.get_marker() == "None"]  # fmt: skip
+
+
+@proven
+def test_a_signal_goes_through_all_cells_through_one_layer_or_from_window_to_window():
+    recurrent, full, windows = axes(viz.path_lengths, 4, 2)
+    assert [ax.get_title() for ax in (recurrent, full, windows)] == [
+        "recurrent", "self-attention", "windows, 2 on each side"
+    ]  # fmt: skip
+    assert lit(recurrent) == [[(0, 0), (0, 1)], [(0, 1), (1, 1)], [(1, 1), (2, 1)], [(2, 1), (3, 1)]]
+    assert lit(full) == [[(0, 0), (3, 1)]]
+    assert lit(windows) == [[(0, 0), (2, 1)], [(2, 1), (3, 2)]]
+    assert len(full.lines) == 2 + 4 * 4 and len(windows.lines) == 3 + 2 * 14
+    assert all(abs(start[0] - end[0]) <= 2 for start, end in strokes(windows)[3:])
+    for ax, path, levels in ((recurrent, "4 cells", 2), (full, "1 layer", 2), (windows, "2 layers", 3)):
+        assert [words for words, *_ in texts(ax)] == [f"path: {path}"]
+        assert strokes(ax)[:levels] == [[(x, level) for x in range(4)] for level in range(levels)]
+
+
+@proven
+@pytest.mark.parametrize(("asking", "heard"), [(None, range(1, 6)), (1, range(4))])
+def test_whom_a_word_hears_of_is_filled_layer_by_layer_from_the_top(asking, heard):
+    (ax,) = axes(viz.reach, 7, 1, 2, asking)
+    asking = 3 if asking is None else asking
+    dots = {stroke[0]: line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True) if len(stroke) == 1}
+    assert [{x for x in range(7) if dots[x, level] != "white"} for level in (2, 1, 0)] == [
+        {asking}, {asking - 1, asking, asking + 1}, {*heard}
+    ]  # fmt: skip
+    lines = [stroke for stroke in strokes(ax) if len(stroke) == 2]
+    assert all(end[1] - start[1] == 1 and abs(start[0] - end[0]) <= 1 for start, end in lines)
+    assert {end[0] for start, end in lines if end[1] == 2} == {asking}
+    assert {end[0] for start, end in lines if end[1] == 1} == {asking - 1, asking + 1}
+    corners = [{(round(x), round(y)) for x, y in patch.get_xy()} for patch in ax.patches]
+    assert corners == [
+        {(asking, 2), (asking - 1, 1), (asking + 1, 1)},
+        {(asking - 1, 1), (asking + 1, 1), (min(heard), 0), (max(heard), 0)},
+    ]
+    assert [*places(ax)] == [f"hears of {len(heard)} of 7 positions;  pairs a word: 3 in a layer, 6 in all, against 7"]

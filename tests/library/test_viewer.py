@@ -8,9 +8,11 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from drawn import axes, grid, table, texts, written
+from proven import proven
 
 from attncourse import viz
-from attncourse.data import Tokenizer
+from attncourse.data import BOS, Tokenizer
 from attncourse.decoding import translate
 from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import (
@@ -92,6 +94,16 @@ def test_two_models_share_the_kinds_that_both_have():
     (kind,) = viewer.content["kinds"]
     assert viewer.content["models"] == ["recurrent", "Transformer"]
     assert kind["name"] == "cross" and kind["shapes"] == [[1, 1], [2, 3]]
+
+
+def test_the_browser_has_the_weights_of_every_kind_layer_and_head():
+    given = everything()
+    for model in (given, {"a": given, "b": given._replace(cross=softmax(1, 1, 1, 2, 3))}):
+        held = unpacked(viz.attention_viewer(model, SOURCE, TARGET))
+        models = model.values() if isinstance(model, dict) else [model]
+        expected = [weights[name][0] for name in range(3) for weights in models]
+        for shown, weights in zip(held, expected, strict=True):
+            assert np.allclose(shown[:, : weights.shape[1]], weights, atol=0.004)
 
 
 def test_the_mean_of_the_heads_stands_behind_them():
@@ -244,6 +256,49 @@ def test_the_viewer_brings_a_still_picture_with_words_that_are_the_same_each_tim
     assert (data["image/png"], data["text/plain"]) == (again[0]["image/png"], again[0]["text/plain"])
 
 
+MAPS = (torch.arange(24.0).view(2, 2, 2, 3) + 1) ** 2
+MAPS /= MAPS.sum(dim=-1, keepdim=True)                              # (n_layers, n_heads, n_query, n_key)
+
+
+def rows(weights):
+    """What a table of these reads."""
+    return {query: {key: pytest.approx(weight, abs=1e-5) for key, weight in zip(SOURCE, row, strict=True)}
+            for query, row in zip(TARGET, weights.tolist(), strict=True)}  # fmt: skip
+
+
+@proven
+@pytest.mark.parametrize("head", [0, 1, None])
+def test_the_still_picture_is_a_table_of_the_head_that_is_selected(head):
+    (ax,) = axes(viz.attention_viewer, MAPS, SOURCE, TARGET, layer=1, head=head)
+    weights = MAPS[1].mean(dim=0) if head is None else MAPS[1, head]
+    assert table(ax) == rows(weights)
+    assert grid(ax)[0] == pytest.approx(weights[0].tolist(), abs=1e-5)
+    assert written(ax)["ein"] == {key: f"{x:.2f}" for key, x in zip(SOURCE, weights[1].tolist(), strict=True)}
+    assert ax.get_title() == "layer 1, " + ("mean of the heads" if head is None else f"head {head}")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("source tokens (keys)", "target tokens (queries)")
+
+
+@proven
+def test_two_models_stand_still_side_by_side():
+    a, b = axes(viz.attention_viewer, {"a": MAPS, "b": MAPS[1, 1]}, SOURCE, TARGET)
+    for ax, weights in ((a, MAPS[0, 0]), (b, MAPS[1, 1])):
+        assert table(ax) == rows(weights)
+        assert [*written(ax)["ein"].values()] == [f"{x:.2f}" for x in weights[1].tolist()]
+    assert (a.get_title(), b.get_title()) == ("a, layer 0, head 0", "b")
+
+
+@proven
+def test_all_heads_stand_still_with_a_row_a_layer_and_a_column_a_head():
+    found = axes(viz.attention_viewer, {"a": MAPS, "b": MAPS[1, 1]}, SOURCE, TARGET, view="all")
+    assert [ax.get_title() for ax in found[:5]] == ["a\nhead 0", "head 1", "", "b\nhead 0", ""]
+    assert [found[0].get_ylabel(), found[5].get_ylabel()] == ["layer 0", "layer 1"]
+    shown = [MAPS[0, 0], MAPS[0, 1], None, MAPS[1, 1], None, MAPS[1, 0], MAPS[1, 1], None, None, None]
+    for ax, weights in zip(found, shown, strict=True):
+        assert ax.axison == (weights is not None)
+        if weights is not None:
+            assert grid(ax) == [pytest.approx(row, abs=1e-5) for row in weights.tolist()]
+
+
 def test_the_words_say_where_each_query_looks_in_the_head_that_is_selected():
     weights = torch.zeros(2, 2, 3, 3)
     weights[..., 0] = 1
@@ -302,6 +357,20 @@ def test_a_language_model_and_an_encoder_are_looked_at_with_one_text(models):
         assert viewer.content["title"] == "look"
         (kind,) = viewer.content["kinds"]
         assert (kind["queries"], kind["label"], kind["shapes"]) == (tokens, label, [[2, 2]])
+
+
+@proven
+def test_what_a_language_model_looks_at_is_what_it_gives(models):
+    model, pieces = models["language model"].eval(), ["<bos>", *ENGLISH.pieces("ninety-one")]
+    with torch.no_grad():                                            # (1, n_layers, n_heads, n, n)
+        weights = model(torch.tensor([[BOS, *ENGLISH.encode("ninety-one")]]), with_weights=True)[1]
+    (ax,) = axes(viz.look, model, "ninety-one", ENGLISH, layer=1, head=1)
+    expected = weights[0, 1, 1].tolist()
+    assert grid(ax) == [pytest.approx(row, abs=1e-5) for row in expected]
+    assert [words for words, *_ in texts(ax)] == [f"{x:.2f}" for row in expected for x in row]
+    assert ax.get_title() == "layer 1, head 1"
+    assert [label.get_text() for label in ax.get_yticklabels()] == pieces
+    assert [label.get_text() for label in ax.get_xticklabels()] == pieces
 
 
 @pytest.mark.parametrize("name", ["Transformer", "recurrent"])

@@ -1,14 +1,19 @@
-"""Every picture says in words what it shows, and comes out the same at every run."""
+"""Every picture draws what it was given, says in words what it shows, and comes out the same at every run."""
 
+import ast
 import base64
+import re
 import subprocess
 import sys
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from drawn import axes, curves, grid, labels, strokes, table, written
 from PIL import Image
+from proven import proven
 
 from attncourse import viz
 from attncourse.attention import causal_mask
@@ -51,6 +56,62 @@ def test_a_figure_is_a_png_with_alt_text_and_the_same_bytes_each_time(draw, show
     assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
     assert metadata["image/png"]["alt"] == data["text/plain"] and len(data["text/plain"]) > 30
     assert again[0] == data
+
+
+@proven
+def test_a_heatmap_has_a_row_a_target_token_and_a_column_a_source_token():
+    (ax,) = axes(viz.alignment_heatmap, WEIGHTS, SOURCE, TARGET, title="91")
+    assert table(ax) == {
+        "ein": {"ninety-": 0.1, "one": 0.9},
+        "und": {"ninety-": 0.5, "one": 0.5},
+        "neunzig": {"ninety-": 0.8, "one": 0.2},
+    }
+    assert grid(ax) == [[0.1, 0.9], [0.5, 0.5], [0.8, 0.2]]
+    assert written(ax)["ein"] == {"ninety-": "0.10", "one": "0.90"}
+    assert written(ax)["neunzig"] == {"ninety-": "0.80", "one": "0.20"}
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("source (keys)", "target (queries)", "91")
+
+
+@proven
+def test_small_matrices_stand_side_by_side_with_their_numbers():
+    scores = torch.tensor([[2.5, -torch.inf], [-1.0, 0.125]])
+    left, right = axes(viz.draw_weights, {"scores": scores, "weights": scores.softmax(-1)}, ["a", "b"], ["x", "y"])
+    assert (left.get_title(), right.get_title()) == ("scores", "weights")
+    assert table(left) == {"a": {"x": 2.5, "y": -1.0}, "b": {"x": -1.0, "y": 0.125}}  # −∞ has the lightest colour
+    assert written(left) == {"a": {"x": "2.50", "y": "−∞"}, "b": {"x": "−1.00", "y": "0.12"}}
+    share = 1 / (1 + np.exp(1.125))
+    assert table(right) == {"a": {"x": 1, "y": 0}, "b": {"x": pytest.approx(share), "y": pytest.approx(1 - share)}}
+    assert written(right) == {"a": {"x": "1.00", "y": "0.00"}, "b": {"x": "0.25", "y": "0.75"}}
+
+
+@proven
+def test_masks_are_filled_where_a_query_may_attend():
+    left, right = axes(viz.draw_masks, {"causal": causal_mask(3), "window": torch.eye(3, dtype=torch.bool).roll(1, 1)})
+    assert (left.get_title(), right.get_title()) == ("causal", "window")
+    assert grid(left) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert grid(right) == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert (left.get_xlabel(), left.get_ylabel()) == ("key", "query")
+
+
+@proven
+def test_accuracy_stands_above_the_lengths_that_it_was_measured_at():
+    a, b = {(1, 4): 0.5, (5, 9): 0.25, (10, 10): 0.125}, {(5, 9): 1.0}
+    (ax,) = axes(viz.accuracy_by_length, {"a": a, "b": b})
+    assert curves(ax) == {"a": {"1–4": 0.5, "5–9": 0.25, "10": 0.125}, "b": {"5–9": 1.0}}
+    assert [*labels(ax.xaxis).values()] == ["1–4", "5–9", "10"]
+
+
+@proven
+def test_curves_go_through_their_numbers_on_the_axes_that_were_asked_for():
+    (ax,) = axes(viz.curves, {"loss": [3.0, 1.0, 2.0], "gradient": [10.0, 100.0, 1.0]}, xs=[1, 8, 64], log_x=True)
+    assert curves(ax) == {"loss": {"1": 3, "8": 1, "64": 2}, "gradient": {"1": 10, "8": 100, "64": 1}}
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+
+
+@proven
+def test_a_long_curve_is_the_mean_over_a_fortieth_of_it():
+    (ax,) = axes(viz.curves, {"squares": np.arange(1, 81) ** 2})
+    assert curves(ax)["squares"] == {x: (x**2 + (x - 1) ** 2) / 2 for x in range(2, 81)}
 
 
 def test_the_alt_text_of_an_alignment_says_where_each_target_token_looks(shown):
@@ -143,6 +204,47 @@ def test_an_explorer_has_a_picture_with_words_for_every_setting():
     ]
 
 
+def test_each_frame_of_an_explorer_is_the_picture_of_its_setting():
+    heights, colours = [1, 2.5, 3], ["blue", "red"]
+    widget = viz.explore(lines, height=heights, colour=colours)
+    pictures = [re.search('base64,([^"]*)', frame)[1] for frame in widget.frames]
+    assert [base64.b64decode(picture) for picture in pictures] == [
+        png(lines(height, colour)[0], 128) for height in heights for colour in colours
+    ]
+    assert len({*pictures}) == 6
+
+
+@proven
+def test_an_explorer_stands_still_where_it_starts():
+    (ax,) = axes(viz.explore, lines, start={"height": 3}, height=[1, 2, 3])
+    assert strokes(ax) == [[(0, 0), (1, 3)]]
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_step_has_a_bar_for_each_source_token_as_long_as_its_weight(step):
+    frame = viz.step_through(WEIGHTS, SOURCE, TARGET).frames[step]
+    found = re.findall(r'row">([^<]*)</th>.*?width:([\d.]+)%.*?<td>([\d.]+)</td>', frame)
+    assert found == [(token, f"{100 * w:.1f}", f"{w:.2f}") for token, w in zip(SOURCE, WEIGHTS[step], strict=True)]
+    written, now = [["", "ein"], ["ein", "und"], ["ein und", "neunzig"]][step]
+    assert f"<p>{written} <b>{now}</b> looks at</p>" in frame
+
+
+@proven
+def test_the_steps_stand_still_as_a_heatmap_of_all():
+    (ax,) = axes(viz.step_through, WEIGHTS, SOURCE, TARGET)
+    assert table(ax)["ein"] == {"ninety-": 0.1, "one": 0.9} and table(ax)["neunzig"] == {"ninety-": 0.8, "one": 0.2}
+    assert written(ax)["ein"] == {"ninety-": "0.10", "one": "0.90"}
+
+
+def test_what_is_shown_is_the_figure(monkeypatch):
+    kept = []
+    monkeypatch.setattr("attncourse.viz.style.display", lambda data, metadata, raw: kept.append((data, metadata)))
+    viz.show(lines(3)[0], "a line that rises")
+    ((data, metadata),) = kept
+    assert base64.b64decode(data["image/png"]) == png(lines(3)[0])
+    assert metadata["image/png"] == {"alt": "a line that rises", "width": 192, "height": 96}
+
+
 def test_a_picture_in_few_colours_looks_as_it_did():
     drawn, _ = viz.looking_frame(torch.arange(64.0).view(8, 8), torch.arange(16).view(4, 4) / 120)
     drawn.savefig(full := BytesIO(), dpi=DPI, facecolor="white")
@@ -197,3 +299,20 @@ def test_drawing_a_curve_loads_no_widgets_and_no_models():
 def test_every_name_that_viz_offers_is_there():
     assert [name for name in viz.__all__ if not callable(getattr(viz, name))] == []
     assert dir(viz) == viz.__all__
+
+
+# What hands on a figure that somebody else drew, or has none; the tests above see to them.
+DRAWS_NOTHING = {"figure", "show", "pattern_presets"}
+
+
+def test_every_function_that_draws_is_tested_by_what_it_draws():
+    tests = next(folder for folder in Path(__file__).resolve().parents if folder.name == "tests")
+    tested = set()
+    for file in tests.rglob("test_*.py"):
+        source = file.read_text(encoding="utf-8")
+        for node in ast.parse(source).body if "@proven" in source else ():
+            if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "proven" for each in node.decorator_list):
+                calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
+                draws = (call.args[0] for call in calls if ast.unparse(call.func) == "axes")
+                tested |= {each.attr for draw in draws for each in ast.walk(draw) if isinstance(each, ast.Attribute)}
+    assert {*viz.__all__} - tested == DRAWS_NOTHING

@@ -168,11 +168,12 @@ def past_the_end(
     for ax, (name, line) in zip(drawn.axes, lines.items(), strict=False):
         values = np.asarray(line, dtype=float)
         starts = np.arange(0, len(values), smooth)
-        means = np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
+        lengths = np.diff([*starts, len(values)])                         # the last may be shorter
+        means = np.add.reduceat(values, starts) / lengths
         ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
         ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
         ax.plot(
-            first + starts + smooth / 2 - 0.5,
+            first + starts + lengths / 2 - 0.5,
             means,
             color=BLUE,
             marker="o",

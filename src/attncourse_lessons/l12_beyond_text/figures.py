@@ -56,8 +56,8 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
     drawn, ax = figure(8.2, 2.9)
     stage(ax, (-0.4, 25.5), (-4.3, 5.1))
     ax.set_aspect("equal")
-    _picture(ax, image, (0, 0, 4.4, 4.4))
-    side = 4.4 / columns
+    side = 4.4 / max(rows, columns)
+    _picture(ax, image, (0, 4.4 - rows * side, columns * side, rows * side))
     for i in range(n):
         row, column = divmod(i, columns)
         left, top = column * side, 4.4 - row * side
