@@ -7,6 +7,10 @@ import pytest
 from jupyter_lab import COURSE, cell, expect, faults, run, running
 from nbformat.v4 import new_code_cell, new_notebook
 
+from attncourse_lessons import course
+
+pattern_pad = course.part("cheap_attention", "pattern_pad")
+
 LECTURES = ("02_lookup", "03_cross_attention", "11_cheap_attention")
 
 
@@ -60,7 +64,7 @@ def test_a_slider_moves_the_picture_by_keyboard(read):
 def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     page = read("11_cheap_attention")
     run(cell(page, "from attncourse import viz"))
-    output = run(cell(page, 'viz.pattern_pad("window")'))
+    output = run(cell(page, 'pattern_pad.pattern_pad("window")'))
     expect(output).to_contain_text("74 of 256 pairs")
     output.locator("[role=gridcell][tabindex='0']").focus()  # the pad's one stop for the Tab key
     for key in (*["ArrowRight"] * 3, " "):
@@ -72,7 +76,7 @@ def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
 
 def test_a_widget_is_as_it_was_saved_when_the_reader_comes_back_to_another_kernel(read):
     page = read("own")
-    run(cell(page, "viz.pattern_pad()")).get_by_role("button", name="strided").click()
+    run(cell(page, "pattern_pad.pattern_pad()")).get_by_role("button", name="strided").click()
     with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
         page.keyboard.press("ControlOrMeta+s")
     page.get_by_role("menuitem", name="Kernel", exact=True).click()

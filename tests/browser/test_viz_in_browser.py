@@ -4,6 +4,9 @@ import pytest
 import torch
 
 from attncourse import viz
+from attncourse_lessons import course
+
+pattern_pad = course.part("cheap_attention", "pattern_pad")
 
 WORDS = ["ninety", "-", "one"]
 
@@ -17,7 +20,7 @@ def draw(height, colour="blue"):
 EXPLORERS = {
     "explore": lambda: viz.explore(draw, height=[1, 2, 3], colour=["blue", "red"]),
     "step_through": lambda: viz.step_through(torch.eye(3), WORDS, ["eins", "und", "neunzig"]),
-    "pattern_pad": viz.pattern_pad,
+    "pattern_pad": pattern_pad.pattern_pad,
 }
 
 
@@ -49,7 +52,7 @@ def test_a_step_shows_what_is_written_and_where_it_looks(open_page):
 
 
 def test_the_pad_is_drawn_on_by_mouse_and_by_keyboard(open_page):
-    page = open_page(viz.pattern_pad("itself alone", n=6, asking=0).page())
+    page = open_page(pattern_pad.pattern_pad("itself alone", n=6, asking=0).page())
     page.get_by_role("gridcell", name="query 2, key 5: forbidden").click()
     page.keyboard.press("ArrowRight")
     page.keyboard.press(" ")
@@ -59,7 +62,7 @@ def test_the_pad_is_drawn_on_by_mouse_and_by_keyboard(open_page):
 
 
 def test_a_cell_of_the_pad_that_a_screen_reader_focuses_is_the_one_that_keys_change(open_page):
-    page = open_page(viz.pattern_pad("itself alone", n=6, asking=0).page())
+    page = open_page(pattern_pad.pattern_pad("itself alone", n=6, asking=0).page())
     page.get_by_role("gridcell", name="query 2, key 5: forbidden").focus()
     page.keyboard.press(" ")
     assert page.get_by_role("gridcell", name="query 2, key 5: allowed").count() == 1

@@ -7,6 +7,16 @@ import pytest
 import torch
 
 from attncourse import viz
+from attncourse_lessons import course
+
+beyond_text_figures = course.part("beyond_text", "figures")
+bottleneck_figures = course.part("bottleneck", "figures")
+cheap_attention_figures = course.part("cheap_attention", "figures")
+lookup_figures = course.part("lookup", "figures")
+many_heads_figures = course.part("many_heads", "figures")
+masking_figures = course.part("masking", "figures")
+order_figures = course.part("order", "figures")
+self_attention_figures = course.part("self_attention", "figures")
 
 
 def words(n):
@@ -24,36 +34,42 @@ def causal(n):
 # How each function is called with weights, and with tokens where it takes any.
 WEIGHTS = {
     "alignment_heatmap": lambda weights, names: viz.alignment_heatmap(weights, names, names),
-    "attention_past_the_end": lambda weights, names: viz.attention_past_the_end({"a": weights}, 2),
+    "attention_past_the_end": lambda weights, names: order_figures.attention_past_the_end({"a": weights}, 2),
     "attention_viewer": lambda weights, names: viz.attention_viewer(weights, names),
     "draw_weights": lambda weights, names: viz.draw_weights(weights, names, names),
-    "lookup_table": lambda weights, names: viz.lookup_table(weights, names, names),
-    "looking": lambda weights, names: viz.looking([torch.ones(4, 4)], {"a": [weights / len(weights)]}, ["a"]),
-    "looking_frame": lambda weights, names: viz.looking_frame(torch.ones(4, 4), weights / len(weights)),
-    "mask_frame": lambda weights, names: viz.mask_frame(torch.ones(weights.shape, dtype=torch.bool), weights, names),
+    "lookup_table": lambda weights, names: lookup_figures.lookup_table(weights, names, names),
+    "looking": lambda weights, names: beyond_text_figures.looking(
+        [torch.ones(4, 4)], {"a": [weights / len(weights)]}, ["a"]
+    ),
+    "looking_frame": lambda weights, names: beyond_text_figures.looking_frame(torch.ones(4, 4), weights / len(weights)),
+    "mask_frame": lambda weights, names: masking_figures.mask_frame(
+        torch.ones(weights.shape, dtype=torch.bool), weights, names
+    ),
     "step_through": lambda weights, names: viz.step_through(weights, names, names),
-    "weight_maps": lambda weights, names: viz.weight_maps({"a": weights}),
+    "weight_maps": lambda weights, names: cheap_attention_figures.weight_maps({"a": weights}),
     "weight_tables": lambda weights, names: viz.weight_tables({"a": (names, weights)}),
-    "who_hears_whom": lambda weights, names: viz.who_hears_whom({"a": weights}),
+    "who_hears_whom": lambda weights, names: masking_figures.who_hears_whom({"a": weights}),
 }
 # One row of weights.
 ROWS = {
-    "clock": lambda weights, names: viz.clock(range(len(names)), weights, 1),
-    "lookup_frame": lambda weights, names: viz.lookup_frame(
+    "clock": lambda weights, names: lookup_figures.clock(range(len(names)), weights, 1),
+    "lookup_frame": lambda weights, names: lookup_figures.lookup_frame(
         range(len(names)), weights, weights, 1, torch.arange(3.0), torch.arange(3.0)
     ),
-    "one_question": lambda weights, names: viz.one_question(names, 0, weights, weights, torch.ones(2), ["f", "g"]),
-    "softmax_frame": lambda weights, names: viz.softmax_frame(weights, weights, torch.ones(9)),
+    "one_question": lambda weights, names: self_attention_figures.one_question(
+        names, 0, weights, weights, torch.ones(2), ["f", "g"]
+    ),
+    "softmax_frame": lambda weights, names: many_heads_figures.softmax_frame(weights, weights, torch.ones(9)),
 }
 # What takes tokens, masks or tables of other things.
 OTHERS = {
-    "distance_table": lambda n, m: viz.distance_table(torch.ones(n, n, dtype=torch.int64), words(m)),
+    "distance_table": lambda n, m: order_figures.distance_table(torch.ones(n, n, dtype=torch.int64), words(m)),
     "draw_masks": lambda n, m: viz.draw_masks({"a": torch.ones(n, n, dtype=torch.bool)}),
-    "head_pieces": lambda n, m: viz.head_pieces({"a": torch.arange(2 * n).view(n, 2)}, words(m), 2),
-    "position_maps": lambda n, m: viz.position_maps(torch.ones(n, n), m),
-    "span_frame": lambda n, m: viz.span_frame(torch.ones(1, n, dtype=torch.bool), 0.5),
-    "teacher_forcing": lambda n, m: viz.teacher_forcing(words(n)),
-    "unrolled": lambda n, m: viz.unrolled(words(n)),
+    "head_pieces": lambda n, m: many_heads_figures.head_pieces({"a": torch.arange(2 * n).view(n, 2)}, words(m), 2),
+    "position_maps": lambda n, m: beyond_text_figures.position_maps(torch.ones(n, n), m),
+    "span_frame": lambda n, m: beyond_text_figures.span_frame(torch.ones(1, n, dtype=torch.bool), 0.5),
+    "teacher_forcing": lambda n, m: masking_figures.teacher_forcing(words(n)),
+    "unrolled": lambda n, m: bottleneck_figures.unrolled(words(n)),
 }
 AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
 NO_TOKENS = {"attention_past_the_end", "looking", "looking_frame", "softmax_frame", "weight_maps", "who_hears_whom"}
@@ -154,8 +170,8 @@ def test_a_mask_of_numbers_is_refused(name):
     mask = torch.ones(3, 3)
     calls = {
         "draw_masks": lambda: viz.draw_masks(mask),
-        "span_frame": lambda: viz.span_frame(mask, 0.5),
-        "mask_frame": lambda: viz.mask_frame(mask, square(3), words(3)),
+        "span_frame": lambda: beyond_text_figures.span_frame(mask, 0.5),
+        "mask_frame": lambda: masking_figures.mask_frame(mask, square(3), words(3)),
     }
     with pytest.raises(TypeError, match=r"mask.*: got torch.float32, expected torch.bool with True where"):
         calls[name]()

@@ -7,6 +7,9 @@ import pytest
 import torch
 
 from attncourse import viz
+from attncourse_lessons import course
+
+pattern_pad = course.part("cheap_attention", "pattern_pad")
 
 WEIGHTS = torch.full((2, 3, 4, 4), 0.25)
 WORDS = list("abcd")
@@ -25,7 +28,7 @@ WIDGETS = {
         lambda: viz.attention_viewer(WEIGHTS, WORDS),
         {"view": "all", "layer": 1, "head": None, "threshold": 0.2, "pinned": ["key", 2]},
     ),
-    "pad": (lambda: viz.pattern_pad(n=4), {"rows": ["1000", "0100", "0010", "1111"], "asking": 0}),
+    "pad": (lambda: pattern_pad.pattern_pad(n=4), {"rows": ["1000", "0100", "0010", "1111"], "asking": 0}),
     "slider and buttons": (explorer, {"chosen": ["3", "blue"]}),
     "steps": (lambda: viz.step_through(WEIGHTS[0, 0], WORDS, WORDS), {"chosen": ["3: c"]}),
 }
@@ -80,7 +83,7 @@ def test_the_picture_that_is_saved_is_that_of_what_the_reader_left(run):
 
 def test_several_widgets_of_a_cell_are_told_apart(run):
     def two():
-        return viz.pattern_pad(n=4), viz.pattern_pad(n=4)
+        return pattern_pad.pattern_pad(n=4), pattern_pad.pattern_pad(n=4)
 
     first, second = run(two)
     second.asking = 0
@@ -100,11 +103,11 @@ def test_what_cannot_stand_where_it_was_left_is_at_its_start(run):
     assert run(lambda: explorer(heights=(2, 3))).chosen == ["2", "red"]
     run(lambda: viz.attention_viewer(WEIGHTS, WORDS), "viewer").head = 2
     assert run(lambda: viz.attention_viewer(WEIGHTS[:, :1], WORDS), "viewer").head == 0
-    pad = run(lambda: viz.pattern_pad(n=4, asking=1), "pad")
+    pad = run(lambda: pattern_pad.pattern_pad(n=4, asking=1), "pad")
     pad.rows = ["1111"] * 4
-    assert run(lambda: viz.pattern_pad(n=5, asking=1), "pad").mask.shape == (5, 5)
+    assert run(lambda: pattern_pad.pattern_pad(n=5, asking=1), "pad").mask.shape == (5, 5)
 
 
 def test_a_cell_that_now_builds_another_widget_builds_it_at_its_start(run):
     run(lambda: viz.attention_viewer(WEIGHTS, WORDS)).layer = 1
-    assert run(lambda: viz.pattern_pad(n=4)).asking == 2
+    assert run(lambda: pattern_pad.pattern_pad(n=4)).asking == 2

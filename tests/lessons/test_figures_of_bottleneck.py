@@ -5,11 +5,14 @@ from drawn import arrows, axes, boxed, cells, curves, joined, labels, places, st
 from proven import proven
 
 from attncourse import viz
+from attncourse_lessons import course
+
+figures = course.part("bottleneck", "figures")
 
 
 @proven
 def test_each_state_of_an_unrolled_network_reads_a_token_and_guesses_the_next():
-    (ax,) = axes(viz.unrolled, ["<bos>", "Return", "the", "lamp"])
+    (ax,) = axes(figures.unrolled, ["<bos>", "Return", "the", "lamp"])
     assert joined(ax) == [
         ("$h_0$", "$h_1$"), ("<bos>", "$h_1$"), ("$h_1$", "Return"),
         ("$h_1$", "$h_2$"), ("Return", "$h_2$"), ("$h_2$", "the"),
@@ -29,7 +32,7 @@ GATES = {
 
 @proven
 def test_gates_are_multiplied_into_the_old_state_and_the_candidate():
-    panels = {ax.get_title(): ax for ax in axes(viz.gates)}
+    panels = {ax.get_title(): ax for ax in axes(figures.gates)}
     assert [*panels] == [*GATES]
     for name, ax in panels.items():
         assert set(GATES[name]) <= set(joined(ax))
@@ -44,7 +47,7 @@ def test_gates_are_multiplied_into_the_old_state_and_the_candidate():
 
 @proven
 def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
-    recurrent, attention = axes(viz.walk, 4, 2)
+    recurrent, attention = axes(figures.walk, 4, 2)
     assert recurrent.get_title() == "recurrent: the signal goes through 3 cells; 4 steps, one after the other"
     assert attention.get_title().startswith("attention: the signal goes through 1 average; 1 step")
     steps = [("1", "2"), ("2", "3"), ("3", "4")]

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 from drawn import axes, cells, places, texts
 from proven import proven
 
-from attncourse import viz
 from attncourse.viz.style import BLUE, ORANGE
+from attncourse_lessons import course
+
+figures = course.part("errata_lab", "figures")
 
 
 def measure(version):
@@ -21,7 +23,7 @@ ENTRY = SimpleNamespace(
 
 @proven
 def test_an_erratum_is_read_from_claim_to_correction_to_what_each_gives():
-    (ax,) = axes(viz.erratum_frame, ENTRY, loss="shows nothing")
+    (ax,) = axes(figures.erratum_frame, ENTRY, loss="shows nothing")
     lines = [
         ("", "sum"),
         ("", "Slides. page 3  (it may be a slip of the transcription)"),
@@ -46,7 +48,7 @@ def test_an_erratum_is_read_from_claim_to_correction_to_what_each_gives():
 def test_a_test_that_catches_a_fault_is_dark_and_marked_in_its_row():
     rows = {"no mask": {"one": (True, "0.3"), "two": (False, "")}, "no scale": {"one": (False, ""), "two": (True, "")},
             "none": {"one": (False, ""), "two": (False, "")}}  # fmt: skip
-    (ax,) = axes(viz.caught_table, rows)
+    (ax,) = axes(figures.caught_table, rows)
     assert ax.yaxis_inverted()
     dark = {place for place, (colour, _) in cells(ax).items() if colour != "#ffffff"}
     assert dark == {(0, 0, 1, 1), (1, 1, 1, 1)} and len(cells(ax)) == 6

@@ -7,7 +7,9 @@ import torch
 from drawn import arrows, axes, bars, boxed, cells, contours, grid, grids, joined, places, strokes, texts
 from proven import proven
 
-from attncourse import viz
+from attncourse_lessons import course
+
+figures = course.part("beyond_text", "figures")
 
 
 @pytest.fixture
@@ -18,20 +20,20 @@ def alt(monkeypatch):
 
 
 def test_a_picture_that_is_cut_tells_how_many_patches_there_are(alt):
-    viz.picture_to_sequence(torch.rand(8, 8), 2)
-    viz.picture_to_sequence(torch.rand(4, 8), 4)
+    figures.picture_to_sequence(torch.rand(8, 8), 2)
+    figures.picture_to_sequence(torch.rand(4, 8), 4)
     assert "cut into 16 patches of 2 by 2" in alt[0] and "The 17 rows" in alt[0]
     assert "cut into 2 patches of 4 by 4" in alt[1] and "The 3 rows" in alt[1]
     with pytest.raises(ValueError, match="patch: got 3"):
-        viz.picture_to_sequence(torch.rand(8, 8), 3)
+        figures.picture_to_sequence(torch.rand(8, 8), 3)
 
 
 def test_where_was_looked_is_said_by_row_and_column(alt):
     table = torch.zeros(4, 4)
     table[1, 2] = 0.8
-    viz.looking([torch.rand(8, 8)], {"rollout": [table]}, ["a 3"])
+    figures.looking([torch.rand(8, 8)], {"rollout": [table]}, ["a 3"])
     assert "a 3: rollout most at (2, 3)" in alt[0]
-    _, words = viz.looking_frame(torch.rand(8, 8), table, asking=5, title="head 1")
+    _, words = figures.looking_frame(torch.rand(8, 8), table, asking=5, title="head 1")
     assert words == "head 1: of 80% that the patch in row 2, column 2 gives to patches, most goes to (2, 3)."
 
 
@@ -39,26 +41,26 @@ def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
     side = torch.arange(9) % 3
     line = torch.arange(9) // 3
     beside = ((side[:, None] - side).abs() + (line[:, None] - line).abs()) == 1
-    viz.position_maps(beside.float(), side=3)
+    figures.position_maps(beside.float(), side=3)
     assert "cosine of 1.00 on average, those further apart of 0.00" in alt[0]
 
 
 def test_a_frame_of_spans_tells_the_share_and_the_longest_stretch():
     mask = torch.tensor([[True, True, False, True], [False, True, True, True]])
-    _, words = viz.span_frame(mask, 0.5, "spans")
+    _, words = figures.span_frame(mask, 0.5, "spans")
     assert "2 sounds of 4 frames" in words and "hidden: 75%" in words and "stretch has 3 frames" in words
 
 
 def test_the_use_of_codes_names_the_most_used(alt):
-    viz.codes_used({"even": torch.full((4,), 0.25), "one": torch.tensor([0.0, 1.0, 0.0, 0.0])})
+    figures.codes_used({"even": torch.full((4,), 0.25), "one": torch.tensor([0.0, 1.0, 0.0, 0.0])})
     assert "even: the most used entry has 25%, 4 of 4" in alt[0]
     assert "one: the most used entry has 100%, 1 of 4" in alt[0]
 
 
 def test_a_sound_and_the_game_say_what_they_show(alt):
-    viz.sound(torch.randn(800), torch.randn(4, 101), [(0.0, 0.05, "hod"), (0.05, 0.1, "heed")], 8000, 200)
-    viz.hide_and_guess()
-    viz.pictures([torch.rand(8, 8)] * 2, ["one", "two"])
+    figures.sound(torch.randn(800), torch.randn(4, 101), [(0.0, 0.05, "hod"), (0.05, 0.1, "heed")], 8000, 200)
+    figures.hide_and_guess()
+    figures.pictures([torch.rand(8, 8)] * 2, ["one", "two"])
     assert "hod, heed" in alt[0] and "4 frames" in alt[0]
     assert "own code q5" in alt[1] and alt[2] == "2 pictures of 8 by 8 pixels: one, two."
 
@@ -70,7 +72,7 @@ STROKE = torch.tensor([[0.0, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
 
 @proven
 def test_pictures_stand_upright_under_their_names():
-    one, two = axes(viz.pictures, [STROKE, STROKE[:2]], ["one", "two"])
+    one, two = axes(figures.pictures, [STROKE, STROKE[:2]], ["one", "two"])
     assert (one.get_title(), two.get_title()) == ("one", "two")
     assert grid(one) == STROKE.tolist() and grid(two) == STROKE[:2].tolist()
 
@@ -79,7 +81,7 @@ def test_pictures_stand_upright_under_their_names():
 @pytest.mark.parametrize("shape", [(4, 4), (2, 8)], ids=["square", "wide"])
 def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class_token(shape):
     image = torch.arange(16.0).view(*shape)
-    (ax,) = axes(viz.picture_to_sequence, image, 2)
+    (ax,) = axes(figures.picture_to_sequence, image, 2)
     patches = image.unfold(0, 2, 2).unfold(1, 2, 2).flatten(0, 1)                # (4, 2, 2), row by row
     assert grids(ax) == [image.tolist(), *patches.tolist()]
     rows, columns = shape[0] // 2, shape[1] // 2
@@ -109,7 +111,7 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
 def test_where_was_looked_lies_beside_its_picture_under_its_title():
     first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.5, 0.0]])
     maps = {"rollout": [first, second], "last": [second / 2, first / 4]}
-    found = axes(viz.looking, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
+    found = axes(figures.looking, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
     assert [ax.get_title() for ax in found] == ["picture", "rollout", "last", "", "", ""]
     assert [ax.get_ylabel() for ax in found[::3]] == ["a 3", "a 7"]
     assert [grid(ax) for ax in found] == [
@@ -135,7 +137,7 @@ def at(image, x, y):
 @pytest.mark.parametrize(("asking", "framed"), [(None, []), (1, [(1.5, -0.5, 2, 2)]), (2, [(-0.5, 1.5, 2, 2)])])
 def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, framed):
     table = torch.tensor([[0.5, 0.25], [0.0, 0.125]])
-    left, right = axes(viz.looking_frame, STROKE, table, asking, "head 1")
+    left, right = axes(figures.looking_frame, STROKE, table, asking, "head 1")
     assert (left.get_title(), right.get_title()) == ("the picture", "head 1")
     assert grid(left) == STROKE.tolist() and grid(right) == table.tolist()
     assert [*cells(left)] == [*cells(right)] == framed
@@ -147,7 +149,7 @@ def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, f
 @proven
 def test_each_place_has_a_map_with_a_dot_where_it_is():
     similarity = torch.arange(16.0).view(4, 4) / 16
-    for i, ax in enumerate(axes(viz.position_maps, similarity, 2)):
+    for i, ax in enumerate(axes(figures.position_maps, similarity, 2)):
         assert grid(ax) == similarity[i].view(2, 2).tolist()
         assert strokes(ax) == [[(i % 2, i // 2)]]                                # column and row
 
@@ -155,7 +157,7 @@ def test_each_place_has_a_map_with_a_dot_where_it_is():
 @proven
 def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_between_their_ends():
     wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
-    up, down = axes(viz.sound, wave, loudness, [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], 2, 2)
+    up, down = axes(figures.sound, wave, loudness, [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], 2, 2)
     ends = [[(0.25, 0), (0.25, 1)], [(2, 0), (2, 1)]]
     assert strokes(up) == [[(0, 0), (0.5, 1), (1, -0.75), (1.5, 0.5)], *ends]
     assert strokes(down) == ends
@@ -167,7 +169,7 @@ def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_be
 
 @proven
 def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
-    (ax,) = axes(viz.hide_and_guess)
+    (ax,) = axes(figures.hide_and_guess)
     around = "Transformer: every frame looks at all"
     hidden = {3, 4, 5}
     ways = joined(ax)
@@ -205,7 +207,7 @@ def waveform(t):
 @proven
 def test_hidden_frames_are_hatched_in_the_row_of_their_sound():
     mask = torch.tensor([[True, True, False, True], [False, True, False, False]])
-    (ax,) = axes(viz.span_frame, mask, 0.5, "spans")
+    (ax,) = axes(figures.span_frame, mask, 0.5, "spans")
     rows = [[hatch for (x, y, *_), (_, hatch) in sorted(cells(ax).items()) if y == row] for row in (1, 0)]
     assert rows == [["////" if hidden else "" for hidden in row] for row in mask.tolist()]
     assert ax.get_title() == "spans"
@@ -217,7 +219,7 @@ def test_hidden_frames_are_hatched_in_the_row_of_their_sound():
 
 @proven
 def test_codes_stand_in_the_order_of_their_use():
-    even, uneven = axes(viz.codes_used, {"even": torch.tensor([0.125, 0.375, 0.5]),
+    even, uneven = axes(figures.codes_used, {"even": torch.tensor([0.125, 0.375, 0.5]),
                                          "uneven": torch.tensor([0.25, 0.0, 0.0, 0.75])})  # fmt: skip
     assert (even.get_title(), uneven.get_title()) == ("even", "uneven")
     assert bars(even) == {"": {1: 0.5, 2: 0.375, 3: 0.125}}

@@ -8,13 +8,16 @@ from drawn import arrows, axes, bars, cells, grid, labels, places, strokes, tabl
 from proven import proven
 
 from attncourse import viz
+from attncourse_lessons import course
+
+figures = course.part("self_attention", "figures")
 
 WORDS = ["Anna", "lent", "her"]
 TABLE = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.9, 0.0, 0.1]])
 
 
 def test_one_question_says_who_asks_what_is_shared_out_and_what_comes_back():
-    figure, words = viz.one_question(WORDS, 2, torch.tensor([2.0, -1.0, 0.0]), TABLE[2], torch.tensor([0.9, 0.1]), "ab")
+    figure, words = figures.one_question(WORDS, 2, torch.tensor([2.0, -1.0, 0.0]), TABLE[2], torch.tensor([0.9, 0.1]), "ab")
     assert len(figure.axes) == 3
     assert words == "“her” asks. Its weights: Anna 0.90, lent 0.00, her 0.10. It receives: a 0.90, b 0.10."
 
@@ -32,19 +35,19 @@ def test_a_table_that_does_not_fit_its_words_is_refused():
 
 
 def test_the_shapes_are_those_that_were_given(shown):
-    viz.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4)
+    figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4)
     assert "W_V, 6 by 4, gives V, 8 by 4" in shown[0] and "the 8 by 8 table of scores" in shown[0]
 
 
 @pytest.mark.parametrize(("n", "width", "layers"), [(9, 2, 4), (10, 2, 5), (4, 3, 1), (1, 2, 1)])
 def test_windows_need_as_many_layers_as_the_way_is_long(shown, n, width, layers):
-    viz.path_lengths(n, width)
+    figures.path_lengths(n, width)
     assert f"Windows of {width} on each side: {layers} layers" in shown[0]
 
 
 @pytest.mark.parametrize(("width", "layers", "heard"), [(1, 1, 3), (3, 3, 19), (6, 2, 24), (12, 1, 24)])
 def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, heard):
-    _, words = viz.reach(24, width, layers)
+    _, words = figures.reach(24, width, layers)
     assert f"position 13 hears of {heard} of 24 positions" in words
 
 
@@ -54,7 +57,7 @@ def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, 
 @proven
 def test_the_word_that_asks_gets_its_scores_its_weights_and_the_average_of_the_values():
     scores, weights, received = axes(
-        viz.one_question, WORDS, 2, torch.tensor([2.0, -1.0, 0.5]), TABLE[2], torch.tensor([0.75, 0.125]), ["a", "b"]
+        figures.one_question, WORDS, 2, torch.tensor([2.0, -1.0, 0.5]), TABLE[2], torch.tensor([0.75, 0.125]), ["a", "b"]
     )
     assert [ax.get_title() for ax in (scores, weights, received)] == ["scores", "weights", "“her” receives"]
     assert bars(scores) == {"": {"Anna": 2, "lent": -1, "her": 0.5}}
@@ -86,7 +89,7 @@ def test_each_table_of_weights_has_a_row_for_each_of_its_own_words():
 @proven
 def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_the_output():
     n, d_model, d_k, d_v = 8, 6, 2, 4
-    (ax,) = axes(viz.self_attention_shapes, n, d_model, d_k, d_v)
+    (ax,) = axes(figures.self_attention_shapes, n, d_model, d_k, d_v)
     said = {words: (x, y) for words, x, y in texts(ax)}
     found, at, colours = {}, {}, {}
     for (left, low, width, height), (colour, _) in cells(ax).items():
@@ -124,7 +127,7 @@ def lit(ax):
 
 @proven
 def test_a_signal_goes_through_all_cells_through_one_layer_or_from_window_to_window():
-    recurrent, full, windows = axes(viz.path_lengths, 4, 2)
+    recurrent, full, windows = axes(figures.path_lengths, 4, 2)
     assert [ax.get_title() for ax in (recurrent, full, windows)] == [
         "recurrent", "self-attention", "windows, 2 on each side"
     ]  # fmt: skip
@@ -141,7 +144,7 @@ def test_a_signal_goes_through_all_cells_through_one_layer_or_from_window_to_win
 @proven
 @pytest.mark.parametrize(("asking", "heard"), [(None, range(1, 6)), (1, range(4))])
 def test_whom_a_word_hears_of_is_filled_layer_by_layer_from_the_top(asking, heard):
-    (ax,) = axes(viz.reach, 7, 1, 2, asking)
+    (ax,) = axes(figures.reach, 7, 1, 2, asking)
     asking = 3 if asking is None else asking
     dots = {stroke[0]: line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True) if len(stroke) == 1}
     assert [{x for x in range(7) if dots[x, level] != "white"} for level in (2, 1, 0)] == [

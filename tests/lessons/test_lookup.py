@@ -4,14 +4,16 @@ import math
 
 import pytest
 import torch
-from attncourse.exercises import check
 
-from attncourse import exercises, viz
+from attncourse import check, viz
 from attncourse.attention import AdditiveScore, BilinearScore, attend, dot_score
+from attncourse_lessons import course
+
+figures = course.part("lookup", "figures")
 
 
 def reference(name):
-    return exercises.get(name).reference
+    return course.exercise(name).reference
 
 
 @pytest.fixture
@@ -70,14 +72,14 @@ def shown(monkeypatch):
 
 XS = torch.linspace(0, 24, 25)
 FIGURES = {
-    "two lookups": (viz.two_lookups, "5 h 0.37, 8 h 0.61, 12 h 0.02"),
-    "clock": (lambda: viz.clock([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2 h −0.50, 8 h 0.90"),
+    "two lookups": (figures.two_lookups, "5 h 0.37, 8 h 0.61, 12 h 0.02"),
+    "clock": (lambda: figures.clock([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2 h −0.50, 8 h 0.90"),
     "curves": (
         lambda: viz.function_curves({"a": XS}, XS, points=(XS, XS), x_name="x", y_name="y"),
         "a lies between 0 and 24",
     ),
     "bars": (lambda: viz.grouped_bars({"dot": {"one": 0.25}}, chance=0.125), "dot: 0.25 for one. Guessing gives 0.12."),
-    "table": (lambda: viz.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b"]), "q looks most at a (0.90)"),
+    "table": (lambda: figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b"]), "q looks most at a (0.90)"),
 }
 
 
@@ -90,9 +92,9 @@ def test_a_picture_of_a_lookup_says_in_words_what_it_shows(draw, words, shown):
 
 def test_the_frames_of_the_explorers_come_with_words():
     weights = torch.tensor([0.25, 0.75])
-    _, words = viz.lookup_frame([2, 8], torch.tensor([10.0, 50.0]), weights, 7, XS, 2 * XS, "temperature 1")
+    _, words = figures.lookup_frame([2, 8], torch.tensor([10.0, 50.0]), weights, 7, XS, 2 * XS, "temperature 1")
     assert "2 h 0.25, 8 h 0.75" in words and "the answer is 14" in words
-    _, words = viz.score_landscape(
+    _, words = figures.score_landscape(
         dot_score, torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [2.0, 0.0]]), ["A", "B"]
     )
     assert "A 0.27, B 0.73; most goes to B" in words
@@ -100,4 +102,4 @@ def test_the_frames_of_the_explorers_come_with_words():
 
 def test_a_table_whose_shape_does_not_fit_its_labels_is_refused():
     with pytest.raises(ValueError, match=r"got shape \(1, 2\), expected \(1, 3\)"):
-        viz.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b", "c"])
+        figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b", "c"])

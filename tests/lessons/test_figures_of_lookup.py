@@ -26,11 +26,14 @@ from matplotlib.patches import FancyArrowPatch
 from proven import proven
 
 from attncourse import viz
+from attncourse_lessons import course
+
+figures = course.part("lookup", "figures")
 
 
 @proven
 def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
-    (ax,) = axes(viz.two_lookups)
+    (ax,) = axes(figures.two_lookups)
     keys = ("5 h", "8 h", "12 h")
     values = ("45", "310", "120")
     ways = [way for key, value in zip(keys, values, strict=True) for way in (("7 h", key), (value, "208"))]
@@ -54,7 +57,7 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
 
 @proven
 def test_keys_stand_on_the_clock_at_their_hours_and_the_hand_at_the_one_that_is_asked():
-    (ax,) = axes(viz.clock, [2, 8], torch.tensor([-0.5, 0.9]), asked=7)
+    (ax,) = axes(figures.clock, [2, 8], torch.tensor([-0.5, 0.9]), asked=7)
 
     def on_the_clock(hour):
         angle = 2 * math.pi * hour / 24                          # clockwise from the top
@@ -77,7 +80,7 @@ def test_keys_stand_on_the_clock_at_their_hours_and_the_hand_at_the_one_that_is_
 def test_a_frame_of_a_lookup_has_a_bar_a_key_and_the_answers_over_the_day():
     xs = torch.tensor([0.0, 6, 12, 24])
     left, right = axes(
-        viz.lookup_frame, [2, 8], torch.tensor([10.0, 50.0]), torch.tensor([0.25, 0.75]), 7, xs, xs**2 + 1
+        figures.lookup_frame, [2, 8], torch.tensor([10.0, 50.0]), torch.tensor([0.25, 0.75]), 7, xs, xs**2 + 1
     )
     assert bars(left) == {"": {"2": 0.25, "8": 0.75}}
     assert texts(left) == [("0.25", 0, 0.27), ("0.75", 1, 0.77)]
@@ -109,7 +112,7 @@ def test_bars_of_each_series_stand_side_by_side_above_their_group():
 @proven
 def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
     weights = torch.tensor([[0.875, 0.0625, 0.0625], [0.2, 0.3, 0.5]])
-    (ax,) = axes(viz.lookup_table, weights, ["q", "r"], ["a", "b", "c"])
+    (ax,) = axes(figures.lookup_table, weights, ["q", "r"], ["a", "b", "c"])
     assert table(ax) == {"q": {"a": 0.875, "b": 0.0625, "c": 0.0625}, "r": {"a": 0.2, "b": 0.3, "c": 0.5}}
     assert written(ax) == {"q": {"a": "0.9"}, "r": {"a": "0.2", "b": "0.3", "c": "0.5"}}
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys", "queries")
@@ -118,7 +121,7 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
 @proven
 def test_a_score_landscape_has_each_height_where_a_key_would_get_that_score():
     query, keys = torch.tensor([1.0, 0.5]), torch.tensor([[1.0, 0.0], [2.0, -1.0], [0.0, 1.5]])
-    plane, beside = axes(viz.score_landscape, lambda q, k: q @ k.mT, query, keys, ["A", "B", "C"])
+    plane, beside = axes(figures.score_landscape, lambda q, k: q @ k.mT, query, keys, ["A", "B", "C"])
     for low, high, outline in contours(plane):
         assert all(low - 1e-4 <= x + 0.5 * y <= high + 1e-4 for x, y in outline)
     assert {low for low, high, _ in contours(plane) if low == high and abs(low) < 3} == {-2, -1, 0, 1, 2}

@@ -9,10 +9,13 @@ from matplotlib.patches import Circle
 from proven import proven
 
 from attncourse import viz
+from attncourse_lessons import course
+
+figures = course.part("deep_stacks", "figures")
 
 
 def test_norm_steps_say_where_the_vectors_were_and_where_they_go(shown):
-    viz.norm_steps(torch.tensor([[1.0, 1.0, 4.0], [-3.0, 0.0, 0.0]]))
+    figures.norm_steps(torch.tensor([[1.0, 1.0, 4.0], [-3.0, 0.0, 0.0]]))
     assert "2 vectors of three numbers" in shown[0]
     assert "between -1.7 and 3.5 along the direction (1, 1, 1)" in shown[0]
     assert "they lie 2.4 to 2.4 from the middle" in shown[0] and "circle of radius 1.73" in shown[0]
@@ -20,31 +23,31 @@ def test_norm_steps_say_where_the_vectors_were_and_where_they_go(shown):
 
 def test_norm_steps_refuse_vectors_that_no_plane_shows():
     with pytest.raises(ValueError, match=r"points: got shape \(5, 4\), expected \(m, 3\)"):
-        viz.norm_steps(torch.randn(5, 4))
+        figures.norm_steps(torch.randn(5, 4))
 
 
 def test_wirings_are_read_out_step_by_step(shown):
-    viz.wiring({"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention"]})
+    figures.wiring({"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention"]})
     assert "post: attention of x added to x, then a norm on the way of x." in shown[0]
     assert "pre: attention of a normalised x added to x." in shown[0]
     assert "plain: attention in place of x." in shown[0]
 
 
 def test_a_gradient_that_explodes_is_shown_and_said():
-    drawn, words = viz.gradient_flow([1.5, 3.0, 2e11], [float("inf"), 20.0], "residual, 2 deep")
+    drawn, words = figures.gradient_flow([1.5, 3.0, 2e11], [float("inf"), 20.0], "residual, 2 deep")
     assert "x goes from size 1.5 to 2e+11" in words and "20 in the last block and inf in the first" in words
     assert [text.get_text() for text in drawn.axes[1].texts] == ["∞", "20"]
 
 
 def test_frames_of_the_gradient_flow_have_the_same_axes():
-    still, moved = (viz.gradient_flow([1.0, size], [size, 1.0])[0] for size in (1e-7, 1e7))
+    still, moved = (figures.gradient_flow([1.0, size], [size, 1.0])[0] for size in (1e-7, 1e7))
     assert [ax.get_ylim() for ax in still.axes] == [ax.get_ylim() for ax in moved.axes]
 
 
 def test_landscapes_say_how_much_of_them_is_low(shown):
     side = torch.linspace(-1, 1, 5)
     bowl = 2 * (side[:, None] ** 2 + side**2) + 0.01
-    viz.landscapes({"bowl": (side, bowl), "plain": (side, torch.full((5, 5), 0.05))})
+    figures.landscapes({"bowl": (side, bowl), "plain": (side, torch.full((5, 5), 0.05))})
     assert "bowl: 0.01 in the middle, at most 4; below 0.1 in 4% of it" in shown[0]
     assert "plain: 0.05 in the middle, at most 0.05; below 0.1 in 100% of it" in shown[0]
 
@@ -55,7 +58,7 @@ def test_runs_are_read_out_by_group(shown):
 
 
 def test_one_vector_normalised_in_several_ways_says_its_largest_numbers():
-    _, words = viz.normed_vector({"inside": torch.tensor([-1.0, 1.0]), "none": torch.tensor([-2.0, 1.5])}, "a vector")
+    _, words = figures.normed_vector({"inside": torch.tensor([-1.0, 1.0]), "none": torch.tensor([-2.0, 1.5])}, "a vector")
     assert words == "The numbers of a vector. The largest of them: inside 1.00, none 1.50."
 
 
@@ -64,7 +67,7 @@ def test_one_vector_normalised_in_several_ways_says_its_largest_numbers():
 
 @proven
 def test_norm_steps_take_the_mean_off_and_bring_all_to_one_length():
-    side, above = axes(viz.norm_steps, torch.tensor([[1.0, 1.0, 4.0], [-3.0, 0.0, 0.0]]))
+    side, above = axes(figures.norm_steps, torch.tensor([[1.0, 1.0, 4.0], [-3.0, 0.0, 0.0]]))
     assert side.get_title().startswith("from the side") and above.get_title().startswith("from above")
     # In the plane of mean 0 the first lies along (1, 1, -2), and both are 6 ** 0.5 from its middle.
     flat = [(0, -math.sqrt(6)), (-3 / math.sqrt(2), -math.sqrt(1.5))]
@@ -92,7 +95,7 @@ def near(x, y):
 @proven
 def test_a_wiring_is_read_from_x_upwards():
     post, pre, plain = axes(
-        viz.wiring, {"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention", "norm"]}
+        figures.wiring, {"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention", "norm"]}
     )
     assert [ax.get_title() for ax in (post, pre, plain)] == ["post", "pre", "plain"]
     assert ("attention", "+") in joined(post) and ("+", "norm") in joined(post) and boxed(post) == ["attention", "norm"]
@@ -112,7 +115,7 @@ def test_a_wiring_is_read_from_x_upwards():
 
 @proven
 def test_the_sizes_of_x_go_up_the_blocks_and_the_gradients_stand_in_theirs():
-    up, down = axes(viz.gradient_flow, [1.5, 3.0, 2e11], [float("inf"), 20.0, 1e-12])
+    up, down = axes(figures.gradient_flow, [1.5, 3.0, 2e11], [float("inf"), 20.0, 1e-12])
     assert (up.get_title(), down.get_title()) == ("size of x", "gradient in the block")
     assert strokes(up) == [[(0, 1.5), (1, 3), (2, 1e9)], [(0, 1), (1, 1)]]        # from before the first block on
     assert strokes(down) == [[(1, 1e9), (2, 20), (3, 1e-9)], [(0, 1), (1, 1)]]    # beyond the axes: at their ends
@@ -125,7 +128,7 @@ def test_the_sizes_of_x_go_up_the_blocks_and_the_gradients_stand_in_theirs():
 def test_a_landscape_is_as_high_as_the_losses_are():
     side = torch.linspace(-1, 1, 9)
     steep = 10 ** (-1.5 * side + 0.5 * side[:, None] - 1)                 # rows go up, columns to the right
-    first, second = axes(viz.landscapes, {"steep": (side, steep), "flat": (side, 10 ** (side + side[:, None] - 1.25))})
+    first, second = axes(figures.landscapes, {"steep": (side, steep), "flat": (side, 10 ** (side + side[:, None] - 1.25))})
     assert (first.get_title(), second.get_title()) == ("steep", "flat")
     for ax, height in ((first, lambda x, y: -1.5 * x + 0.5 * y - 1), (second, lambda x, y: x + y - 1.25)):
         assert len(contours(ax)) >= 5
@@ -149,6 +152,6 @@ def test_each_run_has_a_mark_in_the_row_of_its_group_and_each_group_its_mean():
 
 @proven
 def test_the_numbers_of_a_vector_are_bars_one_beside_the_other_for_each_formula():
-    (ax,) = axes(viz.normed_vector, {"inside": torch.tensor([-1.0, 0.5]), "none": torch.tensor([-1.75, 1.5])})
+    (ax,) = axes(figures.normed_vector, {"inside": torch.tensor([-1.0, 0.5]), "none": torch.tensor([-1.75, 1.5])})
     assert bars(ax) == {"inside": {-0.205: -1, 0.795: 0.5}, "none": {0.205: -1.75, 1.205: 1.5}}
     assert strokes(ax) == [[(0, 0), (1, 0)]]

@@ -6,12 +6,14 @@ import numpy as np
 from drawn import axes, boxed, joined, places, strokes
 from proven import proven
 
-from attncourse import viz
+from attncourse_lessons import course
+
+figures = course.part("cross_attention", "figures")
 
 
 @proven
 def test_a_decoding_step_goes_from_the_words_by_scores_and_weights_to_the_next_token():
-    (ax,) = axes(viz.encoder_decoder)
+    (ax,) = axes(figures.encoder_decoder)
     words, states = ["ninety-", "one", ",", "two"], [f"$h_{i}$" for i in (1, 2, 3, 4)]
     scores, weights = ["0.3", "3.1", "−0.9", "0.6"], ["0.05", "0.86", "0.02", "0.07"]
     columns = zip(words, states, scores, weights, ["$a_t$"] * 4, strict=True)

@@ -5,16 +5,18 @@ import torch
 from drawn import axes, cells, grid, strokes, texts, written
 from proven import proven
 
-from attncourse import viz
 from attncourse.attention import causal_mask, masked_softmax
+from attncourse_lessons import course
+
+figures = course.part("masking", "figures")
 
 WORDS = ["pad", "the", "chef"]
 
 
 def test_pots_say_how_much_of_what_they_spanned_is_left():
     square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.5, 0.5]])
-    _, before = viz.shrinking([square, square / 2], 0)
-    drawn, after = viz.shrinking([square, square / 2], 1)
+    _, before = figures.shrinking([square, square / 2], 0)
+    drawn, after = figures.shrinking([square, square / 2], 1)
     assert before.startswith("5 points in the plane before the first round")
     assert "after 1 round." in after and "25% of the area" in after
     assert drawn.axes[0].get_title() == "after 1 round: 25% of the area"
@@ -22,12 +24,12 @@ def test_pots_say_how_much_of_what_they_spanned_is_left():
 
 def test_who_hears_whom_counts_the_leaks_above_the_diagonal_alone(shown):
     clean = torch.tensor([[1.0, 0.0], [2.0, 1.0]])
-    viz.who_hears_whom({"masked": clean, "not masked": clean + 1})
+    figures.who_hears_whom({"masked": clean, "not masked": clean + 1})
     assert "masked: nothing leaks; not masked: 1 of 1 places leak." in shown[0]
 
 
 def frame(mask, weights):
-    return viz.mask_frame(mask, weights, WORDS)[1]
+    return figures.mask_frame(mask, weights, WORDS)[1]
 
 
 def test_a_frame_tells_nan_from_strays_from_rows_that_sum_to_too_little():
@@ -46,11 +48,11 @@ def test_a_frame_finds_nothing_wrong_with_zeros_where_nothing_is_allowed():
 
 def test_a_frame_that_does_not_fit_its_words_is_refused():
     with pytest.raises(ValueError, match=r"got shape \(2, 2\), expected \(3, 3\)"):
-        viz.mask_frame(causal_mask(2), torch.eye(2), WORDS)
+        figures.mask_frame(causal_mask(2), torch.eye(2), WORDS)
 
 
 def test_teacher_forcing_says_which_beginning_must_give_which_word(shown):
-    viz.teacher_forcing(["<start>", "the", "chef"])
+    figures.teacher_forcing(["<start>", "the", "chef"])
     assert "2 positions" in shown[0] and "<start> → the; <start> the → chef." in shown[0]
 
 
@@ -64,7 +66,7 @@ POTS += [POTS[0] * torch.tensor([0.5, 1.0]), POTS[0] / 2]
 @proven
 @pytest.mark.parametrize(("at", "title"), [(0, "before"), (1, "after 1 round: 50% of the area")])
 def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(at, title):
-    (ax,) = axes(viz.shrinking, POTS, at)
+    (ax,) = axes(figures.shrinking, POTS, at)
     assert strokes(ax) == [[tuple(place)] for place in POTS[at].tolist()]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("red", "blue", title)
     hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in ax.patches]
@@ -77,7 +79,7 @@ def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(
 def test_a_map_of_influence_has_a_row_an_output_and_a_cross_at_each_leak():
     maps = {"masked": torch.tensor([[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [0.5, 0.0, 2.0]]),
             "leaky": torch.tensor([[4.0, 1.0, 0.0], [0.0, 0.25, 0.0], [0.25, 0.0, 1.0]])}  # fmt: skip
-    masked, leaky = axes(viz.who_hears_whom, maps)
+    masked, leaky = axes(figures.who_hears_whom, maps)
     assert (masked.get_title(), leaky.get_title()) == ("masked", "leaky")
     root = round(0.5**0.5, 6)                                            # the scale goes by roots
     assert grid(masked) == [[root, 0, 0], [1, root, 0], [0.5, 0, 1]]
@@ -89,7 +91,7 @@ def test_a_map_of_influence_has_a_row_an_output_and_a_cross_at_each_leak():
 @proven
 def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to():
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2], [torch.nan, 0.001, 0.25]])
-    mask, shares = axes(viz.mask_frame, causal_mask(3), weights, WORDS)
+    mask, shares = axes(figures.mask_frame, causal_mask(3), weights, WORDS)
     assert (mask.get_title(), shares.get_title()) == ("mask", "weights") and mask.yaxis_inverted()
     assert written(mask) == {"pad": {"pad": "✓"}, "the": {"pad": "✓", "the": "✓"}, "chef": dict.fromkeys(WORDS, "✓")}
     filled = {(round(y), round(x)) for (x, y, *_), (colour, _) in cells(mask).items() if colour != "#ffffff"}
@@ -110,7 +112,7 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
 
 @proven
 def test_each_position_is_joined_to_itself_and_all_before_it():
-    (ax,) = axes(viz.teacher_forcing, ["<start>", "the", "chef", "cooks"])
+    (ax,) = axes(figures.teacher_forcing, ["<start>", "the", "chef", "cooks"])
     lines = [(stroke, line.get_linewidth()) for line, stroke in zip(ax.lines, strokes(ax), strict=True)]
     assert lines[:6] == [([(j, 0), (i, 1)], 2.4 if i == j else 1.3) for i in range(3) for j in range(i + 1)]
     assert [stroke for stroke, _ in lines[6:]] == [[(i, level) for i in range(3)] for level in (0, 1)]

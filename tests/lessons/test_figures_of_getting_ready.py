@@ -7,14 +7,15 @@ import torch
 from drawn import axes, cells, dots, labels, places, strokes, texts
 from proven import proven
 
-from attncourse import viz
-from attncourse.viz.shapes import FILL
 from attncourse.viz.style import BLUE, ORANGE
+from attncourse_lessons import course
+
+figures = course.part("getting_ready", "figures")
 
 
 @proven
 def test_a_batch_is_a_pile_of_sheets_and_each_mean_a_table_without_its_axis():
-    (ax,) = axes(viz.batch_axes)
+    (ax,) = axes(figures.batch_axes)
     sheets, tables = Counter(), {}
     for left, low, size, _ in cells(ax):
         if size == 1:
@@ -22,7 +23,7 @@ def test_a_batch_is_a_pile_of_sheets_and_each_mean_a_table_without_its_axis():
         else:
             tables.setdefault(round(low % 0.72, 2), set()).add(left)
     assert sheets == {0: 3 * 4, 0.55: 3 * 4}
-    assert {colour for place, (colour, _) in cells(ax).items() if place[2] == 1} == {FILL[BLUE]}
+    assert {colour for place, (colour, _) in cells(ax).items() if place[2] == 1} == {figures.FILL[BLUE]}
     x = torch.zeros(2, 3, 4)
     at = places(ax)
     for dim, names in enumerate(("n, d", "batch, d", "batch, n")):
@@ -51,7 +52,7 @@ def numbers(ax, left, right):
 
 @proven
 def test_broadcasting_writes_copies_in_dotted_cells_and_the_difference_beside():
-    (ax,) = axes(viz.broadcasting, "(3, 1)", "(4,)")
+    (ax,) = axes(figures.broadcasting, "(3, 1)", "(4,)")
     a, b = torch.tensor([[10], [20], [30]]), torch.arange(1, 5)
     assert numbers(ax, 0, 5) == (a.expand(3, 4).tolist(), [[True, False, False, False]] * 3)
     assert numbers(ax, 6, 11) == (b.expand(3, 4).tolist(), [[True] * 4, [False] * 4, [False] * 4])
@@ -64,16 +65,16 @@ def test_broadcasting_writes_copies_in_dotted_cells_and_the_difference_beside():
 
 @proven
 def test_what_does_not_broadcast_is_drawn_as_it_is_and_said():
-    (ax,) = axes(viz.broadcasting, "(3, 4)", "(3,)")
+    (ax,) = axes(figures.broadcasting, "(3, 4)", "(3,)")
     a = [[10, 20, 30, 40], [50, 60, 70, 80], [90, 100, 110, 120]]
     assert numbers(ax, 0, 5) == (a, [[True] * 4] * 3) and numbers(ax, 6, 11) == ([[1, 2, 3]], [[True] * 3])
     assert places(ax, "a", "b", "does not fit:\n4 against 3\nin the last axis")["a"][0] == 2.3
-    assert [colour for colour, _ in cells(ax).values()] == [FILL[BLUE]] * 12 + [FILL[ORANGE]] * 3
+    assert [colour for colour, _ in cells(ax).values()] == [figures.FILL[BLUE]] * 12 + [figures.FILL[ORANGE]] * 3
 
 
 @proven
 def test_a_rectangle_is_hatched_where_it_is_padded():
-    (ax,) = axes(viz.rectangle, {"lamp": [5], "kettle": [4, 3], "bowl": [7]}, pad=0, means=[5, 3.5, 7])
+    (ax,) = axes(figures.rectangle, {"lamp": [5], "kettle": [4, 3], "bowl": [7]}, pad=0, means=[5, 3.5, 7])
     assert {(x, y): hatch for (x, y, *_), (_, hatch) in cells(ax).items()} == {
         (0, 2): "", (1, 2): "////", (0, 1): "", (1, 1): "", (0, 0): "", (1, 0): "////",
     }  # fmt: skip
@@ -88,7 +89,7 @@ def test_a_rectangle_is_hatched_where_it_is_padded():
 def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
     clouds = {"a": (torch.tensor([1.0, 2, 4]), torch.tensor([0.1, 0.5, 0.2])),
               "b": (torch.tensor([3.0, 5]), torch.tensor([0.7, 0.3]))}  # fmt: skip
-    a, b = axes(viz.clouds, clouds, "length", "loss", impossible=(0, 0.25), diagonal=True)
+    a, b = axes(figures.clouds, clouds, "length", "loss", impossible=(0, 0.25), diagonal=True)
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("length", "loss")
     assert dots(a) == [(1, 0.1), (2, 0.5), (4, 0.2)] and dots(b) == [(3, 0.7), (5, 0.3)]
     assert strokes(a) == [[(1, 1), (4, 4)]] and strokes(b) == [[(3, 3), (5, 5)]]
@@ -99,7 +100,7 @@ def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
 
 @proven
 def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
-    (ax,) = axes(viz.exponents, torch.tensor([0.0, 2.0, 5.0]), 90)
+    (ax,) = axes(figures.exponents, torch.tensor([0.0, 2.0, 5.0]), 90)
     assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0), (-3, 0), (0, 0)]
     assert labels(ax.yaxis) == {1: "as they come", 0: "less the\nlargest"}
     at = places(ax)

@@ -5,7 +5,10 @@ from drawn import arrows, axes, boxed, cells, joined, strokes, texts
 from proven import proven
 
 from attncourse import viz
+from attncourse_lessons import course
 from attncourse_lessons.l09_transformer.figures import KINDS, block_lines
+
+figures = course.part("transformer", "figures")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -21,18 +24,18 @@ def test_only_a_decoder_looks_at_a_memory():
 
 def test_a_frame_names_its_line_and_its_shapes_and_all_are_done_past_the_last():
     assert "line 4 of 6: x = x + cross(h, memory, m_mask). memory (4, 5, 64); weights (4, 8, 7, 5)" in (
-        viz.block_frame("decoder", 4)[1]
+        figures.block_frame("decoder", 4)[1]
     )
-    assert "all lines done" in viz.block_frame("encoder", 5)[1]
+    assert "all lines done" in figures.block_frame("encoder", 5)[1]
 
 
 def test_another_kind_of_block_is_refused():
     with pytest.raises(ValueError, match="kind: got 'both'"):
-        viz.block_frame("both", 1)
+        figures.block_frame("both", 1)
 
 
 def test_the_towers_say_where_the_memory_goes(shown):
-    viz.towers(2)
+    figures.towers(2)
     assert "goes to each of the 2 blocks of the decoder" in shown[0]
 
 
@@ -50,7 +53,7 @@ def test_points_ranks_and_differences_are_read_out(shown):
 
 @proven
 def test_towers_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each_block():
-    (ax,) = axes(viz.towers, 2)
+    (ax,) = axes(figures.towers, 2)
     alone = [("encoder alone", "the cat [?] here", "look around", "sat"),
              ("decoder alone", "<bos> the cat", "look back", "the cat sat")]  # fmt: skip
     both = [("die Katze saß", "look around", None), ("<bos> the cat", "back, across", "the cat sat")]
@@ -84,7 +87,7 @@ PARTS = {
 @pytest.mark.parametrize("line", [1, 2, 5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, line):
-    (ax,) = axes(viz.block_frame, kind, line)
+    (ax,) = axes(figures.block_frame, kind, line)
     lines = block_lines(kind, batch=4, n=7, n_memory=5, d=64, heads=8, d_ff=256)
     code = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 6.5 and y > 3]
     assert code == [each.code for each in lines]
@@ -103,7 +106,7 @@ def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, lin
 @proven
 @pytest.mark.parametrize("kind", PARTS)
 def test_each_part_of_a_block_reads_a_normed_x_and_is_added_to_it_further_up(kind):
-    (ax,) = axes(viz.block_frame, kind, 1)
+    (ax,) = axes(figures.block_frame, kind, 1)
     ways = [way for norm, part in PARTS[kind] for way in ((norm, norm), (norm, part), (part, "+"))]
     assert joined(ax) == [("x", "+"), *ways] and arrows(ax)[0] == ((1, 0.5), (1, 7.2))
     assert boxed(ax) == [box for pair in PARTS[kind] for box in pair]
@@ -122,7 +125,7 @@ def test_each_part_of_a_block_reads_a_normed_x_and_is_added_to_it_further_up(kin
 
 @proven
 def test_the_block_of_2017_is_normed_on_the_way_of_x():
-    (ax,) = axes(viz.block_frame, "encoder of 2017", 2)
+    (ax,) = axes(figures.block_frame, "encoder of 2017", 2)
     assert joined(ax)[0][0] == "x" and [way for way in joined(ax)[1:] if way[0] != way[1]] == [
         ("attention", "+"), ("network", "+")
     ]  # fmt: skip

@@ -8,44 +8,46 @@ import torch
 from drawn import axes, cells, curves, grid, labels, strokes, table, texts, written
 from proven import proven
 
-from attncourse import viz
 from attncourse.positions import relative_index, sinusoidal
+from attncourse_lessons import course
+
+figures = course.part("order", "figures")
 
 
 def test_counting_says_the_digits_and_how_far_the_neighbours_are():
-    figure, words = viz.counting(8)
+    figure, words = figures.counting(8)
     assert len(figure.axes) == 3
     assert "Position 8 is 1000 in binary" in words
     assert "Position 7 is 2.0 away in digits" in words and "Position 9 is 1.0 away in digits" in words
 
 
 def test_waves_have_neighbours_equally_far_at_every_position():
-    away = [re.findall(r"([\d.]+) in waves", viz.counting(position)[1]) for position in range(16)]
+    away = [re.findall(r"([\d.]+) in waves", figures.counting(position)[1]) for position in range(16)]
     assert len({distance for pair in away for distance in pair}) == 1
     assert [len(pair) for pair in away] == [1, *[2] * 14, 1]
 
 
 def test_turning_shows_the_same_angle_at_every_shift_and_another_at_another_offset():
-    angles = [[viz.turning(offset, shift)[0].axes[0].get_title() for shift in (0, 3, 5)] for offset in (1, 2)]
+    angles = [[figures.turning(offset, shift)[0].axes[0].get_title() for shift in (0, 3, 5)] for offset in (1, 2)]
     assert len(set(angles[0])) == len(set(angles[1])) == 1 and angles[0] != angles[1]
-    assert "The key, we, at position 3 and the query, know, at position 5" in viz.turning(2, 3)[1]
+    assert "The key, we, at position 3 and the query, know, at position 5" in figures.turning(2, 3)[1]
 
 
 def test_bands_say_how_often_the_columns_change_their_sign(shown):
     table = sinusoidal(torch.arange(64), 8)
-    viz.bands(table, title="tags", marked=[32])
+    figures.bands(table, title="tags", marked=[32])
     flips = (table[1:].sign() != table[:-1].sign()).sum(dim=0)
     assert "tags: 64 positions by 8 columns." in shown[0]
     assert f"the first column changes its sign {flips[0]} times, the middle one {flips[4]} times" in shown[0]
 
 
 def test_a_distance_table_is_read_out_row_by_row(shown):
-    viz.distance_table(relative_index(3, 3, 1), ["we", "know", "that"])
+    figures.distance_table(relative_index(3, 3, 1), ["we", "know", "that"])
     assert "we: 1, 2, 2; know: 0, 1, 2; that: 0, 0, 1." in shown[0]
 
 
 def test_accuracy_past_the_end_is_told_inside_and_beyond_and_a_short_line_has_refused(shown):
-    viz.past_the_end({"a": [1.0] * 6 + [0.5] * 8, "b": [1.0] * 6}, trained=8, chance=0.25, first=2, smooth=4)
+    figures.past_the_end({"a": [1.0] * 6 + [0.5] * 8, "b": [1.0] * 6}, trained=8, chance=0.25, first=2, smooth=4)
     assert "of 16. a: 100% up to position 8, 50% beyond; b: 100% up to position 8, refuses beyond." in shown[0]
     assert "Guessing: 25%" in shown[0]
 
@@ -53,13 +55,13 @@ def test_accuracy_past_the_end_is_told_inside_and_beyond_and_a_short_line_has_re
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
     matrix = torch.eye(6)
     matrix[4:] = 1 / 6
-    viz.attention_past_the_end({"a": matrix, "b": torch.eye(6)}, trained=4)
+    figures.attention_past_the_end({"a": matrix, "b": torch.eye(6)}, trained=4)
     assert "a: largest weight of a query 1.00 inside, 0.17 beyond; b" in shown[0]
 
 
 def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
     row = {"unique": (True, ""), "longer\ntexts": (False, "12%")}
-    viz.property_table({"binary": row, "RoPE": row | {"longer\ntexts": (True, "99%")}})
+    figures.property_table({"binary": row, "RoPE": row | {"longer\ntexts": (True, "99%")}})
     assert "binary: unique yes, longer texts no (12%); RoPE: unique yes, longer texts yes (99%)." in shown[0]
 
 
@@ -69,7 +71,7 @@ def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
 @proven
 @pytest.mark.parametrize("position", [0, 5])
 def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_beside(position):
-    left, middle, right = axes(viz.counting, position)
+    left, middle, right = axes(figures.counting, position)
     assert [ax.get_title() for ax in (left, middle, right)] == [
         "binary digits", "sines and cosines", f"how far from {position}"
     ]  # fmt: skip
@@ -91,14 +93,14 @@ def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_
 
 @proven
 def test_bands_have_a_row_a_position_and_lines_where_they_are_marked():
-    ax, _ = axes(viz.bands, torch.tensor([[1.0, -2, 3], [4, 5, 7]]), marked=[1], title="tags")
+    ax, _ = axes(figures.bands, torch.tensor([[1.0, -2, 3], [4, 5, 7]]), marked=[1], title="tags")
     assert grid(ax) == [[1, -2, 3], [4, 5, 7]] and strokes(ax) == [[(0, 1), (1, 1)]]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("column", "position", "tags")
 
 
 @proven
 def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
-    (ax,) = axes(viz.distance_table, relative_index(3, 3, 1), ["we", "know", "that"])
+    (ax,) = axes(figures.distance_table, relative_index(3, 3, 1), ["we", "know", "that"])
     assert table(ax) == {
         "we": {"we": 1, "know": 2, "that": 2},
         "know": {"we": 0, "know": 1, "that": 2},
@@ -111,7 +113,7 @@ def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
 @proven
 @pytest.mark.parametrize(("offset", "shift"), [(1, 0), (2, 3)])
 def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not(offset, shift):
-    circle, lines = axes(viz.turning, offset, shift)
+    circle, lines = axes(figures.turning, offset, shift)
     query, key = complex(0.95, 0.35), complex(0.6, -0.75)
 
     def turned(vector, position):
@@ -139,7 +141,7 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
 @proven
 def test_accuracy_past_the_end_is_the_mean_of_some_positions_in_their_middle():
     lines = {"a": [1.0] * 6 + [0.5] * 4 + [0.25] * 3, "b": [1.0, 0.5] * 3}
-    a, b, *rest = axes(viz.past_the_end, lines, trained=8, chance=0.125, first=2, smooth=4)
+    a, b, *rest = axes(figures.past_the_end, lines, trained=8, chance=0.125, first=2, smooth=4)
     assert (a.get_title(), b.get_title()) == ("a", "b")
     level = [(0, 0.125), (1, 0.125)]
     assert strokes(a) == [level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)]]      # the last one by itself
@@ -156,7 +158,7 @@ def test_accuracy_past_the_end_is_the_mean_of_some_positions_in_their_middle():
 def test_attention_past_the_end_has_lines_where_the_training_ended():
     matrix = torch.eye(4)
     matrix[2:] = torch.tensor([0.125, 0.5, 0.125, 0.25])
-    a, b = axes(viz.attention_past_the_end, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
+    a, b = axes(figures.attention_past_the_end, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
     assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
     assert grid(b) == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
@@ -168,7 +170,7 @@ def test_attention_past_the_end_has_lines_where_the_training_ended():
 def test_a_property_that_holds_is_filled_and_ticked_in_the_row_of_its_scheme():
     rows = {"binary": {"unique": (True, ""), "longer": (False, "12%"), "near": (False, "3")},
             "RoPE": {"unique": (False, "1"), "longer": (True, "99%"), "near": (False, "5")}}  # fmt: skip
-    (ax,) = axes(viz.property_table, rows)
+    (ax,) = axes(figures.property_table, rows)
     at = {(x, y): words.strip() for words, x, y in texts(ax)}
     assert [at[x, -0.5] for x in (0.5, 1.5, 2.5)] == ["unique", "longer", "near"] and ax.yaxis_inverted()
     assert [[at[x, y] for x in (-0.08, 0.5, 1.5, 2.5)] for y in (0.5, 1.5)] == [
