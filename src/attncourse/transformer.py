@@ -199,7 +199,7 @@ class Embedding(nn.Module):
 class Memory(NamedTuple):
     """What a decoder looks at: an encoder's states, or what one block's cross-attention has made of them.
 
-    `mask` is True where there is something to look at: everywhere, if it is None.
+    `mask` is True where there is a real token; None stands for no padding.
     """
 
     states: Float[Tensor, "batch n_memory d_model"] | KeyValues
@@ -276,7 +276,8 @@ class Block(nn.Module):
 
         def cross_attention(x):
             cross = None if weights is None else weights.cross
-            return self.dropout(self.cross.sublayer(x, *memory, weights=cross))  # type: ignore[union-attr, misc]
+            states, where = memory.states, memory.mask  # type: ignore[union-attr]
+            return self.dropout(self.cross.sublayer(x, states, where, weights=cross))  # type: ignore[union-attr]
 
         def feed_forward(x):
             return self.dropout(self.ff.sublayer(x))
