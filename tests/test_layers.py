@@ -14,8 +14,8 @@ from attncourse.layers import (
     FeedForward,
     LayerNorm,
     RMSNorm,
-    drop,
     layer_norm,
+    make_dropout,
     rms_norm,
 )
 
@@ -205,7 +205,7 @@ def test_an_empty_batch_goes_through(make):
 
 def test_no_dropout_draws_no_random_numbers(x):
     before = torch.random.get_rng_state()
-    assert torch.equal(drop(0.0).train()(x), x)
+    assert torch.equal(make_dropout(0.0).train()(x), x)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -227,7 +227,7 @@ BAD = {
     "dropout of everything": (lambda: FeedForward(6, 9, dropout=1.0), ValueError, "^dropout: got 1.0, .*below 1"),
     "dropout below nothing": (lambda: FeedForward(6, 9, dropout=-0.1), ValueError, "^dropout: got -0.1, .*from 0"),
     "dropout that is no number": (lambda: FeedForward(6, 9, dropout=math.nan), ValueError, "^dropout: got nan"),
-    "dropout above one": (lambda: drop(2), ValueError, "^dropout: got 2, expected a probability"),
+    "dropout above one": (lambda: make_dropout(2), ValueError, "^dropout: got 2, expected a probability"),
 }
 
 

@@ -108,7 +108,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.gate = nn.Linear(d_model, d_ff, bias=bias) if activation in GATES else None
         self.down = nn.Linear(d_ff, d_model, bias=bias)
-        self.dropout = drop(dropout)
+        self.dropout = make_dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         check_shape("x", x, "*batch d_model", d_model=self.up.in_features)
@@ -119,7 +119,7 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(hidden))                                        # (*batch, d_model)
 
 
-def drop(p: float) -> nn.Module:
+def make_dropout(p: float) -> nn.Module:
     """Dropout; nothing at all for p = 0, where torch's would still draw and multiply.
 
     Raises ValueError for a p that is not a probability below 1.

@@ -21,7 +21,7 @@ from attncourse._checks import (
     may_look,
 )
 from attncourse.attention import KeyValueCache, KeyValues, MultiHeadAttention, combine_masks, lengths_to_mask
-from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, RMSNorm, drop
+from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, RMSNorm, make_dropout
 from attncourse.positions import RotationStyle
 
 Positions = Literal["none", "integer", "binary", "sinusoidal", "learned", "shaw", "bucketed", "rope"]
@@ -174,7 +174,7 @@ class Embedding(nn.Module):
         self.positions = positions.make_table(config.positions, config.max_length, d_model)
         self.segments = nn.Embedding(config.n_segments, d_model) if config.n_segments else None
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = drop(config.dropout)
+        self.dropout = make_dropout(config.dropout)
         for table in (self.tokens, self.segments):
             if table is not None:                                 # tied, it gives logits of variance about one
                 nn.init.normal_(table.weight, std=d_model**-0.5)
@@ -252,7 +252,7 @@ class Block(nn.Module):
             make_norm(config),
             FeedForward(config.d_model, config.width_ff, config.activation, config.bias, config.dropout_ff),
         )
-        self.dropout = drop(config.dropout)
+        self.dropout = make_dropout(config.dropout)
 
     def forward(
         self,
