@@ -444,11 +444,11 @@ def test_without_biases_no_parameter_of_a_model_is_a_bias(kind):
 def test_weights_of_a_stack_come_one_for_each_block_from_the_first_up():
     model, text, weights = built(Encoder, n_layers=3), torch.randint(1, WORDS, (2, 5)), Weights()
     model(text, weights=weights)
-    assert [tuple(w.shape) for w in weights.own] == 3 * [(2, 2, 5, 5)] and weights.cross == []
+    assert [tuple(w.shape) for w in weights.self_attn] == 3 * [(2, 2, 5, 5)] and weights.cross_attn == []
     x, kept = model.embedding(text), []
     first = model.stack.blocks[0].attention
     first.sublayer(first.norm(x), weights=kept)
-    assert_close(weights.own[0], kept[0])
+    assert_close(weights.self_attn[0], kept[0])
 
 
 @pytest.mark.parametrize("place", ["pre", "post"])

@@ -134,7 +134,7 @@ class ViT(nn.Module):
         weights = Weights() if with_weights else None
         x = self.stack(self.dropout(x), weights=weights)                              # (batch, n, d_model)
         logits = self.head(x[:, 0])                                                   # (batch, n_classes)
-        return logits if weights is None else (logits, torch.stack(weights.own, dim=1))
+        return logits if weights is None else (logits, torch.stack(weights.self_attn, dim=1))
 
 
 class GridPositions(FixedPositions):

@@ -219,8 +219,8 @@ class Memory(NamedTuple):
 class Weights:
     """The attention weights of a stack: a tensor (batch, n_heads, n_query, n_key) for each block, from the first up."""
 
-    own: list[Tensor] = field(default_factory=list)
-    cross: list[Tensor] = field(default_factory=list)
+    self_attn: list[Tensor] = field(default_factory=list)
+    cross_attn: list[Tensor] = field(default_factory=list)
 
 
 class Residual(nn.Module):
@@ -271,13 +271,13 @@ class Block(nn.Module):
         _check_memory(memory, self.cross is not None)
 
         def attention(x):
-            own = None if weights is None else weights.own
-            return self.dropout(self.attention.sublayer(x, None, mask, self.causal, bias, cache, own))
+            kept = None if weights is None else weights.self_attn
+            return self.dropout(self.attention.sublayer(x, None, mask, self.causal, bias, cache, kept))
 
         def cross_attention(x):
-            cross = None if weights is None else weights.cross
+            kept = None if weights is None else weights.cross_attn
             states, where = memory.states, memory.mask  # type: ignore[union-attr]
-            return self.dropout(self.cross.sublayer(x, states, where, weights=cross))  # type: ignore[union-attr]
+            return self.dropout(self.cross.sublayer(x, states, where, weights=kept))  # type: ignore[union-attr]
 
         def feed_forward(x):
             return self.dropout(self.ff.sublayer(x))
@@ -499,7 +499,7 @@ class EncoderDecoder(_Writer):
         logits = self.output(self.decoder(target_in, memory, weights=written))
         if seen is None or written is None:
             return logits
-        stacked = (torch.stack(each, dim=1) for each in (seen.own, written.own, written.cross))
+        stacked = (torch.stack(each, dim=1) for each in (seen.self_attn, written.self_attn, written.cross_attn))
         return logits, AttentionWeights(*stacked)
 
     def loss(
@@ -535,7 +535,7 @@ class EncoderDecoder(_Writer):
         """
         weights = Weights() if with_weights else None
         states = self.decoder(token.unsqueeze(1), state.memory, state.caches, weights)        # (batch, 1, d_model)
-        looked = None if weights is None else weights.cross[-1].mean(dim=1).squeeze(1)    # (batch, n_source)
+        looked = None if weights is None else weights.cross_attn[-1].mean(dim=1).squeeze(1)   # (batch, n_source)
         return self.output(states).squeeze(1), state, looked                              # (batch, vocabulary)
 
 
@@ -565,7 +565,7 @@ class LanguageModel(_Writer):
         """
         weights = Weights() if with_weights else None
         logits = self.output(self.decoder(tokens, weights=weights, mask=mask))            # (batch, n, vocabulary)
-        return logits if weights is None else (logits, torch.stack(weights.own, dim=1))
+        return logits if weights is None else (logits, torch.stack(weights.self_attn, dim=1))
 
     def loss(
         self,
@@ -599,7 +599,7 @@ class LanguageModel(_Writer):
         """Read one token more: (logits of the next, the state, which has changed, weights over the tokens read)."""
         weights = Weights() if with_weights else None
         states = self.decoder(token.unsqueeze(1), None, state.caches, weights)             # (batch, 1, d_model)
-        looked = None if weights is None else weights.own[-1].mean(dim=1).squeeze(1)      # (batch, n)
+        looked = None if weights is None else weights.self_attn[-1].mean(dim=1).squeeze(1)    # (batch, n)
         return self.output(states).squeeze(1), state, looked
 
 
