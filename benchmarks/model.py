@@ -35,7 +35,7 @@ from attncourse.data import BOS, EOS, PAD
 from attncourse.decoding import greedy
 from attncourse.positions import sinusoidal
 from attncourse.transformer import EncoderDecoder, State, TransformerConfig
-from attncourse.unpadding import unpadded_loss
+from attncourse.unpadding import unpadded_loss, unpadded_start
 
 TRAIN_GOAL = {"cpu": 1.2, "cuda": 1.5}
 DECODE_GOAL = 2.0
@@ -190,7 +190,7 @@ class Ending:
         self.longest, self.modules, self.eval = model.longest, model.modules, model.eval
 
     def start(self, source: Tensor, lengths: Tensor) -> "EndingState":
-        return EndingState(self.model.start(source, lengths), self.ends, 0)
+        return EndingState(unpadded_start(self.model, source, lengths), self.ends, 0)
 
     def step(self, token: Tensor, state: "EndingState", with_weights: bool):
         logits, inner, weights = self.model_step(token, state.inner, with_weights)

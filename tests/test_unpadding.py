@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from attncourse.attention import lengths_to_mask
 from attncourse.layers import FeedForward
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Positions, TransformerConfig
-from attncourse.unpadding import Padding, unpadded, unpadded_loss
+from attncourse.unpadding import Padding, unpadded, unpadded_loss, unpadded_start
 
 WORDS, D_MODEL = 11, 8
 SMALL = dict(vocabulary=WORDS, d_model=D_MODEL, n_layers=2, n_heads=2, max_length=12, max_distance=5, n_buckets=8)
@@ -140,6 +140,16 @@ def test_a_model_that_was_trained_without_padding_can_be_copied_and_pickled(kind
         assert torch.equal(unpadded_loss(other)(*batch(kind)), loss)
 
 
+@each_scheme
+def test_an_unpadded_start_goes_on_as_the_start_does(positions):
+    model = built(EncoderDecoder, positions=positions, n_kv_heads=1)
+    with torch.no_grad():
+        states = [model.start(SOURCE, LENGTHS), unpadded_start(model, SOURCE, LENGTHS)]
+        for token in TARGET.unbind(1):
+            expected, got = (model.step(token, state)[0] for state in states)
+            assert_close(got, expected)
+
+
 # The loss
 
 
@@ -252,6 +262,11 @@ REFUSED = {
 def test_what_does_not_fit_is_neither_padded_nor_unpadded(case):
     with pytest.raises((ValueError, TypeError), match=r"^\w+: got .*, expected "):
         BAD[case]()
+
+
+def test_an_unpadded_start_refuses_an_empty_source():
+    with pytest.raises(ValueError, match=r"^lengths: got \[0, 0, 0\], expected"):
+        unpadded_start(TRANSLATOR, SOURCE, 0 * LENGTHS)
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -354,7 +354,9 @@ class Stack(nn.Module):
     def project(self, memory: Memory) -> list[Memory]:
         """What each block's cross-attention makes of the memory, once for all the steps that will look at it."""
         layers: list[Any] = [block.cross.sublayer for block in self.blocks]  # type: ignore[union-attr]
-        return [Memory(layer.keys_values(memory.states), memory.mask) for layer in layers]
+        projected = [layer.keys_values(memory.states) for layer in layers]
+        # Head by head in memory, as each step will read them and `select` copy them.
+        return [Memory(KeyValues(key.contiguous(), value.contiguous()), memory.mask) for key, value in projected]
 
 
 class Encoder(nn.Module):

@@ -1,4 +1,4 @@
-"""Training without padding: what treats every token by itself sees the real ones alone, as one long text.
+"""Reading without padding: what treats every token by itself sees the real ones alone, as one long text.
 
 Norms, feed-forward networks, projections and the output compute nothing for padding, which in a batch of captions as
 they come is nearly half of the positions; only the attentions still see rows of equal length. FlashAttention's
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape, check_tokens
@@ -20,6 +20,7 @@ from attncourse.transformer import (
     LanguageModel,
     Memory,
     Stack,
+    State,
     check_answers,
     cross_entropy,
     source_mask,
@@ -90,6 +91,15 @@ def unpadded(stack: Stack, padding: Padding, memory: Padding | None = None) -> I
             handle.remove()
 
 
+def unpadded_start(model: EncoderDecoder, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]) -> State:
+    """`model.start`, sooner."""
+    mask = source_mask(source, lengths, least=1)                                          # (batch, 1, n_source)
+    read = Padding(mask.squeeze(1))
+    with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, read, read):
+        memory = model.decoder.stack.project(_read(model, source, mask, read))
+    return State(model.config.layers_decoder, memory)
+
+
 def unpadded_loss(
     model: EncoderDecoder | LanguageModel, compiled: bool = False, **options
 ) -> Callable[..., Float[Tensor, ""]]:
@@ -112,9 +122,15 @@ def _translating(model, compute, source, lengths, target_in, target_out, label_s
 
 
 def _translate(model, source, mask, read, target_in, target_out, written, label_smoothing, pad):
-    x = model.encoder.stack(read.unpad(model.encoder.embedding(source)), mask)        # (1, n_source_tokens, d_model)
-    y = model.decoder.stack(written.unpad(model.decoder.embedding(target_in)), memory=Memory(x, mask))
-    return cross_entropy(model.output(y), written.unpad(target_out), label_smoothing, pad)
+    memory = _read(model, source, mask, read)
+    x = written.unpad(model.decoder.embedding(target_in))                                 # (1, n_tokens, d_model)
+    x = model.decoder.stack(x, memory=memory)                                             # (1, n_tokens, d_model)
+    return cross_entropy(model.output(x), written.unpad(target_out), label_smoothing, pad)
+
+
+def _read(model: EncoderDecoder, source: Tensor, mask: Tensor, padding: Padding) -> Memory:
+    x = padding.unpad(model.encoder.embedding(source))                                    # (1, n_tokens, d_model)
+    return Memory(model.encoder.stack(x, mask), mask)
 
 
 def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, mask=None):
@@ -125,7 +141,7 @@ def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, 
 
 
 def _write(model, tokens_in, tokens_out, padding, mask, label_smoothing, pad):
-    x = model.decoder.stack(padding.unpad(model.decoder.embedding(tokens_in)), mask)  # (1, n_tokens, d_model)
+    x = model.decoder.stack(padding.unpad(model.decoder.embedding(tokens_in)), mask)      # (1, n_tokens, d_model)
     return cross_entropy(model.output(x), padding.unpad(tokens_out), label_smoothing, pad)
 
 
