@@ -35,6 +35,7 @@ from attncourse.data import BOS, EOS, PAD
 from attncourse.decoding import greedy
 from attncourse.positions import sinusoidal
 from attncourse.transformer import EncoderDecoder, State, TransformerConfig
+from attncourse.unpadding import unpadded_loss, unpadded_start
 
 TRAIN_GOAL = {"cpu": 1.2, "cuda": 1.5}
 DECODE_GOAL = 2.0
@@ -72,8 +73,10 @@ class Ours(nn.Module):
             TransformerConfig(**size, norm_place="post", scale_embedding=True, max_length=MAX_LENGTH, dropout=0.0)
         )
 
+        self.loss = unpadded_loss(self.model)
+
     def forward(self, batch_source, lengths, target_in, target_out):
-        return self.model.loss(batch_source, lengths, target_in, target_out)
+        return self.loss(batch_source, lengths, target_in, target_out)
 
 
 class Torch(nn.Module):
@@ -164,7 +167,7 @@ def train(models: dict[str, nn.Module], batch: Batch, repeats: int, device: str,
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
         call = model
         if compiled:  # ours says itself how, so that it can go on leaving padding out
-            call = model.model.compiled_loss() if isinstance(model, Ours) else torch.compile(model)
+            call = unpadded_loss(model.model, compiled=True) if isinstance(model, Ours) else torch.compile(model)
 
         def run() -> None:
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -187,7 +190,7 @@ class Ending:
         self.longest, self.modules, self.eval = model.longest, model.modules, model.eval
 
     def start(self, source: Tensor, lengths: Tensor) -> "EndingState":
-        return EndingState(self.model.start(source, lengths), self.ends, 0)
+        return EndingState(unpadded_start(self.model, source, lengths), self.ends, 0)
 
     def step(self, token: Tensor, state: "EndingState", with_weights: bool):
         logits, inner, weights = self.model_step(token, state.inner, with_weights)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,6 @@ from attncourse._checks import (
     check_widths,
     may_look,
 )
-from attncourse.layers import Packing
 from attncourse.positions import RoPE, ShawRelative
 
 # How well each query matches each key: (*batch, n_query, d_query), (*batch, n_key, d_key) -> (*batch, n_query, n_key).
@@ -222,14 +222,12 @@ def combine_masks(*masks: Bool[Tensor, "*_"] | None) -> Bool[Tensor, "*_"] | Non
 class KeyValueCache:
     """The keys and values of the tokens read so far, so that the next token costs one row of them and not all again.
 
-    It grows by doubling, so n tokens cost O(n) copies. Once it is `complete` (a memory's, which no token joins), an
-    attention reads it and adds nothing. For decoding only: raises ValueError for tensors that ask for gradients (decode
-    under `torch.no_grad()`).
+    It grows by doubling, so n tokens cost O(n) copies. For decoding only: raises ValueError for tensors that ask for
+    gradients (decode under `torch.no_grad()`).
     """
 
     def __init__(self) -> None:
         self.length = 0
-        self.complete = False
         self._key: Tensor | None = None                           # (batch, n_kv_heads, capacity, d_head)
         self._value: Tensor | None = None
 
@@ -252,7 +250,7 @@ class KeyValueCache:
         return self.contents
 
     def _grown(self, old: Tensor | None, new: Tensor, length: int) -> Tensor:
-        capacity = max(16, length) if old is None else 2 * length  # a memory, which comes at once, fits exactly
+        capacity = max(16, length) if old is None else 2 * length  # a prompt, which comes at once, fits exactly
         grown = new.new_empty(*new.shape[:2], capacity, new.shape[3])
         if old is not None:
             grown[:, :, : self.length] = old[:, :, : self.length]
@@ -289,6 +287,23 @@ class KeyValueCache:
         if self._key is not None and self._value is not None:
             check_rows(rows, self._key.shape[0])
             self._key, self._value = self._key.index_select(0, rows), self._value.index_select(0, rows)
+
+
+class KeyValues(NamedTuple):
+    """What a memory offers to one cross-attention, projected once for all the steps that will look at it."""
+
+    key: Float[Tensor, "batch n_kv_heads n_key d_head"]
+    value: Float[Tensor, "batch n_kv_heads n_key d_head"]
+
+    @property
+    def n_bytes(self) -> int:
+        """2 · batch · n_kv_heads · n_key · d_head numbers."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self)
+
+    def select(self, rows: Int[Tensor, " n"]) -> "KeyValues":
+        """These rows of the batch, in this order; a row may come more than once. Raises as `KeyValueCache.select`."""
+        check_rows(rows, self.key.shape[0])
+        return KeyValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
 class MultiHeadAttention(nn.Module):
@@ -337,84 +352,73 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch n_query d_model"],
-        memory: Float[Tensor, "batch n_key d_model"] | None = None,
+        memory: Float[Tensor, "batch n_key d_model"] | KeyValues | None = None,
         mask: Bool[Tensor, "*#batch #n_query n_key"] | None = None,
         causal: bool = False,
         bias: Float[Tensor, "n_heads n_query n_key"] | None = None,
         cache: KeyValueCache | None = None,
         weights: list[Tensor] | None = None,
-        packing: Packing | None = None,
-        memory_packing: Packing | None = None,
     ) -> Float[Tensor, "batch n_query d_model"]:
-        """x asks; `memory` answers, or x itself where there is none.
+        """x asks; `memory` answers (or its `keys_values`), or x itself where there is none.
 
         * `mask` is True where a query may attend: (n_query, n_key), (batch, n_query, n_key) or one for each head,
           (batch, n_heads, n_query, n_key), each axis but the last may be 1. A query that may attend to nothing gets
           zeros (and the output's bias). `causal` forbids the future on top of it. A padding mask (batch, n_key) goes in
           as mask[:, None, :]; by itself it would be taken for (n_query, n_key) where the sizes happen to agree.
         * `bias` is added to the scaled scores (T5's positions).
-        * `cache`: a self-attention appends its keys and values to it and attends to all that are in it; a
-          cross-attention fills it once from `memory` (`remember` does it beforehand) and from then on reads it alone.
+        * `cache`: a self-attention appends its keys and values to it and attends to all that are in it.
         * `weights`: a list, to which this call's weights are appended, (batch, n_heads, n_query, n_key), after dropout
           in training. Without it nothing of that size is kept: torch's fused attention does the work.
-        * `packing`, `memory_packing`: x (or memory) holds real tokens alone, (n_tokens, d_model).
 
-        Raises ValueError where shapes do not fit, or for a causal mask of the opposite sense (True = forbidden);
-        TypeError for a mask that is not boolean, or a bias that is.
+        Raises ValueError where shapes do not fit, for a cache beside a memory, or for a causal mask of the opposite
+        sense (True = forbidden); TypeError for a mask that is not boolean, or a bias that is.
         """
-        self._check_sequence("x", x, packing)
-        if weights is not None and not isinstance(weights, list):
-            raise TypeError(f"weights: got {type(weights).__name__}, expected a list, to which they will be appended")
-        query = self._heads(self.query(x), self.n_heads, packing)         # (batch, n_heads, n_query, d_head)
-        if memory is not None and cache is not None and not cache.complete:
-            self.remember(memory, cache, memory_packing)
-        of_itself = memory is None and not (cache is not None and cache.complete)
-        if cache is not None and cache.complete:
-            key, value = cache.contents                                   # (batch, n_kv_heads, n_key, d_head)
-            sizes = {"batch": query.shape[0], "n_kv_heads": self.n_kv_heads, "d_head": self.d_head}
-            check_shape("cache", key, "batch n_kv_heads n d_head", **sizes)
-        elif memory is None:
-            key, value = self._keys_values(x, packing)
-            if self.rope is not None:
-                start = 0 if cache is None else cache.length
-                query, key = self.rope(query, start), self.rope(key, start)
-            if cache is not None:
-                key, value = cache.append(key, value)
-        else:
-            self._check_sequence("memory", memory, memory_packing, batch=query.shape[0])
-            key, value = self._keys_values(memory, memory_packing)
-
-        n_query, n_key = query.shape[-2], key.shape[-2]
-        if mask is not None:
-            mask = _check_head_mask(mask, (query.shape[0], self.n_heads, n_query, n_key), of_itself)
-        if bias is not None:
-            check_shape("bias", bias, "n_heads n_query n_key", n_heads=self.n_heads, n_query=n_query, n_key=n_key)
-            if not bias.is_floating_point():
-                raise TypeError(f"bias: got {bias.dtype}, expected numbers to add to the scores (or `mask`)")
-        fused = weights is None and self.relative is None
-        if n_query == 1:                                                  # the newest token has no future
+        self._check_sequences(x, memory, cache, weights)
+        query = self._split(self.query(x), self.n_heads)                  # (batch, n_heads, n_query, d_head)
+        key, value = memory if isinstance(memory, KeyValues) else self.keys_values(x if memory is None else memory)
+        if memory is None and self.rope is not None:
+            start = 0 if cache is None else cache.length
+            query, key = self.rope(query, start), self.rope(key, start)
+        if cache is not None:
+            key, value = cache.append(key, value)                         # (batch, n_kv_heads, n_key, d_head)
+        mask = self._check_pairs(mask, bias, query, key, of_itself=memory is None)
+        if query.shape[-2] == 1:                                          # the newest token has no future
             causal = False
-        if causal and not (fused and mask is None and bias is None and n_query == n_key):
-            mask, causal = combine_masks(causal_mask(n_query, n_key, x.device), mask), False
-
-        if fused:
-            output = F.scaled_dot_product_attention(
-                query,
-                key,
-                value,
-                attn_mask=mask if bias is None else _add_mask(bias, mask),
-                is_causal=causal,
-                dropout_p=self.dropout if self.training else 0.0,
-                scale=self.scale,
-                enable_gqa=self.n_kv_heads < self.n_heads,
-            )                                                             # (batch, n_heads, n_query, d_head)
+        if weights is None and self.relative is None:
+            output = self._fused(query, key, value, mask, causal, bias)   # (batch, n_heads, n_query, d_head)
         else:
-            output = self._attend(query, key, value, mask, bias, weights)
-        output = output.transpose(1, 2).flatten(2)                        # (batch, n_query, n_heads · d_head)
-        return self.output(output if packing is None else packing.pack(output))     # (batch, n_query, d_model)
+            output = self._spelled_out(query, key, value, mask, causal, bias, weights)
+        return self.output(output.transpose(1, 2).flatten(2))             # (batch, n_query, d_model)
 
-    def _attend(self, query, key, value, mask, bias, weights):
-        """`attend`, spelled out: where the weights are wanted, or terms that fused attention does not know."""
+    def keys_values(self, memory: Float[Tensor, "batch n_key d_model"]) -> KeyValues:
+        """What `memory` offers: `forward` takes it in the memory's place, and need not project it at every step."""
+        check_shape("memory", memory, "batch n d_model", d_model=self.query.in_features)
+        return KeyValues(
+            self._split(self.key(memory), self.n_kv_heads), self._split(self.value(memory), self.n_kv_heads)
+        )
+
+    def _split(self, x: Tensor, n_heads: int) -> Float[Tensor, "batch {n_heads} n d_head"]:
+        return x.unflatten(-1, (n_heads, self.d_head)).transpose(1, 2)    # (batch, n_heads, n, d_head)
+
+    def _fused(self, query, key, value, mask, causal, bias):
+        """Torch's kernel, which keeps no scores, and knows by itself a causal mask that nothing is added to."""
+        if causal and not (mask is None and bias is None and query.shape[-2] == key.shape[-2]):
+            mask, causal = _without_future(mask, query, key), False
+        return F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask if bias is None else _add_mask(bias, mask),
+            is_causal=causal,
+            dropout_p=self.dropout if self.training else 0.0,
+            scale=self.scale,
+            enable_gqa=self.n_kv_heads < self.n_heads,
+        )                                                                 # (batch, n_heads, n_query, d_head)
+
+    def _spelled_out(self, query, key, value, mask, causal, bias, weights):
+        """`attend`, where the weights are wanted, or terms that the fused kernel does not know."""
+        if causal:
+            mask = _without_future(mask, query, key)
         start = key.shape[-2] - query.shape[-2]
         key, value = (x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for x in (key, value))
         scores = query @ key.mT                                           # (batch, n_heads, n_query, n_key)
@@ -429,34 +433,34 @@ class MultiHeadAttention(nn.Module):
         output = alpha @ value                                            # (batch, n_heads, n_query, d_head)
         return output if self.relative is None else output + self.relative.output(alpha, start)
 
-    def remember(
-        self, memory: Float[Tensor, "batch n_key d_model"], cache: KeyValueCache, packing: Packing | None = None
-    ) -> None:
-        """Put the memory's keys and values into an empty cache, once for all the steps that will look at it."""
-        self._check_sequence("memory", memory, packing)
-        cache.append(*self._keys_values(memory, packing))
-        cache.complete = True
-
-    def _check_sequence(self, name: str, x: Tensor, packing: Packing | None, **sizes: int) -> None:
+    def _check_sequences(self, x, memory, cache, weights) -> None:
         d_model = self.query.in_features
-        if packing is None:
-            check_shape(name, x, "batch n d_model", d_model=d_model, **sizes)
-            return
-        check_shape(name, x, "n_tokens d_model", d_model=d_model, n_tokens=packing.index.shape[0])
-        if packing.shape[0] != sizes.get("batch", packing.shape[0]):
-            raise ValueError(f"{name}: got a batch of {packing.shape[0]} packed, expected {sizes['batch']}, as x has")
+        check_shape("x", x, "batch n d_model", d_model=d_model)
+        if isinstance(memory, KeyValues):
+            axes, sizes = "batch n_kv_heads n_key d_head", {"n_kv_heads": self.n_kv_heads, "d_head": self.d_head}
+            check_shape("memory", memory.key, axes, batch=x.shape[0], **sizes)
+            check_shape("memory", memory.value, axes, batch=x.shape[0], n_key=memory.key.shape[2], **sizes)
+        elif memory is not None:
+            check_shape("memory", memory, "batch n d_model", d_model=d_model, batch=x.shape[0])
+        if memory is not None and cache is not None:
+            raise ValueError("cache: got one beside a memory, expected None (`keys_values` projects a memory once)")
+        if weights is not None and not isinstance(weights, list):
+            raise TypeError(f"weights: got {type(weights).__name__}, expected a list, to which they will be appended")
 
-    def _keys_values(self, x: Tensor, packing: Packing | None) -> tuple[Tensor, Tensor]:
-        """What x offers: keys and values, each (batch, n_kv_heads, n, d_head)."""
-        return (
-            self._heads(self.key(x), self.n_kv_heads, packing),
-            self._heads(self.value(x), self.n_kv_heads, packing),
-        )
+    def _check_pairs(self, mask, bias, query, key, of_itself: bool) -> Tensor | None:
+        """The mask, with an axis for the heads."""
+        n_query, n_key = query.shape[-2], key.shape[-2]
+        if bias is not None:
+            check_shape("bias", bias, "n_heads n_query n_key", n_heads=self.n_heads, n_query=n_query, n_key=n_key)
+            if not bias.is_floating_point():
+                raise TypeError(f"bias: got {bias.dtype}, expected numbers to add to the scores (or `mask`)")
+        if mask is None:
+            return None
+        return _check_head_mask(mask, (query.shape[0], self.n_heads, n_query, n_key), of_itself)
 
-    def _heads(self, x: Tensor, n_heads: int, packing: Packing | None) -> Float[Tensor, "batch {n_heads} n d_head"]:
-        if packing is not None:
-            x = packing.unpack(x)                                         # (batch, n, n_heads · d_head)
-        return x.view(*x.shape[:2], n_heads, self.d_head).transpose(1, 2)             # (batch, n_heads, n, d_head)
+
+def _without_future(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    return combine_masks(causal_mask(query.shape[-2], key.shape[-2], query.device), mask)
 
 
 def _check_head_mask(mask: Tensor, shape: tuple[int, int, int, int], of_itself: bool) -> Tensor:

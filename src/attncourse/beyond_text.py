@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attncourse._checks import check_at_least, check_boolean, check_one_of, check_shape
 from attncourse.attention import lengths_to_mask
-from attncourse.layers import Activation, LayerNorm, drop
+from attncourse.layers import Activation, LayerNorm, make_dropout
 from attncourse.positions import FixedPositions, grid_sinusoids, make_table
 from attncourse.transformer import Positions, Stack, TransformerConfig, Weights, initialise
 
@@ -111,7 +111,7 @@ class ViT(nn.Module):
         self.class_token = nn.Parameter(torch.empty(d_model))
         grid = config.positions == "sinusoidal"
         self.positions = GridPositions(n, d_model) if grid else make_table(config.positions, n, d_model)
-        self.dropout = drop(config.dropout)
+        self.dropout = make_dropout(config.dropout)
         self.stack = Stack(config)
         self.head = nn.Linear(d_model, config.n_classes)
         initialise(self)
@@ -134,7 +134,7 @@ class ViT(nn.Module):
         weights = Weights() if with_weights else None
         x = self.stack(self.dropout(x), weights=weights)                              # (batch, n, d_model)
         logits = self.head(x[:, 0])                                                   # (batch, n_classes)
-        return logits if weights is None else (logits, torch.stack(weights.own, dim=1))
+        return logits if weights is None else (logits, torch.stack(weights.self_attn, dim=1))
 
 
 class GridPositions(FixedPositions):
@@ -439,7 +439,7 @@ class Wav2Vec2(nn.Module):
         self.project = nn.Linear(d_feature, d_model)
         self.hidden = nn.Parameter(torch.randn(d_model))
         self.positions = make_table(config.positions, config.max_length, d_model)
-        self.dropout = drop(config.dropout)
+        self.dropout = make_dropout(config.dropout)
         self.stack = Stack(config)
         self.guess = nn.Linear(d_model, config.d_code)
         initialise(self)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from attncourse._checks import check_at_least, check_whole
 from attncourse.data import BOS, EOS, PAD, EncodedPair, Tokenizer, collate
 from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import EncoderDecoder
+from attncourse.unpadding import unpadded_start
 
 
 class DecodingState(Protocol):
@@ -263,7 +265,9 @@ def _begin(model: Any, source: Tensor, lengths: Tensor, max_length: int) -> _Beg
     check_at_least(1, max_length=max_length)
     if not hasattr(model, "read"):
         first = source.new_full((len(source),), BOS, dtype=torch.long)
-        return _Beginning(model.start(source, lengths), first, None, min(max_length, model.longest or max_length))
+        # A subclass may start otherwise; the package's own starts sooner without padding.
+        start = partial(unpadded_start, model) if type(model) is EncoderDecoder else model.start
+        return _Beginning(start(source, lengths), first, None, min(max_length, model.longest or max_length))
     check_whole("source", source, "batch n")
     check_whole("lengths", lengths, "batch", batch=len(source))
     shortest = int(lengths.min())

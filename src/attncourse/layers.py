@@ -1,14 +1,14 @@
-"""What stands between the attentions: normalisation, the feed-forward network, and the residual path around both."""
+"""What stands between the attentions: normalisation and the feed-forward network."""
 
 from collections.abc import Callable
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_boolean, check_dropout, check_one_of, check_shape
+from attncourse._checks import check_at_least, check_dropout, check_one_of, check_shape
 
 Activation = Literal["relu", "gelu", "gelu tanh", "silu", "glu", "geglu", "swiglu", "reglu"]
 
@@ -108,7 +108,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.gate = nn.Linear(d_model, d_ff, bias=bias) if activation in GATES else None
         self.down = nn.Linear(d_ff, d_model, bias=bias)
-        self.dropout = drop(dropout)
+        self.dropout = make_dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         check_shape("x", x, "*batch d_model", d_model=self.up.in_features)
@@ -119,67 +119,7 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(hidden))                                        # (*batch, d_model)
 
 
-class _Residual(nn.Module):
-    def __init__(self, norm: nn.Module, sublayer: nn.Module, dropout: float = 0.0):
-        super().__init__()
-        self.norm = norm
-        self.sublayer = sublayer
-        self.dropout = drop(dropout)
-
-
-class PreNorm(_Residual):
-    """x + sublayer(norm(x)): the path from x to the sum is left alone. He et al. 2016; Xiong et al. 2020.
-
-    What else a sublayer is told goes behind x. With a sublayer that returns zeros, this is the identity.
-    """
-
-    def forward(self, x: Float[Tensor, "*batch d_model"], *args, **kwargs) -> Float[Tensor, "*batch d_model"]:
-        return x + self.dropout(self.sublayer(self.norm(x), *args, **kwargs))
-
-
-class PostNorm(_Residual):
-    """norm(x + sublayer(x)): the original Transformer's order. Vaswani et al. 2017, section 3.1."""
-
-    def forward(self, x: Float[Tensor, "*batch d_model"], *args, **kwargs) -> Float[Tensor, "*batch d_model"]:
-        return self.norm(x + self.dropout(self.sublayer(x, *args, **kwargs)))
-
-
-class Packing:
-    """Where the real tokens of a padded batch are, to lay them in one row, and back.
-
-    What treats every position by itself (norms, feed-forward networks, projections, the loss) then computes nothing for
-    padding, which in a batch of captions as they come is nearly half of the positions.
-
-    >>> packing = Packing(torch.tensor([[True, True, True], [True, False, False]]))
-    >>> packing.pack(torch.arange(6.0).view(2, 3, 1)).squeeze(-1)
-    tensor([0., 1., 2., 3.])
-
-    Raises ValueError for tensors of another shape than the mask's, TypeError for a mask that is not boolean.
-    """
-
-    def __init__(self, mask: Bool[Tensor, "batch n"]):
-        check_shape("mask", mask, "batch n")
-        check_boolean("mask", mask, "a token is real")
-        self.shape = mask.shape
-        self.index = mask.flatten().nonzero().squeeze(-1)                             # (n_tokens,)
-        self.full = len(self.index) == mask.numel()               # then there is nothing to leave out, or to copy
-
-    def pack(self, x: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "n_tokens ..."]:
-        if x.shape[:2] != self.shape:
-            raise ValueError(f"x: got shape {tuple(x.shape)}, expected {tuple(self.shape)} in front, as the mask has")
-        x = x.flatten(0, 1)                                                           # (batch · n, ...)
-        return x if self.full else x.index_select(0, self.index)
-
-    def unpack(self, x: Shaped[Tensor, "n_tokens ..."]) -> Shaped[Tensor, "batch n ..."]:
-        """Zeros where the padding is."""
-        if x.shape[0] != self.index.shape[0]:
-            raise ValueError(f"x: got {x.shape[0]} tokens, expected {self.index.shape[0]}, as the mask has")
-        if not self.full:
-            x = x.new_zeros(self.shape.numel(), *x.shape[1:]).index_copy(0, self.index, x)
-        return x.unflatten(0, self.shape)                                             # (batch, n, ...)
-
-
-def drop(p: float) -> nn.Module:
+def make_dropout(p: float) -> nn.Module:
     """Dropout; nothing at all for p = 0, where torch's would still draw and multiply.
 
     Raises ValueError for a p that is not a probability below 1.

@@ -1,9 +1,8 @@
 """The Transformer, every choice a field of its config: blocks, encoder, decoder, and the models made of them."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -11,9 +10,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attncourse import positions
-from attncourse._checks import check_at_least, check_dropout, check_heads, check_one_of, check_tokens, check_whole
-from attncourse.attention import KeyValueCache, MultiHeadAttention, combine_masks, lengths_to_mask
-from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, Packing, PostNorm, PreNorm, RMSNorm, drop
+from attncourse._checks import (
+    check_at_least,
+    check_dropout,
+    check_heads,
+    check_one_of,
+    check_rows,
+    check_tokens,
+    check_whole,
+    may_look,
+)
+from attncourse.attention import KeyValueCache, KeyValues, MultiHeadAttention, combine_masks, lengths_to_mask
+from attncourse.layers import ACTIVATIONS, Activation, FeedForward, LayerNorm, RMSNorm, make_dropout
 from attncourse.positions import RotationStyle
 
 Positions = Literal["none", "integer", "binary", "sinusoidal", "learned", "shaw", "bucketed", "rope"]
@@ -166,7 +174,7 @@ class Embedding(nn.Module):
         self.positions = positions.make_table(config.positions, config.max_length, d_model)
         self.segments = nn.Embedding(config.n_segments, d_model) if config.n_segments else None
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = drop(config.dropout)
+        self.dropout = make_dropout(config.dropout)
         for table in (self.tokens, self.segments):
             if table is not None:                                 # tied, it gives logits of variance about one
                 nn.init.normal_(table.weight, std=d_model**-0.5)
@@ -188,19 +196,40 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(x))
 
 
-class BlockCache(NamedTuple):
-    """What one block remembers while it decodes."""
+class Memory(NamedTuple):
+    """What a decoder looks at: an encoder's states, or what one block's cross-attention has made of them.
 
-    own: KeyValueCache
-    cross: KeyValueCache
+    `mask` is True where there is a real token; None stands for no padding.
+    """
+
+    states: Float[Tensor, "batch n_memory d_model"] | KeyValues
+    mask: Bool[Tensor, "batch 1 n_memory"] | None = None
+
+    def select(self, rows: Int[Tensor, " n"]) -> "Memory":
+        """These rows of the batch, in this order. Raises ValueError for one that is not there."""
+        if isinstance(self.states, KeyValues):
+            states: Tensor | KeyValues = self.states.select(rows)
+        else:
+            check_rows(rows, self.states.shape[0])
+            states = self.states.index_select(0, rows)
+        return Memory(states, None if self.mask is None else self.mask.index_select(0, rows))
 
 
 @dataclass
 class Weights:
     """The attention weights of a stack: a tensor (batch, n_heads, n_query, n_key) for each block, from the first up."""
 
-    own: list[Tensor] = field(default_factory=list)
-    cross: list[Tensor] = field(default_factory=list)
+    self_attn: list[Tensor] = field(default_factory=list)
+    cross_attn: list[Tensor] = field(default_factory=list)
+
+
+class Residual(nn.Module):
+    """A sublayer and the norm of its residual connection; in which order they come, `Block.forward` says."""
+
+    def __init__(self, norm: nn.Module, sublayer: nn.Module):
+        super().__init__()
+        self.norm = norm
+        self.sublayer = sublayer
 
 
 class Block(nn.Module):
@@ -214,57 +243,55 @@ class Block(nn.Module):
         self, config: TransformerConfig, causal: bool = False, cross: bool = False, rope: positions.RoPE | None = None
     ):
         super().__init__()
-        self.causal = causal
+        self.causal, self.norm_place = causal, config.norm_place
         shaw = config.positions == "shaw"
         relative = positions.ShawRelative(config.max_distance, config.width_head) if shaw else None
-        self.attention = self._residual(config, self._attention(config, rope, relative))
-        self.cross = self._residual(config, self._attention(config)) if cross else None
-        self.ff = self._residual(
-            config,
+        self.attention = Residual(make_norm(config), self._attention(config, rope, relative))
+        self.cross = Residual(make_norm(config), self._attention(config)) if cross else None
+        self.ff = Residual(
+            make_norm(config),
             FeedForward(config.d_model, config.width_ff, config.activation, config.bias, config.dropout_ff),
         )
+        self.dropout = make_dropout(config.dropout)
 
     def forward(
         self,
         x: Float[Tensor, "batch n d_model"],
         mask: Bool[Tensor, "*#batch #n n_key"] | None = None,
-        memory: Float[Tensor, "batch n_memory d_model"] | None = None,
-        memory_mask: Bool[Tensor, "*#batch #n n_memory"] | None = None,
+        memory: Memory | None = None,
         bias: Float[Tensor, "n_heads n n_key"] | None = None,
-        cache: BlockCache | None = None,
+        cache: KeyValueCache | None = None,
         weights: Weights | None = None,
-        packing: Packing | None = None,
-        memory_packing: Packing | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        """The arguments are those of `MultiHeadAttention`, for its two uses.
+        """`mask`, `bias` and `cache` are the self-attention's, as `MultiHeadAttention` takes them.
 
-        Raises ValueError for a memory that is missing, or given to a block that looks at none.
+        Raises ValueError for a memory that is missing, or given to a block that looks at none; TypeError for one that
+        is no Memory.
         """
-        remembered = cache is not None and cache.cross.complete
-        if (memory is not None or remembered) != (self.cross is not None):
-            got = "None" if memory is None else f"shape {tuple(memory.shape)}"
-            expected = "None: this block does not look at one" if self.cross is None else "what the encoder gives"
-            raise ValueError(f"memory: got {got}, expected {expected}")
-        x = self.attention(
-            x,
-            mask=mask,
-            causal=self.causal,
-            bias=bias,
-            cache=None if cache is None else cache.own,
-            weights=None if weights is None else weights.own,
-            packing=packing,
-        )
+        _check_memory(memory, self.cross is not None)
+
+        def attention(x):
+            kept = None if weights is None else weights.self_attn
+            return self.dropout(self.attention.sublayer(x, None, mask, self.causal, bias, cache, kept))
+
+        def cross_attention(x):
+            kept = None if weights is None else weights.cross_attn
+            states, where = memory.states, memory.mask  # type: ignore[union-attr]
+            return self.dropout(self.cross.sublayer(x, states, where, weights=kept))  # type: ignore[union-attr]
+
+        def feed_forward(x):
+            return self.dropout(self.ff.sublayer(x))
+
+        if self.norm_place == "pre":
+            x = x + attention(self.attention.norm(x))
+            if self.cross is not None:
+                x = x + cross_attention(self.cross.norm(x))
+            return x + feed_forward(self.ff.norm(x))
+
+        x = self.attention.norm(x + attention(x))
         if self.cross is not None:
-            x = self.cross(
-                x,
-                memory=memory,
-                mask=memory_mask,
-                cache=None if cache is None else cache.cross,
-                weights=None if weights is None else weights.cross,
-                packing=packing,
-                memory_packing=memory_packing,
-            )
-        return self.ff(x)
+            x = self.cross.norm(x + cross_attention(x))
+        return self.ff.norm(x + feed_forward(x))
 
     @staticmethod
     def _attention(config: TransformerConfig, rope=None, relative=None) -> MultiHeadAttention:
@@ -279,11 +306,6 @@ class Block(nn.Module):
             rope=rope,
             relative=relative,
         )
-
-    @staticmethod
-    def _residual(config: TransformerConfig, sublayer: nn.Module) -> nn.Module:
-        wrapper = PreNorm if config.norm_place == "pre" else PostNorm
-        return wrapper(make_norm(config), sublayer, config.dropout)
 
 
 class Stack(nn.Module):
@@ -310,37 +332,31 @@ class Stack(nn.Module):
         self,
         x: Float[Tensor, "batch n d_model"],
         mask: Bool[Tensor, "*#batch #n n_key"] | None = None,
-        memory: Float[Tensor, "batch n_memory d_model"] | None = None,
-        memory_mask: Bool[Tensor, "*#batch #n n_memory"] | None = None,
-        caches: Sequence[BlockCache] | None = None,
+        memory: Memory | list[Memory] | None = None,
+        caches: Sequence[KeyValueCache] | None = None,
         weights: Weights | None = None,
-        packing: Packing | None = None,
-        memory_packing: Packing | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        """The arguments are those of a block; `caches` has one for each."""
-        bias = None
-        if self.bias is not None:
-            n = x.shape[1] if packing is None else packing.shape[1]
-            start = caches[0].own.length if caches else 0
-            bias = self.bias(n, start + n, start)                                         # (n_heads, n, start + n)
+        """The arguments are those of a block: one memory for all, or each block's own from `project`; a cache for each.
+        """
+        n, start = x.shape[1], caches[0].length if caches else 0
+        bias = None if self.bias is None else self.bias(n, start + n, start)                  # (n_heads, n, start + n)
         for i, block in enumerate(self.blocks):
             x = block(
                 x,
                 mask=mask,
-                memory=memory,
-                memory_mask=memory_mask,
+                memory=memory[i] if isinstance(memory, list) else memory,
                 bias=bias,
                 cache=caches[i] if caches else None,
                 weights=weights,
-                packing=packing,
-                memory_packing=memory_packing,
             )
         return self.norm(x)
 
-    def remember(self, memory: Tensor, caches: Sequence[BlockCache], packing: Packing | None = None) -> None:
-        """Let each block's cross-attention put the memory's keys and values into its cache."""
-        for block, cache in zip(self.blocks, caches, strict=True):
-            block.cross.sublayer.remember(memory, cache.cross, packing)  # type: ignore[union-attr, operator]
+    def project(self, memory: Memory) -> list[Memory]:
+        """What each block's cross-attention makes of the memory, once for all the steps that will look at it."""
+        layers: list[Any] = [block.cross.sublayer for block in self.blocks]  # type: ignore[union-attr]
+        projected = [layer.keys_values(memory.states) for layer in layers]
+        # Head by head in memory, as each step will read them and `select` copy them.
+        return [Memory(KeyValues(key.contiguous(), value.contiguous()), memory.mask) for key, value in projected]
 
 
 class Encoder(nn.Module):
@@ -373,23 +389,22 @@ class Encoder(nn.Module):
 
 
 class State:
-    """Where a decoding stands: what each block remembers of the tokens read so far, and of the memory."""
+    """Where a decoding stands: what each block remembers of the tokens read so far, and what it sees of the memory."""
 
-    def __init__(self, n_layers: int, memory_mask: Bool[Tensor, "batch 1 n_memory"] | None = None):
-        self.caches = [BlockCache(KeyValueCache(), KeyValueCache()) for _ in range(n_layers)]
-        self.memory_mask = memory_mask
+    def __init__(self, n_layers: int, memory: list[Memory] | None = None):
+        self.caches = [KeyValueCache() for _ in range(n_layers)]
+        self.memory = memory
 
     @property
     def length(self) -> int:
-        return self.caches[0].own.length
+        return self.caches[0].length
 
     def select(self, rows: Int[Tensor, " n"]) -> Self:
         """Keep these rows of the batch, in this order; a row may be kept more than once. Returns the state, changed."""
         for cache in self.caches:
-            cache.own.select(rows)
-            cache.cross.select(rows)
-        if self.memory_mask is not None:
-            self.memory_mask = self.memory_mask.index_select(0, rows)
+            cache.select(rows)
+        if self.memory is not None:
+            self.memory = [memory.select(rows) for memory in self.memory]
         return self
 
 
@@ -406,29 +421,18 @@ class Decoder(nn.Module):
     def forward(
         self,
         tokens: Int[Tensor, "batch n"],
-        memory: Float[Tensor, "batch n_memory d_model"] | None = None,
-        memory_mask: Bool[Tensor, "batch 1 n_memory"] | None = None,
-        state: State | None = None,
+        memory: Memory | list[Memory] | None = None,
+        caches: Sequence[KeyValueCache] | None = None,
         weights: Weights | None = None,
-        packing: Packing | None = None,
-        memory_packing: Packing | None = None,
         mask: Bool[Tensor, "*#batch n n"] | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        """With a `state`, `tokens` are the next ones and all before them are remembered in it.
+        """`memory` is `Memory(what the encoder gives, mask)`; a `State` has it as each block sees it.
 
-        `mask` forbids more than the future.
+        With a state's `caches`, `tokens` are the next ones and all before them are remembered in these. `mask` forbids
+        more than the future.
         """
-        x = self.embedding(tokens, start=0 if state is None else state.length)
-        return self.stack(
-            x if packing is None else packing.pack(x),
-            mask=mask,
-            memory=memory,
-            memory_mask=memory_mask,
-            caches=None if state is None else state.caches,
-            weights=weights,
-            packing=packing,
-            memory_packing=memory_packing,
-        )
+        x = self.embedding(tokens, start=caches[0].length if caches else 0)               # (batch, n, d_model)
+        return self.stack(x, mask, memory, caches, weights)
 
 
 class AttentionWeights(NamedTuple):
@@ -440,13 +444,11 @@ class AttentionWeights(NamedTuple):
 
 
 class _Writer(nn.Module):
-    """What writes tokens: a decoder, an output that makes logits of its states, and a loss."""
+    """What writes tokens: a decoder, and an output that makes logits of its states."""
 
     config: TransformerConfig
     decoder: Decoder
     output: nn.Linear
-    loss: Callable[..., Tensor]
-    _packed_loss: Callable[..., Tensor]
 
     def tie(self) -> None:
         """Share the matrices that the config says are one. Call it again where torch has parted them: in `to_empty`."""
@@ -457,14 +459,6 @@ class _Writer(nn.Module):
     def longest(self) -> int | None:
         """The most tokens that its positions allow."""
         return self.config.longest
-
-    def compiled_loss(self, **options) -> Callable[..., Tensor]:
-        """`loss`, compiled, and without padding still: where the real tokens are is found outside of the graph.
-
-        Keep what comes back: a second call compiles again. `options` are torch.compile's. (torch.compile(model.loss)
-        works, too, but a graph cannot find out how many tokens are real, so it computes the padding.)
-        """
-        return functools.partial(self.loss, packed_loss=torch.compile(self._packed_loss, **options))
 
 
 class EncoderDecoder(_Writer):
@@ -503,11 +497,11 @@ class EncoderDecoder(_Writer):
         seen, written = (Weights(), Weights()) if with_weights else (None, None)
         check_tokens("target_in", target_in, self.config.target_words, batch=source.shape[0])
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
-        memory = self.encoder(source, mask=mask, weights=seen)                            # (batch, n_source, d_model)
-        logits = self.output(self.decoder(target_in, memory, mask, weights=written))
+        memory = Memory(self.encoder(source, mask=mask, weights=seen), mask)              # (batch, n_source, d_model)
+        logits = self.output(self.decoder(target_in, memory, weights=written))
         if seen is None or written is None:
             return logits
-        stacked = (torch.stack(each, dim=1) for each in (seen.own, written.own, written.cross))
+        stacked = (torch.stack(each, dim=1) for each in (seen.self_attn, written.self_attn, written.cross_attn))
         return logits, AttentionWeights(*stacked)
 
     def loss(
@@ -518,41 +512,21 @@ class EncoderDecoder(_Writer):
         target_out: Int[Tensor, "batch n_target"],
         label_smoothing: float = 0.0,
         pad: int = 0,
-        packed_loss: Callable[..., Tensor] | None = None,
     ) -> Float[Tensor, ""]:
-        """Cross entropy in nats, averaged over the real target tokens: what `forward` and `token_loss` give, sooner.
+        """Cross entropy in nats, averaged over the real target tokens. (`attncourse.unpadding` computes it sooner.)
 
-        Padding behind the real tokens is left out between the attentions, so it costs next to nothing there. `pad` is a
-        token of the vocabulary that is never an answer. (`packed_loss` is for `compiled_loss`.)
+        `pad` is a token of the vocabulary that is never an answer.
         Raises ValueError as `forward`, and for a `target_out` of another shape or of padding alone.
         """
-        mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
-        check_tokens("target_in", target_in, self.config.target_words, batch=source.shape[0])
-        batch, n_target = target_in.shape
-        check_tokens("target_out", target_out, self.config.target_words, batch=batch, n=n_target)
-        if torch.compiler.is_compiling():  # a compiled graph has fixed shapes: here padding is computed and ignored
-            return cross_entropy(self(source, lengths, target_in), target_out, label_smoothing, pad)
-        packed, real = Packing(mask.squeeze(1)), _pack_real("target_out", target_out, pad)
-        packed_loss = self._packed_loss if packed_loss is None else packed_loss
-        return packed_loss(source, mask, packed, target_in, target_out, real, label_smoothing, pad)
-
-    def _packed_loss(self, source, mask, packed, target_in, target_out, real, label_smoothing, pad):
-        memory = self._read(source, mask, packed)                                         # (n_source_tokens, d_model)
-        states = self.decoder(target_in, memory, mask, packing=real, memory_packing=packed)
-        return cross_entropy(self.output(states), real.pack(target_out), label_smoothing, pad)
+        logits = self(source, lengths, target_in)                                 # (batch, n_target, vocabulary)
+        check_answers("target_out", target_out, target_in, self.config.target_words, pad)
+        return cross_entropy(logits, target_out, label_smoothing, pad)
 
     def start(self, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"]) -> State:
         """Read the source; nothing is written yet."""
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
-        packing = Packing(mask.squeeze(1))
-        memory = self._read(source, mask, packing)                                        # (n_source_tokens, d_model)
-        state = State(self.config.layers_decoder, mask)
-        self.decoder.stack.remember(memory, state.caches, packing)
-        return state
-
-    def _read(self, source: Tensor, mask: Tensor, packing: Packing) -> Float[Tensor, "n_source_tokens d_model"]:
-        """What `encoder` gives, for the real tokens alone."""
-        return self.encoder.stack(packing.pack(self.encoder.embedding(source)), mask, packing=packing)
+        memory = Memory(self.encoder(source, mask=mask), mask)                            # (batch, n_source, d_model)
+        return State(self.config.layers_decoder, self.decoder.stack.project(memory))
 
     def step(
         self, token: Int[Tensor, " batch"], state: State, with_weights: bool = False
@@ -562,8 +536,8 @@ class EncoderDecoder(_Writer):
         The weights are the mean over the heads of the last block's cross-attention; None unless asked for.
         """
         weights = Weights() if with_weights else None
-        states = self.decoder(token.unsqueeze(1), None, state.memory_mask, state, weights)    # (batch, 1, d_model)
-        looked = None if weights is None else weights.cross[-1].mean(dim=1).squeeze(1)    # (batch, n_source)
+        states = self.decoder(token.unsqueeze(1), state.memory, state.caches, weights)        # (batch, 1, d_model)
+        looked = None if weights is None else weights.cross_attn[-1].mean(dim=1).squeeze(1)   # (batch, n_source)
         return self.output(states).squeeze(1), state, looked                              # (batch, vocabulary)
 
 
@@ -593,7 +567,7 @@ class LanguageModel(_Writer):
         """
         weights = Weights() if with_weights else None
         logits = self.output(self.decoder(tokens, weights=weights, mask=mask))            # (batch, n, vocabulary)
-        return logits if weights is None else (logits, torch.stack(weights.own, dim=1))
+        return logits if weights is None else (logits, torch.stack(weights.self_attn, dim=1))
 
     def loss(
         self,
@@ -602,26 +576,16 @@ class LanguageModel(_Writer):
         label_smoothing: float = 0.0,
         pad: int = 0,
         mask: Bool[Tensor, "*#batch n n"] | None = None,
-        packed_loss: Callable[..., Tensor] | None = None,
     ) -> Float[Tensor, ""]:
         """Cross entropy in nats, averaged over the real tokens of `tokens_out`: those of `tokens_in`, one later.
 
         `pad` is a token of the vocabulary that is never an answer: in front, it takes a prompt out of the loss.
-        (`packed_loss` is for `compiled_loss`.)
         Raises ValueError as `forward`, and for a `tokens_out` of another shape or of padding alone.
         """
         check_tokens("tokens_in", tokens_in, self.config.target_words)
-        batch, n = tokens_in.shape
-        check_tokens("tokens_out", tokens_out, self.config.target_words, batch=batch, n=n)
-        if torch.compiler.is_compiling():
-            return cross_entropy(self(tokens_in, mask=mask), tokens_out, label_smoothing, pad)
-        real = _pack_real("tokens_out", tokens_out, pad)
-        packed_loss = self._packed_loss if packed_loss is None else packed_loss
-        return packed_loss(tokens_in, tokens_out, real, mask, label_smoothing, pad)
-
-    def _packed_loss(self, tokens_in, tokens_out, real, mask, label_smoothing, pad):
-        states = self.decoder(tokens_in, packing=real, mask=mask)                         # (n_tokens, d_model)
-        return cross_entropy(self.output(states), real.pack(tokens_out), label_smoothing, pad)
+        check_answers("tokens_out", tokens_out, tokens_in, self.config.target_words, pad)
+        logits = self(tokens_in, mask=mask)                                               # (batch, n, vocabulary)
+        return cross_entropy(logits, tokens_out, label_smoothing, pad)
 
     def start(self) -> State:
         """Nothing is read yet."""
@@ -629,15 +593,15 @@ class LanguageModel(_Writer):
 
     def read(self, tokens: Int[Tensor, "batch n"], state: State) -> Float[Tensor, "batch vocabulary"]:
         """Read n tokens more, at once; logits of what follows the last of them. The state changes."""
-        return self.output(self.decoder(tokens, state=state)[:, -1])                      # (batch, vocabulary)
+        return self.output(self.decoder(tokens, caches=state.caches)[:, -1])              # (batch, vocabulary)
 
     def step(
         self, token: Int[Tensor, " batch"], state: State, with_weights: bool = False
     ) -> tuple[Float[Tensor, "batch vocabulary"], State, Float[Tensor, "batch n"] | None]:
         """Read one token more: (logits of the next, the state, which has changed, weights over the tokens read)."""
         weights = Weights() if with_weights else None
-        states = self.decoder(token.unsqueeze(1), state=state, weights=weights)           # (batch, 1, d_model)
-        looked = None if weights is None else weights.own[-1].mean(dim=1).squeeze(1)      # (batch, n)
+        states = self.decoder(token.unsqueeze(1), None, state.caches, weights)             # (batch, 1, d_model)
+        looked = None if weights is None else weights.self_attn[-1].mean(dim=1).squeeze(1)    # (batch, n)
         return self.output(states).squeeze(1), state, looked
 
 
@@ -655,12 +619,21 @@ def _check_config(config: TransformerConfig) -> None:
         raise TypeError(f"config: got {type(config).__name__}, expected a TransformerConfig")
 
 
-def _pack_real(name: str, tokens: Tensor, pad: int) -> Packing:
-    """Up to each row's last real token: padding between real ones is read by those behind it."""
-    packing = Packing((tokens != pad).flip(1).cumsum(1).flip(1) > 0)
-    if not len(packing.index):
+def _check_memory(memory: Memory | None, looks: bool) -> None:
+    if memory is None and looks:
+        raise ValueError("memory: got None, expected what the encoder gives")
+    if memory is not None and not looks:
+        raise ValueError(f"memory: got {type(memory).__name__}, expected None: this block does not look at one")
+    if memory is not None and not isinstance(memory, Memory):
+        raise TypeError(f"memory: got {type(memory).__name__}, expected Memory(states, mask)")
+
+
+def check_answers(name: str, answers: Tensor, tokens: Tensor, vocabulary: int, pad: int) -> None:
+    """One answer for each token, at least one of them real (where they may be looked at). Raises ValueError."""
+    batch, n = tokens.shape
+    check_tokens(name, answers, vocabulary, batch=batch, n=n)
+    if may_look(answers) and not (answers != pad).any():
         raise ValueError(f"{name}: got padding alone, expected at least one real token")
-    return packing
 
 
 def cross_entropy(

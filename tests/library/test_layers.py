@@ -1,4 +1,4 @@
-"""What stands between the attentions looks at one position at a time, and leaves the residual path alone."""
+"""What stands between the attentions looks at one position at a time."""
 
 import math
 
@@ -13,12 +13,9 @@ from attncourse.layers import (
     GATES,
     FeedForward,
     LayerNorm,
-    Packing,
-    PostNorm,
-    PreNorm,
     RMSNorm,
-    drop,
     layer_norm,
+    make_dropout,
     rms_norm,
 )
 
@@ -49,8 +46,6 @@ MODULES = {
     "RMSNorm": lambda: RMSNorm(D_MODEL),
     **{f"FeedForward, {name}": lambda name=name: FeedForward(D_MODEL, D_FF, name) for name in ACTIVATIONS},
     "FeedForward without bias": lambda: FeedForward(D_MODEL, D_FF, bias=False),
-    "PreNorm": lambda: PreNorm(LayerNorm(D_MODEL), FeedForward(D_MODEL, D_FF)),
-    "PostNorm": lambda: PostNorm(RMSNorm(D_MODEL), FeedForward(D_MODEL, D_FF, "swiglu")),
 }
 each_module = pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
 
@@ -208,113 +203,10 @@ def test_an_empty_batch_goes_through(make):
     assert randomised(make())(torch.empty(0, N, D_MODEL, dtype=torch.float64)).shape == (0, N, D_MODEL)
 
 
-# Residual paths
-
-
-class Zeros(nn.Module):
-    def forward(self, x):
-        return torch.zeros_like(x)
-
-
-@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
-def test_norm_in_front_of_a_sublayer_of_zeros_is_the_identity_and_so_is_its_jacobian(norm, x):
-    wrapped = PreNorm(randomised(norm(D_MODEL)), Zeros())
-    assert torch.equal(wrapped(x), x)
-    assert torch.equal(torch.autograd.functional.jacobian(wrapped, x[0, 0]), torch.eye(D_MODEL, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
-def test_norm_behind_a_sublayer_of_zeros_is_the_norm_and_not_the_identity(norm, x):
-    norm = randomised(norm(D_MODEL))
-    wrapped = PostNorm(norm, Zeros())
-    assert torch.equal(wrapped(x), norm(x)) and not torch.allclose(wrapped(x), x)
-
-
-def test_the_residual_of_a_pre_norm_is_the_x_that_is_not_normalised(x):
-    norm, sublayer = randomised(LayerNorm(D_MODEL)), randomised(FeedForward(D_MODEL, D_FF))
-    assert_close(PreNorm(norm, sublayer)(x) - x, sublayer(norm(x)))
-
-
-def test_the_sublayer_of_a_post_norm_sees_the_x_that_is_not_normalised(x):
-    norm, sublayer = randomised(LayerNorm(D_MODEL)), randomised(FeedForward(D_MODEL, D_FF))
-    assert_close(PostNorm(norm, sublayer)(x), norm(x + sublayer(x)))
-
-
-class Adds(nn.Module):
-    def forward(self, x, by, *, times=1.0):
-        return 0 * x + by * times
-
-
-@pytest.mark.parametrize("wrapper", [PreNorm, PostNorm])
-def test_what_else_a_sublayer_is_told_reaches_it(wrapper, x):
-    wrapped = wrapper(nn.Identity(), Adds())
-    assert_close(wrapped(x, 2.0, times=3.0), x + 6)
-
-
-@pytest.mark.parametrize("wrapper", [PreNorm, PostNorm])
-def test_dropout_falls_on_what_the_sublayer_says_and_never_on_the_residual(wrapper, x):
-    wrapped = wrapper(nn.Identity(), Adds(), dropout=0.5)
-    added = (wrapped(x, 1.0) - x).round(decimals=9)
-    assert {*added.flatten().tolist()} == {0.0, 2.0}
-    assert_close(wrapped.eval()(x, 1.0), x + 1)
-
-
 def test_no_dropout_draws_no_random_numbers(x):
     before = torch.random.get_rng_state()
-    assert torch.equal(drop(0.0).train()(x), x)
+    assert torch.equal(make_dropout(0.0).train()(x), x)
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-# Packing
-
-masks = st.tuples(st.integers(1, 5), st.integers(1, 6)).flatmap(
-    lambda shape: st.lists(
-        st.lists(st.booleans(), min_size=shape[1], max_size=shape[1]), min_size=shape[0], max_size=shape[0]
-    )
-).map(torch.tensor)
-
-
-@some
-@given(masks, st.sampled_from([(), (2,), (2, 3)]))
-def test_packed_and_unpacked_is_what_it_was_where_tokens_are_and_zero_elsewhere(mask, rest):
-    torch.manual_seed(0)
-    x, packing = torch.randn(*mask.shape, *rest), Packing(mask)
-    assert packing.pack(x).shape == (int(mask.sum()), *rest)
-    assert torch.equal(packing.pack(x), x[mask])
-    expected = x.clone()
-    expected[~mask] = 0
-    assert torch.equal(packing.unpack(packing.pack(x)), expected)
-    assert torch.equal(packing.pack(packing.unpack(packing.pack(x))), packing.pack(x))
-
-
-@some
-@given(masks)
-def test_a_module_sees_the_same_packed_and_padded(mask):
-    torch.manual_seed(0)
-    module = randomised(FeedForward(D_MODEL, D_FF, "swiglu"))
-    x, packing = torch.randn(*mask.shape, D_MODEL, dtype=torch.float64), Packing(mask)
-    assert_close(module(packing.pack(x)), packing.pack(module(x)))
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.bfloat16])
-def test_packing_keeps_the_type(dtype):
-    packing, x = Packing(torch.tensor([[True, False], [True, True]])), torch.ones(2, 2, 3).to(dtype)
-    assert packing.pack(x).dtype == packing.unpack(packing.pack(x)).dtype == dtype
-
-
-def test_gradients_pass_through_packing_to_the_real_tokens_alone(x):
-    mask = torch.tensor([[True] * 4, [True] + [False] * 3, [False] * 4])
-    x.requires_grad_()
-    packing = Packing(mask)
-    packing.unpack(3 * packing.pack(x)).sum().backward()
-    assert torch.equal(x.grad, 3.0 * mask.unsqueeze(-1).expand_as(x))
-
-
-def test_what_the_padding_holds_not_even_nan_gets_into_a_pack(x):
-    mask = torch.tensor([[True, True, False, False]] * BATCH)
-    x[~mask] = math.nan
-    packing = Packing(mask)
-    assert packing.unpack(packing.pack(x)).isfinite().all()
 
 
 # Bad input
@@ -333,9 +225,9 @@ BAD = {
         "^activation: got 'tanh', expected one of .*relu.*reglu",
     ),
     "dropout of everything": (lambda: FeedForward(6, 9, dropout=1.0), ValueError, "^dropout: got 1.0, .*below 1"),
-    "dropout below nothing": (lambda: PreNorm(Zeros(), Zeros(), -0.1), ValueError, "^dropout: got -0.1, .*from 0"),
-    "dropout that is no number": (lambda: PostNorm(Zeros(), Zeros(), math.nan), ValueError, "^dropout: got nan"),
-    "dropout above one": (lambda: drop(2), ValueError, "^dropout: got 2, expected a probability"),
+    "dropout below nothing": (lambda: FeedForward(6, 9, dropout=-0.1), ValueError, "^dropout: got -0.1, .*from 0"),
+    "dropout that is no number": (lambda: FeedForward(6, 9, dropout=math.nan), ValueError, "^dropout: got nan"),
+    "dropout above one": (lambda: make_dropout(2), ValueError, "^dropout: got 2, expected a probability"),
 }
 
 
@@ -348,12 +240,6 @@ def test_bad_input_is_refused_at_the_door_with_the_arguments_name(case):
 
 # These gave a wrong answer without a word, or an error of torch's that names no argument of ours.
 SILENT = {
-    "packing another batch, as many positions": lambda: Packing(torch.ones(2, 3).bool()).pack(torch.ones(3, 2, 4)),
-    "packing a longer batch": lambda: Packing(torch.tensor([[True, False]])).pack(torch.ones(4, 2, 4)),
-    "packing a shorter batch": lambda: Packing(torch.ones(2, 3).bool()).pack(torch.ones(1, 3, 4)),
-    "unpacking too few tokens": lambda: Packing(torch.ones(2, 3).bool()).unpack(torch.ones(4, 4)),
-    "a packing from numbers": lambda: Packing(torch.tensor([[1.0, 0.5]])),
-    "a packing from one row": lambda: Packing(torch.ones(3).bool()),
     "a network of no width": lambda: FeedForward(6, 0),
 }
 
@@ -362,10 +248,3 @@ SILENT = {
 def test_what_does_not_fit_is_not_answered(case):
     with pytest.raises((ValueError, TypeError), match=r"^\w+: got .*, expected "):
         SILENT[case]()
-
-
-def test_a_batch_without_padding_is_packed_and_unpacked_without_a_copy():
-    x = torch.randn(2, 3, 4)
-    packing = Packing(torch.ones(2, 3, dtype=torch.bool))
-    assert packing.pack(x).data_ptr() == x.data_ptr() == packing.unpack(packing.pack(x)).data_ptr()
-    assert torch.equal(packing.pack(x), x.view(6, 4)) and torch.equal(packing.unpack(packing.pack(x)), x)

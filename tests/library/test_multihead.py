@@ -1,4 +1,4 @@
-"""Many heads attend as their equation says: fused or spelled out, grouped or not, masked, cached or packed."""
+"""Many heads attend as their equation says: fused or spelled out, grouped or not, masked or cached."""
 
 import math
 
@@ -9,8 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from attncourse.attention import KeyValueCache, MultiHeadAttention, attend, causal_mask, combine_masks, lengths_to_mask
-from attncourse.layers import Packing
+from attncourse.attention import (
+    KeyValueCache,
+    KeyValues,
+    MultiHeadAttention,
+    attend,
+    causal_mask,
+    combine_masks,
+    lengths_to_mask,
+)
 from attncourse.positions import RoPE, ShawRelative
 
 BATCH, N_QUERY, N_KEY, D_MODEL, HEADS = 3, 4, 6, 8, 4
@@ -180,29 +187,38 @@ def test_one_token_at_a_time_through_a_cache_is_all_at_once(n_kv_heads, position
     assert cache.length == 16 and cache.contents[0].shape == (BATCH, n_kv_heads, 16, module.d_head)
 
 
-@torch.no_grad()
-def test_a_cross_attention_reads_its_memory_once_and_then_its_cache():
-    module, x, memory, cache = attention(), vectors(BATCH, 3), vectors(BATCH, N_KEY), KeyValueCache()
-    mask = lengths_to_mask([6, 1, 3], N_KEY)[:, None]
-    steps = [module(x[:, i, None], memory if i == 0 else 0 * memory, mask, cache=cache) for i in range(3)]
-    assert_close(torch.cat(steps, dim=1), module(x, memory, mask))
-    assert cache.length == N_KEY
-
-
 @each_scheme
-@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
 @both_ways
-def test_packed_tokens_find_what_padded_ones_find(weights, cross, positions):
-    module = attention(positions, n_kv_heads=2)
-    x, memory = vectors(BATCH, N_QUERY), vectors(BATCH, N_KEY)
-    real, there = lengths_to_mask([4, 1, 3], N_QUERY), lengths_to_mask([2, 6, 5], N_KEY)
-    ours, theirs = Packing(real), Packing(there)
-    if cross:
-        padded, packed = (x, memory, there[:, None]), (ours.pack(x), theirs.pack(memory), there[:, None])
-    else:
-        padded, packed = (x, None, real[:, None]), (ours.pack(x), None, real[:, None])
-    got = module(*packed, weights=[] if weights else None, packing=ours, memory_packing=theirs if cross else None)
-    assert_close(got, ours.pack(module(*padded)))
+def test_a_projected_memory_says_what_the_memory_says(weights, positions):
+    module, x, memory = attention(positions, n_kv_heads=2), vectors(BATCH, N_QUERY), vectors(BATCH, N_KEY)
+    mask, kept = lengths_to_mask([6, 1, 3], N_KEY)[:, None], [] if weights else None
+    assert_close(module(x, module.keys_values(memory), mask, weights=kept), module(x, memory, mask))
+
+
+@pytest.mark.parametrize("n_kv_heads", [HEADS, 2, 1])
+def test_a_memory_projected_once_serves_all_steps(n_kv_heads):
+    module, x, memory = attention(n_kv_heads=n_kv_heads), vectors(BATCH, 3), vectors(BATCH, N_KEY)
+    mask, projected = lengths_to_mask([6, 1, 3], N_KEY)[:, None], module.keys_values(memory)
+    steps = [module(token, projected, mask) for token in x.split(1, dim=1)]
+    assert_close(torch.cat(steps, dim=1), module(x, memory, mask))
+
+
+def test_a_projected_memory_has_the_shape_and_the_bytes_of_its_heads():
+    projected = attention(n_kv_heads=2, d_head=6).keys_values(vectors(BATCH, N_KEY))
+    assert projected.key.shape == projected.value.shape == (BATCH, 2, N_KEY, 6)
+    assert projected.n_bytes == 2 * BATCH * 2 * N_KEY * 6 * 8
+
+
+def test_a_projected_memory_passes_gradients_to_the_memory():
+    module, x, memory = attention(), vectors(BATCH, N_QUERY), vectors(BATCH, N_KEY).requires_grad_()
+    expected = torch.autograd.grad(module(x, memory).square().sum(), memory)[0]
+    assert_close(torch.autograd.grad(module(x, module.keys_values(memory)).square().sum(), memory)[0], expected)
+
+
+def test_selected_rows_of_a_projected_memory_are_the_memory_of_those_rows():
+    module, memory, rows = attention(n_kv_heads=2), vectors(BATCH, N_KEY), torch.tensor([2, 0, 2, 1])
+    for got, expected in zip(module.keys_values(memory).select(rows), module.keys_values(memory[rows]), strict=True):
+        assert_close(got, expected)
 
 
 def test_rope_turns_a_self_attention_alone():
@@ -547,8 +563,8 @@ def test_a_cache_takes_tensors_that_ask_for_gradients_only_where_none_are_kept()
 
 X = torch.randn(BATCH, N_QUERY, D_MODEL)
 MEMORY = torch.randn(BATCH, N_KEY, D_MODEL)
-PACKING = Packing(lengths_to_mask([1, 2, 4], N_QUERY))
 ATTENTION = MultiHeadAttention(D_MODEL, HEADS)
+PROJECTED = ATTENTION.keys_values(MEMORY)
 OWN = r"expected \(n_query, n_key\) or \(batch, n_query, n_key\), here \(4, 4\) or \(3, 4, 4\)"
 
 
@@ -574,16 +590,44 @@ BAD = {
     "x of another width": (lambda: ATTENTION(X[..., :7]), ValueError, r"^x: got .*\(3, 4, 7\), expected \(batch.* 8"),
     "x without a batch": (lambda: ATTENTION(X[0]), ValueError, r"^x: got shape \(4, 8\), expected \(batch, n"),
     "x of lists": (lambda: ATTENTION(X.tolist()), TypeError, "^x: got list, expected a tensor"),
-    "a packed x that is padded": (lambda: ATTENTION(X, packing=PACKING), ValueError, r"^x: got .*expected \(n_tokens"),
     "a memory of another width": (lambda: ATTENTION(X, MEMORY[..., :5]), ValueError, r"^memory: got .*\(3, 6, 5\).* 8"),
     "a memory without a batch": (lambda: ATTENTION(X, MEMORY[0]), ValueError, r"^memory: got .*\(6, 8\), expected"),
     "a memory for fewer": (lambda: ATTENTION(X, MEMORY[:2]), ValueError, r"^memory: got .*2.*expected .*3"),
     "a memory for one": (lambda: ATTENTION(X, MEMORY[:1]), ValueError, r"^memory: got .*1.*expected .*3"),
     "a memory of lists": (lambda: ATTENTION(X, MEMORY.tolist()), TypeError, "^memory: got list, expected a tensor"),
-    "a packed memory that is padded": (
-        lambda: ATTENTION(X, MEMORY, memory_packing=PACKING),
+    "a memory of another width to project": (
+        lambda: ATTENTION.keys_values(MEMORY[..., :5]), ValueError, r"^memory: got .*\(3, 6, 5\).* 8"
+    ),
+    "a memory of lists to project": (lambda: ATTENTION.keys_values(MEMORY.tolist()), TypeError, "^memory: got list"),
+    "a projected memory for fewer": (
+        lambda: ATTENTION(X, PROJECTED.select(torch.arange(2))),
         ValueError,
-        r"^memory: got .*expected \(n_tokens",
+        r"^memory: got shape \(2, 4, 6, 2\), expected \(batch = 3, n_kv_heads = 4, n_key, d_head = 2\)",
+    ),
+    "a memory projected by other heads": (
+        lambda: ATTENTION(X, MultiHeadAttention(D_MODEL, HEADS, n_kv_heads=2).keys_values(MEMORY)),
+        ValueError,
+        r"^memory: got shape \(3, 2, 6, 2\), expected .*n_kv_heads = 4",
+    ),
+    "a memory projected by wider heads": (
+        lambda: ATTENTION(X, MultiHeadAttention(D_MODEL, HEADS, d_head=3).keys_values(MEMORY)),
+        ValueError,
+        r"^memory: got shape \(3, 4, 6, 3\), expected .*d_head = 2",
+    ),
+    "fewer projected values than keys": (
+        lambda: ATTENTION(X, KeyValues(PROJECTED.key, PROJECTED.value[:, :, :5])),
+        ValueError,
+        r"^memory: got shape \(3, 4, 5, 2\), expected .*n_key = 6",
+    ),
+    "projected keys without heads": (
+        lambda: ATTENTION(X, KeyValues(MEMORY, MEMORY)),
+        ValueError,
+        r"^memory: got shape \(3, 6, 8\), expected .*n_kv_heads",
+    ),
+    "a cache for a memory's keys": (
+        lambda: ATTENTION(X, MEMORY, cache=KeyValueCache()),
+        ValueError,
+        "^cache: got one beside a memory, expected None .*keys_values",
     ),
     "a padding mask as it is": (
         lambda: ATTENTION(X, mask=ones(3, 4)),
@@ -646,14 +690,6 @@ def filled():
     return cache
 
 
-def crossed(n_rows):
-    """A cross-attention whose cache was filled for another batch."""
-    with torch.no_grad():
-        cache = KeyValueCache()
-        ATTENTION(X[:n_rows, :1], MEMORY[:n_rows], cache=cache)
-        return ATTENTION(X[:, :1], MEMORY, cache=cache)
-
-
 # These gave a wrong answer without a word, or an error of torch's or python's that names no argument of ours.
 SILENT = {
     "no heads": lambda: MultiHeadAttention(8, 0),
@@ -663,18 +699,16 @@ SILENT = {
     "a bias for other keys": lambda: ATTENTION(X, bias=torch.zeros(4, 4, 5)),
     "a bias that makes the batch larger": lambda: ATTENTION(X[:1], bias=torch.zeros(5, 4, 4, 4), weights=[]),
     "a bias that is a mask": lambda: ATTENTION(X, bias=causal_mask(4).expand(4, 4, 4), weights=[]),
-    "a packing of fewer tokens": lambda: ATTENTION(X.flatten(0, 1), packing=PACKING),
-    "a memory packed from another batch": lambda: ATTENTION(
-        X, torch.randn(4, D_MODEL), memory_packing=Packing(ones(2, 2))
-    ),
     "keys for a smaller batch than is cached": lambda: filled().append(*torch.randn(2, 1, 1, 1, 4)),
     "keys for a larger batch than is cached": lambda: filled().append(*torch.randn(2, 3, 1, 1, 4)),
     "keys narrower than those cached": lambda: filled().append(*torch.randn(2, 2, 1, 1, 1)),
     "keys of another type than those cached": lambda: filled().append(*torch.randn(2, 2, 1, 1, 4).double()),
     "fewer values than keys": lambda: KeyValueCache().append(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 1, 4)),
     "keys without heads": lambda: KeyValueCache().append(*torch.randn(2, 2, 3, 4)),
-    "a cross-attention's cache of one row": lambda: crossed(1),
-    "a cross-attention's cache of two rows": lambda: crossed(2),
+    "a projected memory of one row": lambda: ATTENTION(X, PROJECTED.select(torch.tensor([0]))),
+    "a projected memory of two rows": lambda: ATTENTION(X, PROJECTED.select(torch.tensor([0, 1]))),
+    "a row that is not in the projected memory": lambda: PROJECTED.select(torch.tensor([0, 3])),
+    "a row below zero of the projected memory": lambda: PROJECTED.select(torch.tensor([-1])),
     "a row that is not in the cache": lambda: filled().select(torch.tensor([0, 2])),
     "a row below zero": lambda: filled().select(torch.tensor([-1])),
     "rows as a mask": lambda: filled().select(torch.tensor([True, False])),

@@ -11,7 +11,17 @@ from torch import nn
 
 from attncourse.attention import MultiHeadAttention, attend, causal_mask, combine_masks, lengths_to_mask
 from attncourse.layers import GATES, PLAIN, FeedForward, LayerNorm, RMSNorm, layer_norm, rms_norm
-from attncourse.transformer import Block, Encoder, EncoderDecoder, LanguageModel, Positions, Stack, TransformerConfig
+from attncourse.transformer import (
+    Block,
+    Encoder,
+    EncoderDecoder,
+    LanguageModel,
+    Memory,
+    Positions,
+    Stack,
+    TransformerConfig,
+)
+from attncourse.unpadding import unpadded_loss
 
 BATCH, N_QUERY, N_KEY, D_MODEL, HEADS, D_FF, WORDS = 3, 4, 6, 16, 4, 24, 13
 LENGTHS = torch.tensor([6, 2, 5])
@@ -264,7 +274,7 @@ def test_a_causal_block_with_a_memory_is_torchs_decoder_layer(place, activation,
             memory_key_padding_mask=~mask.squeeze(1),
         )
 
-    assert_same(lambda x, memory: ours(x, own, memory, mask), torchs, x, memory, pairs=pairs)
+    assert_same(lambda x, memory: ours(x, own, Memory(memory, mask)), torchs, x, memory, pairs=pairs)
 
 
 @pytest.mark.parametrize("place", ["pre", "post"])
@@ -292,7 +302,7 @@ def test_a_causal_stack_with_a_memory_is_torchs_decoder(place, dtype):
         forbidden = ~causal_mask(N_QUERY)
         return theirs(x, memory, forbidden, memory_key_padding_mask=~mask.squeeze(1), tgt_is_causal=True)
 
-    assert_same(lambda x, memory: ours(x, memory=memory, memory_mask=mask), torchs, x, memory, pairs=pairs)
+    assert_same(lambda x, memory: ours(x, memory=Memory(memory, mask)), torchs, x, memory, pairs=pairs)
 
 
 # The whole Transformer
@@ -384,7 +394,7 @@ def test_an_encoder_decoder_writes_in_pieces_what_it_writes_at_once(pieces, posi
     source, target = tokens(N_KEY), tokens(12)
     with torch.no_grad():
         logits, state = model(source, LENGTHS, target), model.start(source, LENGTHS)
-        states = [model.decoder(piece, None, state.memory_mask, state) for piece in target.split(pieces, dim=1)]
+        states = [model.decoder(piece, state.memory, state.caches) for piece in target.split(pieces, dim=1)]
         assert_close(model.output(torch.cat(states, dim=1)), logits)
 
 
@@ -453,23 +463,30 @@ def assert_same_loss(model, loss, logits, label_smoothing=0.0):
         assert_close(ours, theirs, name)
 
 
+both_losses = pytest.mark.parametrize("loss_of", [lambda model: model.loss, unpadded_loss], ids=["loss", "unpadded"])
+
+
 @variants
+@both_losses
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_an_encoder_decoders_loss_is_the_cross_entropy_of_what_it_writes(label_smoothing, positions, n_kv_heads, dtype):
+def test_an_encoder_decoders_loss_is_the_cross_entropy_of_what_it_writes(
+    label_smoothing, loss_of, positions, n_kv_heads, dtype
+):
     model = built(EncoderDecoder, dtype, positions=positions, n_kv_heads=n_kv_heads)
     source = tokens(N_KEY) * padding().squeeze(1)
     assert_same_loss(
         model,
-        lambda: model.loss(source, LENGTHS, TARGET_IN, TARGET_OUT, label_smoothing),
+        lambda: loss_of(model)(source, LENGTHS, TARGET_IN, TARGET_OUT, label_smoothing),
         lambda: model(source, LENGTHS, TARGET_IN),
         label_smoothing,
     )
 
 
 @variants
-def test_a_language_models_loss_is_the_cross_entropy_of_what_it_writes(positions, n_kv_heads, dtype):
+@both_losses
+def test_a_language_models_loss_is_the_cross_entropy_of_what_it_writes(loss_of, positions, n_kv_heads, dtype):
     model = built(LanguageModel, dtype, positions=positions, n_kv_heads=n_kv_heads)
-    assert_same_loss(model, lambda: model.loss(TARGET_IN, TARGET_OUT), lambda: model(TARGET_IN))
+    assert_same_loss(model, lambda: loss_of(model)(TARGET_IN, TARGET_OUT), lambda: model(TARGET_IN))
 
 
 def tells_the_order(**choices):

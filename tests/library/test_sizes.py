@@ -28,7 +28,7 @@ from attncourse.sizes import (
     layer_cost,
     preset,
 )
-from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Positions, TransformerConfig
+from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Memory, Positions, TransformerConfig
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
 every_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -63,7 +63,7 @@ def built_parameters(config, model):
 def forward(model, batch, n, n_target=None, device="meta"):
     """The model's output; an encoder–decoder's without its look at the lengths, which meta tensors do not have."""
     x, y = (torch.zeros(batch, each or n, dtype=torch.long, device=device) for each in (n, n_target))
-    return model.output(model.decoder(y, model.encoder(x))) if isinstance(model, EncoderDecoder) else model(x)
+    return model.output(model.decoder(y, Memory(model.encoder(x)))) if isinstance(model, EncoderDecoder) else model(x)
 
 
 def flops_of(call, **more):
@@ -274,7 +274,7 @@ def test_the_flops_of_any_config_are_what_torch_counts_part_by_part(model, confi
         return sum(sum(counts.values()) for name, counts in by_module.items() if name.endswith(ends))
 
     projections = those_of("sublayer.query", "sublayer.key", "sublayer.value", "sublayer.output")
-    heads, feed_forward = those_of(".attention", ".cross"), those_of(".ff")
+    heads, feed_forward = those_of(".attention.sublayer", ".cross.sublayer"), those_of(".ff.sublayer")
     expected = Flops(projections, heads - projections, feed_forward, counted - heads - feed_forward)
     assert count_flops(config, model, batch, n, n_target) == expected
 
@@ -331,7 +331,7 @@ def test_the_bytes_of_a_cache_are_those_of_a_real_one(n_kv_heads, dtype):
     with torch.no_grad():
         model.read(torch.ones(2, 5, dtype=torch.long), state)
         model.step(torch.ones(2, dtype=torch.long), state)
-    held = sum(cache.own.n_bytes for cache in state.caches)
+    held = sum(cache.n_bytes for cache in state.caches)
     assert cache_bytes(config, 2, 6, dtype.itemsize) == held
 
 
@@ -341,7 +341,7 @@ def test_an_encoder_decoder_also_holds_the_keys_and_values_of_its_source():
         state = model.start(torch.ones(2, 7, dtype=torch.long), torch.tensor([7, 3]))
         for _ in range(4):
             model.step(torch.ones(2, dtype=torch.long), state)
-    held = sum(cache.own.n_bytes + cache.cross.n_bytes for cache in state.caches)
+    held = sum(each.n_bytes for each in (*state.caches, *(memory.states for memory in state.memory)))
     assert cache_bytes(SMALL, 2, 4, bytes_per_number=4, n_source=7) == held
 
 

@@ -24,11 +24,13 @@ from attncourse.transformer import (
     Encoder,
     EncoderDecoder,
     LanguageModel,
+    Memory,
     Positions,
     Stack,
     TransformerConfig,
     Weights,
 )
+from attncourse.unpadding import unpadded_loss
 
 WORDS, D_MODEL, MAX_LENGTH = 11, 8, 12
 SCHEMES = get_args(Positions)
@@ -196,23 +198,23 @@ def test_whatever_the_positions_a_decoder_does_not_see_the_order_of_its_memory(c
     model, batch = built(EncoderDecoder, **choices), Batch(size, choices)
     memory, mask = model.encoder(batch.source, batch.lengths), batch.there[:, None]
     order = torch.randperm(mask.shape[-1])
-    permuted = model.decoder(batch.target_in, memory[:, order], mask[..., order])
-    assert_close(permuted, model.decoder(batch.target_in, memory, mask))
+    permuted = model.decoder(batch.target_in, Memory(memory[:, order], mask[..., order]))
+    assert_close(permuted, model.decoder(batch.target_in, Memory(memory, mask)))
 
 
 @some
 @given(configs(), batches)
 def test_the_loss_depends_neither_on_the_padding_nor_on_the_order_of_the_batch(choices, size):
     model, batch = built(EncoderDecoder, **choices), Batch(size, choices)
-    expected = model.loss(*batch, batch.target_out)
+    expected, loss = model.loss(*batch, batch.target_out), unpadded_loss(model)
     source = torch.where(batch.there, batch.source, other_tokens(batch.source, WORDS))
     target = torch.where(batch.real, batch.target_in, other_tokens(batch.target_in, batch.words))
-    assert_close(model.loss(source, batch.lengths, target, batch.target_out), expected)
+    assert_close(loss(source, batch.lengths, target, batch.target_out), expected)
     order = torch.randperm(len(batch))
-    assert_close(model.loss(*(tensor[order] for tensor in (*batch, batch.target_out))), expected)
+    assert_close(loss(*(tensor[order] for tensor in (*batch, batch.target_out))), expected)
     writer = built(LanguageModel, **choices)
-    expected = writer.loss(batch.target_in, batch.target_out)
-    assert_close(writer.loss(target[order], batch.target_out[order]), expected)
+    expected, loss = writer.loss(batch.target_in, batch.target_out), unpadded_loss(writer)
+    assert_close(loss(target[order], batch.target_out[order]), expected)
 
 
 @some
@@ -222,7 +224,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_tokens_and_not_over_its_rows(c
     rows = [[t[row : row + 1] for t in (*batch, batch.target_out)] for row in range(len(batch))]
     losses = torch.stack([model.loss(*row) for row in rows])
     weights = batch.target_lengths.double()
-    assert_close(model.loss(*batch, batch.target_out), (losses * weights).sum() / weights.sum())
+    assert_close(unpadded_loss(model)(*batch, batch.target_out), (losses * weights).sum() / weights.sum())
 
 
 @some
@@ -231,8 +233,8 @@ def test_every_parameter_of_every_model_learns(choices):
     batch = Batch((3, 5, 5, 1), choices)
     losses = {
         Encoder: lambda model: (model(batch.source, batch.lengths) * noise).sum(),
-        EncoderDecoder: lambda model: model.loss(*batch, batch.target_out),
-        LanguageModel: lambda model: model.loss(batch.target_in, batch.target_out),
+        EncoderDecoder: lambda model: unpadded_loss(model)(*batch, batch.target_out),
+        LanguageModel: lambda model: unpadded_loss(model)(batch.target_in, batch.target_out),
     }
     noise = torch.randn(*batch.source.shape, D_MODEL, dtype=torch.float64)
     for kind, loss in losses.items():
@@ -259,8 +261,9 @@ def test_a_token_alone_goes_through_every_model(choices):
 def test_tokens_need_not_be_contiguous(choices, size):
     model, batch = built(EncoderDecoder, **choices), Batch(size, choices)
     strange = [t.T.contiguous().T for t in (batch.source, batch.target_in, batch.target_out)]
-    got = model.loss(strange[0], batch.lengths, strange[1], strange[2])
-    assert_close(got, model.loss(*batch, batch.target_out))
+    for loss in (model.loss, unpadded_loss(model)):
+        got = loss(strange[0], batch.lengths, strange[1], strange[2])
+        assert_close(got, model.loss(*batch, batch.target_out))
 
 
 @each_scheme
@@ -345,7 +348,22 @@ def test_a_pre_norm_block_with_silent_sublayers_is_the_identity(norm, positions)
     silent, x = block(norm=norm, norm_place="pre", positions=positions), states(2, 5)
     for path in (silent.attention, silent.cross, silent.ff):
         silence(path.sublayer)
-    assert torch.equal(silent(x, memory=states(2, 3)), x)
+    memory = Memory(states(2, 3))
+    assert torch.equal(silent(x, memory=memory), x)
+    jacobian = torch.autograd.functional.jacobian(lambda x: silent(x, memory=memory), x[:, :1])
+    assert torch.equal(jacobian.view(2 * D_MODEL, -1), torch.eye(2 * D_MODEL, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_dropout_falls_on_what_a_sublayer_says_and_never_on_the_residual(place):
+    one, x, memory = block(norm_place=place, dropout=0.5), states(2, 5), Memory(states(2, 3))
+    for path in (one.attention, one.cross, one.ff):
+        silence(path.sublayer)
+        nn.init.ones_((path.sublayer.down if path is one.ff else path.sublayer.output).bias)
+        path.norm = nn.Identity()
+    added = (one(x, memory=memory) - x).round(decimals=9)         # of three ones, each doubled or dropped
+    assert {*added.flatten().tolist()} == {0.0, 2.0, 4.0, 6.0}
+    assert_close(one.eval()(x, memory=memory), x + 3)
 
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])
@@ -353,7 +371,7 @@ def test_a_post_norm_block_with_silent_sublayers_is_its_three_norms_and_not_the_
     silent, x = block(norm=norm, norm_place="post"), states(2, 5)
     for path in (silent.attention, silent.cross, silent.ff):
         silence(path.sublayer)
-    got = silent(x, memory=states(2, 3))
+    got = silent(x, memory=Memory(states(2, 3)))
     assert_close(got, silent.ff.norm(silent.cross.norm(silent.attention.norm(x))))
     assert not torch.allclose(got, x)
 
@@ -365,12 +383,12 @@ def test_each_residual_of_a_pre_norm_block_starts_from_the_x_that_is_not_normali
         silence(getattr(one, name).sublayer)
     path = getattr(one, speaks)
     told = {"attention": {"causal": True}, "cross": {"memory": memory}, "ff": {}}[speaks]
-    assert_close(one(x, memory=memory) - x, path.sublayer(path.norm(x), **told))
+    assert_close(one(x, memory=Memory(memory)) - x, path.sublayer(path.norm(x), **told))
 
 
 def test_a_pre_norm_block_does_not_normalise_the_memory():
     one, x, memory = block(), states(2, 5), states(2, 3)
-    assert not torch.allclose(one(x, memory=7 * memory), one(x, memory=memory))
+    assert not torch.allclose(one(x, memory=Memory(7 * memory)), one(x, memory=Memory(memory)))
 
 
 def test_a_block_attends_to_itself_then_to_the_memory_then_thinks():
@@ -378,7 +396,7 @@ def test_a_block_attends_to_itself_then_to_the_memory_then_thinks():
     expected = one.attention.norm(x + one.attention.sublayer(x, causal=True))
     expected = one.cross.norm(expected + one.cross.sublayer(expected, memory))
     expected = one.ff.norm(expected + one.ff.sublayer(expected))
-    assert_close(one(x, memory=memory), expected)
+    assert_close(one(x, memory=Memory(memory)), expected)
 
 
 @pytest.mark.parametrize("n_layers", [1, 6])
@@ -426,11 +444,11 @@ def test_without_biases_no_parameter_of_a_model_is_a_bias(kind):
 def test_weights_of_a_stack_come_one_for_each_block_from_the_first_up():
     model, text, weights = built(Encoder, n_layers=3), torch.randint(1, WORDS, (2, 5)), Weights()
     model(text, weights=weights)
-    assert [tuple(w.shape) for w in weights.own] == 3 * [(2, 2, 5, 5)] and weights.cross == []
+    assert [tuple(w.shape) for w in weights.self_attn] == 3 * [(2, 2, 5, 5)] and weights.cross_attn == []
     x, kept = model.embedding(text), []
     first = model.stack.blocks[0].attention
     first.sublayer(first.norm(x), weights=kept)
-    assert_close(weights.own[0], kept[0])
+    assert_close(weights.self_attn[0], kept[0])
 
 
 @pytest.mark.parametrize("place", ["pre", "post"])
@@ -440,7 +458,7 @@ def test_every_gradient_of_a_block_is_what_differences_give(place, activation):
     randomise(one)
     mask = lengths_to_mask([2, 1], 2)[:, None]
     inputs = [torch.randn(2, n, 4, dtype=torch.float64, requires_grad=True) for n in (3, 2)]
-    assert torch.autograd.gradcheck(lambda x, memory: one(x, memory=memory, memory_mask=mask), inputs)
+    assert torch.autograd.gradcheck(lambda x, memory: one(x, memory=Memory(memory, mask)), inputs)
 
 
 # Embeddings
@@ -688,9 +706,29 @@ BAD = {
         "^lengths: got .*, expected",
     ),
     "a target for another batch": (lambda: TRANSLATOR(SOURCE, LENGTHS, TARGET[:2]), ValueError, "^target_in: got"),
-    "a memory of another width": (lambda: TRANSLATOR.decoder(TARGET, torch.ones(3, 5, 7)), ValueError, "^memory: got"),
+    "a memory of another width": (
+        lambda: TRANSLATOR.decoder(TARGET, Memory(torch.ones(3, 5, 7))),
+        ValueError,
+        "^memory: got",
+    ),
+    "states that are no Memory": (
+        lambda: TRANSLATOR.decoder(TARGET, torch.ones(3, 5, D_MODEL)),
+        TypeError,
+        r"^memory: got Tensor, expected Memory\(states, mask\)",
+    ),
+    "states in a list": (lambda: TRANSLATOR.decoder(TARGET, Memory([[1.0]])), TypeError, "^memory: got list, expected"),
+    "a memory for another batch": (
+        lambda: TRANSLATOR.decoder(TARGET, Memory(torch.ones(2, 5, D_MODEL))),
+        ValueError,
+        r"^memory: got shape \(2, 5, 8\), expected \(batch = 3",
+    ),
+    "a mask for another memory": (
+        lambda: TRANSLATOR.decoder(TARGET, Memory(torch.ones(3, 5, D_MODEL), BATCH.there[:, None, :4])),
+        ValueError,
+        r"^mask: got shape \(3, 1, 4\)",
+    ),
     "a padding mask as it is": (
-        lambda: TRANSLATOR.decoder(TARGET, torch.ones(3, 5, D_MODEL), BATCH.there),
+        lambda: TRANSLATOR.decoder(TARGET, Memory(torch.ones(3, 5, D_MODEL), BATCH.there)),
         ValueError,
         r"^mask: got shape \(3, 5\), .*becomes mask\[:, None, :\]",
     ),
@@ -746,7 +784,11 @@ SILENT = {
     "a tokens_out on its side": lambda: WRITER.loss(TARGET, OUT.T),
     "a tokens_out of padding alone": lambda: WRITER.loss(TARGET, 0 * OUT),
     "a decoder without a memory": lambda: TRANSLATOR.decoder(TARGET),
-    "a memory for a block that looks at none": lambda: Block(config())(torch.ones(1, 2, D_MODEL), memory=torch.ones(1)),
+    "a memory for a block that looks at none": lambda: Block(config())(
+        torch.ones(1, 2, D_MODEL), memory=Memory(torch.ones(1, 2, D_MODEL))
+    ),
+    "a memory for a language model": lambda: WRITER.decoder(TARGET, Memory(torch.ones(3, 5, D_MODEL))),
+    "rows that a memory has not": lambda: Memory(torch.ones(3, 5, D_MODEL)).select(torch.tensor([3])),
     "segments for a model without any": lambda: ENCODER(SOURCE, segments=0 * SOURCE),
     "segments past the last": lambda: segmented(torch.full_like(SOURCE, 2)),
     "segments for other tokens": lambda: segmented(torch.zeros(3, 4, dtype=torch.long)),
@@ -766,9 +808,22 @@ def test_what_does_not_fit_is_not_answered(case):
 
 def test_a_row_can_be_selected_more_than_once():
     state = selected(2, 0, 2)
-    key, _ = state.caches[0].cross.contents
-    assert key.shape[0] == 3 and torch.equal(key[0], key[2]) and not torch.equal(key[0], key[1])
-    assert torch.equal(state.memory_mask, BATCH.there[[2, 0, 2]][:, None])
+    for (key, _), mask in state.memory:
+        assert key.shape[0] == 3 and torch.equal(key[0], key[2]) and not torch.equal(key[0], key[1])
+        assert torch.equal(mask, BATCH.there[[2, 0, 2]][:, None])
+
+
+def test_a_decoder_sees_the_same_in_a_memory_and_in_what_its_blocks_have_made_of_it():
+    decoder, mask = built(EncoderDecoder).decoder, BATCH.there[:, None]
+    memory = Memory(states(3, 5), mask)
+    assert_close(decoder(TARGET, decoder.stack.project(memory)), decoder(TARGET, memory))
+
+
+def test_selected_rows_of_a_memory_are_its_states_and_mask_in_that_order():
+    memory, rows = Memory(states(3, 5), BATCH.there[:, None]), torch.tensor([2, 0, 2])
+    chosen = memory.select(rows)
+    assert torch.equal(chosen.states, memory.states[rows]) and torch.equal(chosen.mask, memory.mask[rows])
+    assert Memory(memory.states).select(rows).mask is None
 
 
 @pytest.mark.parametrize("places", [slice(0, 2), slice(1, 3)], ids=["in front", "in the middle"])
@@ -834,29 +889,3 @@ def test_an_encoder_takes_a_mask_beside_its_lengths():
     shuffled = model(SOURCE.flip(1), mask=alone).flip(1)
     real = torch.arange(SOURCE.shape[1]) < LENGTHS[:, None]
     torch.testing.assert_close(states[real], shuffled[real], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", [EncoderDecoder, LanguageModel])
-def test_the_compiled_loss_is_the_loss_whatever_is_padding(kind):
-    model = built(kind, positions="rope")
-    compiled = model.compiled_loss(backend="aot_eager", fullgraph=True)
-    for lengths in ([5, 2, 4], [1, 1, 3], [4, 4, 4]):
-        said = torch.randint(1, WORDS, TARGET.shape)
-        said[torch.arange(TARGET.shape[1]) >= torch.tensor(lengths)[:, None]] = 0
-        given = (SOURCE, LENGTHS, TARGET, said) if kind is EncoderDecoder else (TARGET, said)
-        grads = []
-        for loss in (compiled, model.loss):
-            value = loss(*given)
-            grads.append([value, *torch.autograd.grad(value, [*model.parameters()])])
-        for ours, expected in zip(*grads, strict=True):
-            torch.testing.assert_close(ours, expected, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", [EncoderDecoder, LanguageModel])
-def test_the_compiled_loss_is_one_graph_for_batches_of_any_shape(kind):
-    model = built(kind, n_layers=1)
-    compiled = model.compiled_loss(backend="eager", fullgraph=True, dynamic=True)
-    for batch, n in ((3, 5), (4, 6), (5, 3)):
-        source, target = torch.randint(1, WORDS, (2, batch, n))
-        given = (source, torch.full((batch,), n), target, target) if kind is EncoderDecoder else (target, target)
-        torch.testing.assert_close(compiled(*given), model.loss(*given), rtol=0, atol=1e-10)

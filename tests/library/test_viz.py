@@ -42,15 +42,21 @@ FIGURES = {
     "weights": lambda: viz.draw_weights(WEIGHTS, TARGET, SOURCE, title="weights"),
     "two tables": lambda: viz.draw_weights({"rows": WEIGHTS, "columns": 1 - WEIGHTS}, TARGET, SOURCE),
     "masks": lambda: viz.draw_masks({"causal": causal_mask(4), "window": torch.eye(4, dtype=torch.bool)}),
-    "accuracy": lambda: cross_attention_figures.accuracy_by_length({"a": {(1, 4): 0.5, (5, 9): 0.25}, "b": {(1, 4): 1.0}}),
+    "accuracy": lambda: cross_attention_figures.accuracy_by_length(
+        {"a": {(1, 4): 0.5, (5, 9): 0.25}, "b": {(1, 4): 1.0}}
+    ),
     "curves": lambda: viz.curves({"loss": [3.0, 2.0, 1.0]}),
     "diagram": cross_attention_figures.encoder_decoder,
     "a network unrolled": lambda: bottleneck_figures.unrolled(["<bos>", "Return", "the"]),
     "gates": bottleneck_figures.gates,
     "measured lines": lambda: viz.measured({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
     "axes of a batch": getting_ready_figures.batch_axes,
-    "a rectangle with padding": lambda: getting_ready_figures.rectangle({"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]),
-    "clouds": lambda: getting_ready_figures.clouds({"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal=True),
+    "a rectangle with padding": lambda: getting_ready_figures.rectangle(
+        {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]
+    ),
+    "clouds": lambda: getting_ready_figures.clouds(
+        {"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal=True
+    ),
 }
 
 

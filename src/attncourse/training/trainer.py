@@ -36,6 +36,8 @@ from attncourse.training.checkpoints import (
 )
 from attncourse.training.recipe import Recipe
 from attncourse.training.workers import Workers, spread
+from attncourse.transformer import EncoderDecoder
+from attncourse.unpadding import unpadded_loss
 from commandkit.errors import CommandError
 from commandkit.interrupts import Asked
 
@@ -420,8 +422,10 @@ class _Loss(nn.Module):
         self.model, self.smoothing = model, smoothing
         own: Any = model
         self.call: Callable[..., Tensor]
-        if hasattr(model, "loss"):
-            self.call = own.compiled_loss(dynamic=True) if compiled else own.loss
+        if type(model) is EncoderDecoder:                         # a subclass may have another loss, or forward
+            self.call = unpadded_loss(model, compiled, dynamic=True)
+        elif hasattr(model, "loss"):
+            self.call = torch.compile(own.loss, dynamic=True) if compiled else own.loss
         else:
             forward: Any = torch.compile(model, dynamic=True) if compiled else model
             self.call = lambda source, lengths, target_in, target_out, label_smoothing: token_loss(

@@ -261,10 +261,10 @@ def _by_kind(weights: Any, has_target: bool) -> dict[str, Tensor]:
     if isinstance(weights, AttentionWeights):
         return {name: _four_axes(name, each) for name, each in weights._asdict().items()}
     if isinstance(weights, Weights):
-        own = _four_axes("weights.own", torch.stack(weights.own, dim=1))
-        if not weights.cross:
+        own = _four_axes("weights.self_attn", torch.stack(weights.self_attn, dim=1))
+        if not weights.cross_attn:
             return {"self": own}
-        return {"decoder": own, "cross": _four_axes("weights.cross", torch.stack(weights.cross, dim=1))}
+        return {"decoder": own, "cross": _four_axes("weights.cross_attn", torch.stack(weights.cross_attn, dim=1))}
     return {"cross" if has_target else "self": _four_axes("weights", weights)}
 
 

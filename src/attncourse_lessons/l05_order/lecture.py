@@ -710,7 +710,7 @@ for name in ("sinusoidal", "relative (Shaw)", "RoPE"):
     longer, weights = Echo(SCHEMES[name], max_length=64), Weights()
     longer.load_state_dict(models[name].state_dict())
     longer(letters, weights=weights)
-    looked[name] = weights.own[0][0].mean(dim=0)      # (64, 64)  the mean over the heads
+    looked[name] = weights.self_attn[0][0].mean(dim=0)   # (64, 64)  the mean over the heads
 figures.attention_past_the_end(looked, trained=TRAINED)
 
 # %% [markdown]

@@ -692,7 +692,7 @@ with torch.no_grad():
 i, asker, question, place = test[2]
 looks = {}
 for layer, head in HEADS:
-    weight = collected.own[layer][i, head, asker, place]                  # (m,)
+    weight = collected.self_attn[layer][i, head, asker, place]            # (m,)
     looks[layer, head] = [weight[question == q].mean().item() for q in range(3)]
 names = [f"{layer}.{head}" for layer, head in HEADS]
 looked, missed = (torch.tensor([found[head] for head in HEADS]) for found in (looks, lost))
@@ -748,7 +748,7 @@ def spread_of_scores(model):
     seen = Weights()
     with torch.no_grad():
         model.encoder(tokens, weights=seen)
-    return [weights.clamp(min=1e-30).log().std(dim=-1).mean().item() for weights in seen.own]       # by layer
+    return [weights.clamp(min=1e-30).log().std(dim=-1).mean().item() for weights in seen.self_attn]   # by layer
 
 
 torch.manual_seed(0)

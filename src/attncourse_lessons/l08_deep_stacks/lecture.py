@@ -49,8 +49,8 @@ from torch import nn
 
 from attncourse.attention import MultiHeadAttention
 from attncourse.data.number_words import say
-from attncourse.layers import FeedForward, LayerNorm, PostNorm, PreNorm, RMSNorm
-from attncourse.transformer import initialise
+from attncourse.layers import FeedForward, LayerNorm, RMSNorm
+from attncourse.transformer import Block, TransformerConfig, initialise
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
 
@@ -632,11 +632,13 @@ assert at_full[2] < 0.05 * min(warmed_up[2], pre[2]), "and the gradient all but 
 # 2020), so it is not forgotten. For us pre-norm is the default of the package, and the warm-up is kept all the same.
 
 # %%
-d, f = 16, FeedForward(16, 64)
-pre, post = PreNorm(LayerNorm(d), f), PostNorm(LayerNorm(d), f)                       # the package's
-x = torch.randn(2, 5, d, generator=torch.Generator().manual_seed(0))                  # (batch, n, d)
-assert torch.allclose(pre(x), WIRINGS["pre-norm"](x, f, layer_norm), atol=1e-5)
-assert torch.allclose(post(x), WIRINGS["post-norm"](x, f, layer_norm), atol=1e-5)
+x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))                 # (batch, n, d)
+for place in ("pre", "post"):
+    block = Block(TransformerConfig(vocabulary=1, d_model=16, norm_place=place, dropout=0.0))
+    y = x
+    for part in (block.attention, block.ff):
+        y = WIRINGS[f"{place}-norm"](y, part.sublayer, part.norm)
+    assert torch.allclose(block(x), y, atol=1e-5), "the package's block is our wiring, twice"
 
 # %% [markdown]
 # > **Check yourself.** A pre-norm stack of 100 blocks has been trained. What attention adds in block 90 is of size 1.
@@ -913,10 +915,10 @@ assert ends[0] > 2 > 1 > ends[1], "stuck at the full rate, fine with a warm-up: 
 #
 # On a GPU these experiments could be run at the sizes that matter; nothing in the code of the wirings would change.
 #
-# **In the package.** `attncourse.layers` has `LayerNorm`, `RMSNorm` (and both as functions), and the two wirings,
-# `PreNorm` and `PostNorm`, in a few lines each. `attncourse.transformer.Block` puts them around attention and
-# feed-forward network; `norm_place`, `norm` and `final_norm` in its config choose. That a block with zeroed sublayers
-# returns its input is one of the package's tests.
+# **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm` (and both as functions).
+# `attncourse.transformer.Block` has the two wirings around attention and feed-forward network, a line for each
+# sublayer; `norm_place`, `norm` and `final_norm` in its config choose. That a block with zeroed sublayers returns its
+# input is one of the package's tests.
 #
 # **Read next.** Ba, Kiros and Hinton, *Layer normalization* (2016): section 3. He et al., *Deep residual
 # learning for image recognition* (2016): figure 1, deeper is worse; and *Identity mappings in deep residual networks*

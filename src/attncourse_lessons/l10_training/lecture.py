@@ -67,7 +67,7 @@ from attncourse.recurrent import SUMMARIES, Seq2Seq
 from attncourse.training.evaluation import mean_loss
 from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
 from attncourse.training.trainer import train
-from attncourse.transformer import EncoderDecoder, TransformerConfig, source_mask
+from attncourse.transformer import EncoderDecoder, Memory, TransformerConfig, source_mask
 from attncourse.viz.training_curves import LiveCurves
 from attncourse_lessons.results import measured, training_runs
 
@@ -802,9 +802,9 @@ assert cost > 1.5 and abs(found["four beams"] - found["greedy"]) <= 15
 @torch.no_grad()
 def write_without(tokens, steps):
     mask = source_mask(source[:16], lengths[:16])
-    memory = transformer.encoder(source[:16], lengths[:16])
+    memory = Memory(transformer.encoder(source[:16], lengths[:16]), mask)
     for _ in range(steps):
-        states = transformer.decoder(tokens, memory, mask)                 # all of it, again
+        states = transformer.decoder(tokens, memory)                       # all of it, again
         logits = transformer.output(states[:, -1])                         # (batch, vocabulary)
         tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
     return tokens
