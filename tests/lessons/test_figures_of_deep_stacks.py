@@ -58,7 +58,8 @@ def test_runs_are_read_out_by_group(shown):
 
 
 def test_one_vector_normalised_in_several_ways_says_its_largest_numbers():
-    _, words = figures.normed_vector({"inside": torch.tensor([-1.0, 1.0]), "none": torch.tensor([-2.0, 1.5])}, "a vector")
+    vectors = {"inside": torch.tensor([-1.0, 1.0]), "none": torch.tensor([-2.0, 1.5])}
+    _, words = figures.normed_vector(vectors, "a vector")
     assert words == "The numbers of a vector. The largest of them: inside 1.00, none 1.50."
 
 
@@ -94,9 +95,8 @@ def near(x, y):
 
 @proven
 def test_a_wiring_is_read_from_x_upwards():
-    post, pre, plain = axes(
-        figures.wiring, {"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention", "norm"]}
-    )
+    wirings = {"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention", "norm"]}
+    post, pre, plain = axes(figures.wiring, wirings)
     assert [ax.get_title() for ax in (post, pre, plain)] == ["post", "pre", "plain"]
     assert ("attention", "+") in joined(post) and ("+", "norm") in joined(post) and boxed(post) == ["attention", "norm"]
     assert {("norm", "attention"), ("attention", "+")} <= set(joined(pre)) and boxed(pre) == ["norm", "attention"]
@@ -128,7 +128,8 @@ def test_the_sizes_of_x_go_up_the_blocks_and_the_gradients_stand_in_theirs():
 def test_a_landscape_is_as_high_as_the_losses_are():
     side = torch.linspace(-1, 1, 9)
     steep = 10 ** (-1.5 * side + 0.5 * side[:, None] - 1)                 # rows go up, columns to the right
-    first, second = axes(figures.landscapes, {"steep": (side, steep), "flat": (side, 10 ** (side + side[:, None] - 1.25))})
+    flat = 10 ** (side + side[:, None] - 1.25)
+    first, second = axes(figures.landscapes, {"steep": (side, steep), "flat": (side, flat)})
     assert (first.get_title(), second.get_title()) == ("steep", "flat")
     for ax, height in ((first, lambda x, y: -1.5 * x + 0.5 * y - 1), (second, lambda x, y: x + y - 1.25)):
         assert len(contours(ax)) >= 5

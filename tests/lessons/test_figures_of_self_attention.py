@@ -17,7 +17,8 @@ TABLE = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.9, 0.0, 0.1]])
 
 
 def test_one_question_says_who_asks_what_is_shared_out_and_what_comes_back():
-    figure, words = figures.one_question(WORDS, 2, torch.tensor([2.0, -1.0, 0.0]), TABLE[2], torch.tensor([0.9, 0.1]), "ab")
+    scores, received = torch.tensor([2.0, -1.0, 0.0]), torch.tensor([0.9, 0.1])
+    figure, words = figures.one_question(WORDS, 2, scores, TABLE[2], received, "ab")
     assert len(figure.axes) == 3
     assert words == "“her” asks. Its weights: Anna 0.90, lent 0.00, her 0.10. It receives: a 0.90, b 0.10."
 
@@ -56,9 +57,8 @@ def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, 
 
 @proven
 def test_the_word_that_asks_gets_its_scores_its_weights_and_the_average_of_the_values():
-    scores, weights, received = axes(
-        figures.one_question, WORDS, 2, torch.tensor([2.0, -1.0, 0.5]), TABLE[2], torch.tensor([0.75, 0.125]), ["a", "b"]
-    )
+    numbers, output = torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0.75, 0.125])
+    scores, weights, received = axes(figures.one_question, WORDS, 2, numbers, TABLE[2], output, ["a", "b"])
     assert [ax.get_title() for ax in (scores, weights, received)] == ["scores", "weights", "“her” receives"]
     assert bars(scores) == {"": {"Anna": 2, "lent": -1, "her": 0.5}}
     assert bars(weights) == {"": {0: 0.9, 1: 0, 2: 0.1}}                 # the same rows, with the words at the left

@@ -1,4 +1,4 @@
-"""additive_score: how well each query matches each key, as a network with one hidden layer sees it. Bahdanau et al. 2015."""
+"""additive_score: how well each query matches each key, by a network with one hidden layer. Bahdanau et al. 2015."""
 
 import math
 

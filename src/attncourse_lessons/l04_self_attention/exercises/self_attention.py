@@ -147,8 +147,8 @@ slip("scores for weights", WEIGHTS, {"@ values, weights": "@ values, scores"}, w
 slip("only the words before", WEIGHTS,
     {"scores.softmax": "scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax"},
     words="""
-    Every word looked at itself and at those before it only. That is what a decoder does while it writes (lecture @masking).
-    Here the whole sentence is there, and a word looks in both directions.""")
+    Every word looked at itself and at those before it only. That is what a decoder does while it writes
+    (lecture @masking). Here the whole sentence is there, and a word looks in both directions.""")
 slip("all but itself", WEIGHTS,
     {"scores.softmax": "scores.masked_fill(torch.eye(x.shape[1]).bool(), -torch.inf).softmax"},
     words="""
