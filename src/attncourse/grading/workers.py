@@ -42,7 +42,7 @@ class Ended(Exception):
 
 @functools.cache
 def how_to_execute(unsafe: bool = False) -> str:
-    """The best that this machine has: "namespaces", "bubblewrap", or "kernel" on macOS and Windows, without walls.
+    """The best that this machine has: "bubblewrap", or "kernel" on macOS and Windows, without walls.
 
     On a Linux that allows no walls, "none" if the instructor said `unsafe`, otherwise CommandError.
     """
@@ -52,14 +52,12 @@ def how_to_execute(unsafe: bool = False) -> str:
 
     reason = walls.why_not()
     if reason is None:
-        return "namespaces"
-    if walls.bubblewrap_works():
         return "bubblewrap"
     if unsafe:
         return "none"
     raise CommandError(
-        f"students' code cannot be walled in on this machine: {reason}. Install bubblewrap (apt install bubblewrap), "
-        "or grade on another machine. If you trust every submission, --unsafe grades without walls: a submission can "
+        f"students' code cannot be walled in on this machine: {reason}. Mend that, or grade "
+        "on another machine. If you trust every submission, --unsafe grades without walls: a submission can "
         "then read and write whatever you can, the gradebook too"
     )
 

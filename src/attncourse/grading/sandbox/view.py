@@ -8,9 +8,8 @@ from pathlib import Path
 
 import attncourse
 
-# What checks, grades or writes notebooks. Of the first two the learner's process has the parts that it runs on.
+# What checks, grades or writes notebooks. What the learner's process runs on of the first two, it has in memory.
 NEVER = ("attncourse.exercises", "attncourse.grading", "attncourse.authoring", "attncourse.cli", "attncourse.doctor")
-ITSELF = ("exercises/answering.py", *(f"grading/sandbox/{name}.py" for name in ("__init__", "child", "wire", "walls")))
 
 
 def build_view(assignment: str, folder: Path) -> tuple[str, ...]:
@@ -28,14 +27,11 @@ def build_view(assignment: str, folder: Path) -> tuple[str, ...]:
         before = len(hidden)
         hidden |= {name for name, used in imports.items() if any(_below(u, hidden) for u in used)} - {"attncourse"}
     for name, path in modules.items():
-        shown = path.relative_to(package)
-        if name not in hidden or shown.as_posix() in ITSELF:
+        if name not in hidden:
             for file in {path, *path.parent.glob(f"{path.stem}.*")}:
                 target = folder / "attncourse" / file.relative_to(package)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, target)
-    for name in ("exercises", "grading"):
-        (folder / "attncourse" / name / "__init__.py").touch()
     return tuple(sorted(hidden - {"attncourse.exercises"}))
 
 

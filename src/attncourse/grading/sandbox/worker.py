@@ -1,6 +1,6 @@
 """The trusted worker: has each submission run in a process of its own behind walls, and looks at its answers.
 
-`python -m attncourse.grading.sandbox.worker a03 namespaces FOLDER` reads jobs from stdin and writes records to stdout,
+`python -m attncourse.grading.sandbox.worker a03 bubblewrap FOLDER` reads jobs from stdin and writes records to stdout,
 a line of JSON each. A job is {"cells": [{"source", "grade_id", "exercise", "skip"}], "files": {path: base64}, "seeds":
 {exercise: [...]}, "limits": {...}}; a record is what `Run.record` returns.
 
@@ -321,7 +321,7 @@ class There:
 
 
 def main(assignment: str, kind: str, folder: str) -> None:
-    """Serve jobs until stdin ends. `kind` is "namespaces", "bubblewrap" or "none"; `folder` takes temporary files."""
+    """Serve jobs until stdin ends. `kind` is "bubblewrap" or "none"; `folder` takes temporary files."""
     from attncourse.grading.sandbox.zygote import Zygote
 
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -95,12 +94,11 @@ class Zygote:
     """The worker's end. Make it before the worker imports anything that a learner must not see: it is a fork of it."""
 
     def __init__(self, assignment: str, walls: str, readable: Sequence[Path] = ()) -> None:
-        self.walls, self.readable = walls, readable
         self._folder = Path(tempfile.mkdtemp(prefix="attncourse-"))
         self.hidden = build_view(assignment, self._folder)
         self._folder.chmod(0o755)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork() if walls != "bubblewrap" else None
+        self._pid = os.fork()
         if self._pid == 0:
             try:
                 self._control.close()
@@ -111,8 +109,7 @@ class Zygote:
             finally:
                 os._exit(0)
         theirs.close()
-        if self._pid is not None:
-            self._receive()
+        self._receive()
 
     def start(self, limits: Limits) -> Started:
         """A new learner's process. RuntimeError if none can be had."""
@@ -120,60 +117,25 @@ class Zygote:
         pipes = [os.pipe() for _ in ("stdout", "stderr")]
         given = [theirs.fileno(), *(write for _, write in pipes)]
         try:
-            if self.walls == "bubblewrap":
-                pid, wait = self._cold(limits, given)
-            else:
-                socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], given)
-                pid, wait = int(self._receive()["pid"]), lambda: int(self._receive()["code"])
+            socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], given)
+            pid = int(self._receive()["pid"])
         finally:
             theirs.close()
             for _, write in pipes:
                 os.close(write)
-        return Started(ours, [read for read, _ in pipes], pid, wait)
-
-    def _cold(self, limits: Limits, given: Sequence[int]) -> tuple[int, Callable[[], int]]:
-        """A process behind bubblewrap: it cannot be forked from one that is warm, and takes seconds to start."""
-        from attncourse.grading.sandbox import walls
-
-        reader, writer = os.pipe()
-        order = json.dumps({"hidden": self.hidden, "limits": asdict(_bounds(limits))})
-        python = [sys.executable, "-m", "attncourse.grading.sandbox.child", str(given[0]), order]
-        command = walls.bubblewrap(
-            python,
-            self._folder,
-            self.readable,
-            _bounds(limits),
-            hidden=[Path.cwd()],
-            environment={**ENVIRONMENT, "PYTHONPATH": walls.COURSE},
-        )
-        process = subprocess.Popen(
-            [command[0], "--info-fd", str(writer), *command[1:]],
-            stdin=subprocess.DEVNULL, stdout=given[1], stderr=given[2], pass_fds=[given[0], writer],
-        )  # fmt: skip
-        os.close(writer)
-        with open(reader) as answer:
-            said = answer.read()
-        if not said:
-            raise RuntimeError(f"no process for a submission can be started: bwrap ended with {process.wait()}")
-
-        def wait() -> int:
-            code = process.wait()
-            return 128 - code if 128 < code < 160 else code
-
-        return int(json.loads(said)["child-pid"]), wait
+        return Started(ours, [read for read, _ in pipes], pid, lambda: int(self._receive()["code"]))
 
     def close(self) -> None:
         """End the zygote, and with it whatever it has started."""
         self._control.close()
-        if self._pid is not None:
-            os.waitpid(self._pid, 0)
+        os.waitpid(self._pid, 0)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def abandon(self) -> None:
         """End it with all that it has started, whatever they do. From any thread."""
         from attncourse.grading.sandbox import walls as system
 
-        for pid in system.family(self._pid) if self._pid is not None else ():
+        for pid in system.family(self._pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -192,7 +154,7 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()  # Ctrl-C is the head's to handle
     _warm_up()
-    if walls == "namespaces":
+    if walls == "bubblewrap":
         system.enclose(view, readable, hidden=[Path.cwd()])
         view = Path(system.COURSE)
     _show_only(view)
@@ -204,13 +166,13 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
         if not order:
             return
         limits = Limits(**json.loads(order))
-        if walls == "namespaces":
+        if walls == "bubblewrap":
             here, outside = system.fork_child(_bounds(limits), keep=descriptors, environment=ENVIRONMENT)
         else:
             home = tempfile.mkdtemp(prefix="attncourse-")
             here = outside = os.fork()
         if here == 0:
-            _become_child(descriptors, hidden, None if walls == "namespaces" else home)
+            _become_child(descriptors, hidden, None if walls == "bubblewrap" else home)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(json.dumps({"pid": outside}).encode())
