@@ -21,6 +21,7 @@ from attncourse.grading import workers
 from attncourse.grading.execution import Cache, Job, Record, fingerprint, job_of, replay, seeds_of
 from attncourse.grading.facts import nothing, write_facts
 from attncourse.grading.intake.exporter import unreadable
+from attncourse.grading.sandbox.limits import Limits
 from attncourse.grading.verdicts import (
     NOT_RUN,
     TIMEOUT,
@@ -46,11 +47,15 @@ class ExecuteOrReplay(Execute):
     """
 
     unsafe = Bool(False, help="Run students' code without walls where this machine has none.").tag(config=True)
-    notebook_timeout = Float(180, help="Seconds for all cells of a notebook together.").tag(config=True)
-    memory_mb = Integer(2048, help="Memory of each of a submission's processes.").tag(config=True)
-    processes = Integer(64, help="Processes and threads that a submission may have at a time.").tag(config=True)
-    home_mb = Integer(64, help="Size of the folder that a submission may write to.").tag(config=True)
+    notebook_timeout = Float(Limits.notebook_seconds, help="Seconds for all of a notebook's cells.").tag(config=True)
+    memory_mb = Integer(Limits.memory_mb, help="Memory of each of a submission's processes.").tag(config=True)
+    processes = Integer(Limits.processes, help="Processes and threads that it may have at a time.").tag(config=True)
+    home_mb = Integer(Limits.home_mb, help="Size of the folder that a submission may write to.").tag(config=True)
     keep = Bool(True, help="Keep executions, and replay them when nothing that matters has changed.").tag(config=True)
+
+    @default("timeout")
+    def _timeout_default(self) -> int:
+        return int(Limits.cell_seconds)
 
     @default("error_on_timeout")
     def _error_on_timeout_default(self) -> dict[str, Any]:

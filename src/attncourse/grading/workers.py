@@ -18,6 +18,7 @@ from pathlib import Path
 
 from attncourse._needs import CommandError
 from attncourse.grading.execution import Job, Record, environment, set_aside
+from attncourse.grading.sandbox.limits import Limits
 
 KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel
 START_SECONDS, PATIENCE = 120, 60  # seconds to start, and seconds above a submission's own limit
@@ -92,13 +93,12 @@ class Worker:
 
     def execute(self, job: Job) -> Record:
         """The record of a job. Raises Lost."""
-        limits = {"notebook_seconds": 180.0, **job["limits"]}
         self._jobs.settimeout(PATIENCE)
         try:
             self._jobs.sendall(json.dumps(job).encode() + b"\n")
         except OSError as error:
             raise Lost(f"the worker is gone: {error}") from None
-        record = self._line(limits["notebook_seconds"] + PATIENCE)
+        record = self._line(Limits.of(job["limits"]).notebook_seconds + PATIENCE)
         if "cannot" in record:
             raise NotStarted(str(record["cannot"]))
         return record

@@ -25,9 +25,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from attncourse.grading.sandbox.limits import Limits
 
 HOME = "/student"  # nobody's folder outside: an environment may well lie under /home/student
 COURSE = "/course"  # where the view is seen, beside whatever of Python lies there
@@ -44,6 +45,7 @@ SETTINGS = (
 ENVIRONMENT = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "ssl", "pyvenv.cfg")
 HIDDEN = ("/usr/local/share/nbgrader",)  # nbgrader's usual exchange: everybody's submissions
 COPIES = "lib*/python*/*-packages/attncourse"  # not only the one in use
+CPU_SECONDS_MORE = 5  # of each process, than the seconds by the clock: the worker is to find out first, and say it
 DEVICES = ("null", "zero", "full", "random", "urandom")
 MADE = {
     "/etc/passwd": f"root:x:0:0:root:/:/bin/false\nstudent:x:{ID}:{ID}:student:{HOME}:/bin/sh\n",
@@ -72,18 +74,6 @@ SET_PDEATHSIG, CAPBSET_DROP, SET_SECUREBITS, SET_NO_NEW_PRIVS, SET_SECCOMP, CAP_
 SET_DUMPABLE = 4
 # These system calls have the same number on every machine.
 CLOSE_RANGE, LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 436, 444, 445, 446
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a submission may use. `memory_mb`, `cpu_seconds` and `open_files` are each process's; the rest is in all."""
-
-    memory_mb: int = 2048  # private memory; what torch reserves and does not use is free
-    processes: int = 64  # threads count
-    home_mb: int = 64
-    home_files: int = 4096
-    open_files: int = 256
-    cpu_seconds: int = 600
 
 
 # ------------------------------------------------------------------------------------------------------ what is visible
@@ -428,7 +418,7 @@ def _set_limits(limits: Limits) -> None:
         (resource.RLIMIT_MEMLOCK, 8 * mb),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_CORE, 1),  # 0 would still wake a crash reporter outside
-        (resource.RLIMIT_CPU, limits.cpu_seconds),
+        (resource.RLIMIT_CPU, int(limits.notebook_seconds) + CPU_SECONDS_MORE),
     ):
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -167,7 +167,7 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
             return
         limits = Limits(**json.loads(order))
         if walls == "bubblewrap":
-            here, outside = system.fork_child(_bounds(limits), keep=descriptors, environment=ENVIRONMENT)
+            here, outside = system.fork_child(limits, keep=descriptors, environment=ENVIRONMENT)
         else:
             home = tempfile.mkdtemp(prefix="attncourse-")
             here = outside = os.fork()
@@ -199,18 +199,6 @@ def _become_child(descriptors: Sequence[int], hidden: Sequence[str], home: str |
         child.Process(socket.socket(fileno=connection)).serve(hidden)
     finally:
         os._exit(0)
-
-
-def _bounds(limits: Limits) -> Any:
-    """What of the limits the operating system holds a process to."""
-    from attncourse.grading.sandbox import walls
-
-    return walls.Limits(
-        memory_mb=limits.memory_mb,
-        processes=limits.processes,
-        home_mb=limits.home_mb,
-        cpu_seconds=int(limits.notebook_seconds) + 5,
-    )
 
 
 def _warm_up() -> None:
