@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attncourse import attention, recurrent
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, nonzero, row_sums, told
 from attncourse.exercises.observe import gradients, telling
@@ -700,7 +700,7 @@ def _(answer, draw):
     other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
     logits = step(*inputs)[0]
     if torch.equal(logits, step(inputs[0], -inputs[1], 1 - inputs[2], -inputs[3], inputs[4])[0]):
-        raise Stop(Problem("unusable", "the logits are the same whatever comes in"))
+        raise AspectFailed(Problem("unusable", "the logits are the same whatever comes in"))
     return logits - step(*inputs[:3], other, inputs[4])[0]
 
 

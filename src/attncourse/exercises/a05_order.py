@@ -8,7 +8,7 @@ import math
 import torch
 
 from attncourse import positions as course
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, told
 from attncourse.exercises.observe import gradients, telling
@@ -68,7 +68,7 @@ def _(answer, draw):
     vectors = answer(draw.sizes(1, 1, 30)[0] + torch.arange(8), d_model)
     products = vectors @ vectors.mT
     if (products - products[:1, :1]).abs().max() < 1e-3:
-        raise Stop(Problem("unusable", "all positions have one and the same vector"))
+        raise AspectFailed(Problem("unusable", "all positions have one and the same vector"))
     return products[1:, 1:] - products[:-1, :-1]
 
 
@@ -385,7 +385,7 @@ def _(answer, draw):
     (a, b), d_model = _two_shifts(draw), _even(draw)
     first, second, both = answer(a, d_model), answer(b, d_model), answer(a + b, d_model)
     if torch.equal(first, second):
-        raise Stop(Problem("unusable", f"it is the same matrix for k = {a} and for k = {b}"))
+        raise AspectFailed(Problem("unusable", f"it is the same matrix for k = {a} and for k = {b}"))
     return first @ second - both
 
 
@@ -663,13 +663,15 @@ def _(answer, draw):
     n, reach = draw.sizes(1, 8, 10)[0], draw.sizes(1, 2, 3)[0]
     index = telling(answer(n, n, reach))
     if index.shape != (n, n):
-        raise Stop(Problem("unusable", f"shape {tuple(index.shape)} for {n} queries and {n} keys"))
+        raise AspectFailed(Problem("unusable", f"shape {tuple(index.shape)} for {n} queries and {n} keys"))
     if index.is_floating_point():
-        raise Stop(Problem("unusable", f"a table cannot be indexed with {str(index.dtype).removeprefix('torch.')}"))
+        raise AspectFailed(
+            Problem("unusable", f"a table cannot be indexed with {str(index.dtype).removeprefix('torch.')}")
+        )
     low, high = int(index.min()), int(index.max())
     if low < 0 or high > 2 * reach:
         words = f"numbers {low}..{high} for a table of {2 * reach + 1} rows, 0..{2 * reach}"
-        raise Stop(Problem("unusable", words))
+        raise AspectFailed(Problem("unusable", words))
     return torch.tensor(True)
 
 
@@ -909,7 +911,7 @@ def _must_turn(came, went):
     """Stop at an answer that hands everything back as it came: it would be right about the value without doing a
     thing."""
     if came.shape == went.shape and torch.equal(came, went.to(came.dtype)):
-        raise Stop(Problem("unusable", "nothing was turned, not even the query"))
+        raise AspectFailed(Problem("unusable", "nothing was turned, not even the query"))
 
 
 @rope.aspect("query", points=2)
@@ -941,7 +943,7 @@ def _(answer, draw):
     query, key, _ = answer(query, key, draw.normal(batch, n, d_head), 3)
     scores = query @ key.mT
     if ((scores - scores[:, :1, :1]).abs().amax(dim=(1, 2)) < 1e-3).any():
-        raise Stop(Problem("unusable", "in one sequence the scores are the same at every distance"))
+        raise AspectFailed(Problem("unusable", "in one sequence the scores are the same at every distance"))
     return scores[:, 1:, 1:] - scores[:, :-1, :-1]
 
 
@@ -1414,7 +1416,7 @@ def _(answer, draw):
     n_heads, n = (2, 4, 8)[draw.sizes(1, 0, 2)[0]], draw.sizes(1, 5, 7)[0]
     bias = answer(n_heads, n)
     if not bias[:, 0, 1].all():
-        raise Stop(Problem("unusable", "a neighbour costs nothing"))
+        raise AspectFailed(Problem("unusable", "a neighbour costs nothing"))
     return bias / bias[:, :1, 1:2]
 
 

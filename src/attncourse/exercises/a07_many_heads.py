@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attncourse import attention, sizes
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, row_sums, told
 from attncourse.exercises.observe import reached, telling
@@ -591,7 +591,7 @@ def _(answer, draw):
     other = torch.cat([x[:, :1], draw.normal(*x[:, 1:].shape) / 2], dim=1)
     output = module(x, memory)
     if torch.equal(output, module(x, 1 - memory)):
-        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     return telling(output[:, 0]) - module(other, memory)[:, 0]
 
 
@@ -605,7 +605,7 @@ def _(answer, draw):
     padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
     output = module(x, padded, mask[:, None])
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
-        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
     return telling(output) - torch.cat([module(*sentence) for sentence in words])
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attncourse import layers
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, nonzero, told
 from attncourse.exercises.observe import gradients, reached, telling
@@ -673,7 +673,7 @@ def _(answer, draw):
 def _(answer, draw):
     """a gradient at the output arrives at x undiminished, even where the sublayers pass nothing on"""
     if not _through_both(answer, draw.child("both")):
-        raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
+        raise AspectFailed(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = _parts(draw)
     x.requires_grad_()
     return _gradient(answer(x, _cut(attend), _cut(feed_forward), norm_1, norm_2), x, draw)
@@ -904,7 +904,7 @@ def _(answer, draw):
 def _(answer, draw):
     """a gradient arrives at x, even where the sublayers pass nothing on"""
     if not _through_both(answer, draw.child("both")):
-        raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
+        raise AspectFailed(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = _parts(draw)
     x.requires_grad_()
     return reached(answer(x, _cut(attend), _cut(feed_forward), norm_1, norm_2), [x], draw)
@@ -1282,7 +1282,7 @@ def _(answer, draw):
     other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)
     output = module(x, mask)
     if torch.equal(output, module(-x, mask)):
-        raise Stop(Problem("unusable", "changing x makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing x makes no difference"))
     return telling(output)[:, :-1] - module(other, mask)[:, :-1]
 
 

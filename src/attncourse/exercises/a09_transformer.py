@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attncourse import attention, layers
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, told
 from attncourse.exercises.observe import reached, telling
@@ -83,7 +83,9 @@ def _used(**parts):
     """Refuses an answer that did not ask these parts: of what is done with them nothing can be seen."""
     idle = [f"`{name}`" for name, part in parts.items() if not part.times]
     if idle:
-        raise Stop(Problem("unusable", f"{' and '.join(idle)} {'was' if len(idle) == 1 else 'were'} never called"))
+        raise AspectFailed(
+            Problem("unusable", f"{' and '.join(idle)} {'was' if len(idle) == 1 else 'were'} never called")
+        )
 
 
 def _passed_on(output, x, draw):
@@ -626,7 +628,7 @@ def _(answer, draw):
     other = torch.where(real[..., None], memory, 3 * draw.normal(*memory.shape))
     output, changed = (answer(x, each, mask, real[:, None], *parts) for each in (memory, other))
     if torch.equal(output, answer(x, -memory, mask, real[:, None], *parts)):
-        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     return telling(output) - changed
 
 
@@ -944,7 +946,7 @@ def _(answer, draw):
     other = torch.cat([target[:, :cut], (target[:, cut:] + 7) % 30], dim=1)
     logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
     if torch.equal(logits, changed):
-        raise Stop(Problem("unusable", "changing the target makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
     return telling(logits[:, : cut + 1]) - changed[:, : cut + 1]
 
 
@@ -958,7 +960,7 @@ def _(answer, draw):
     other = torch.where(real, source, (source + 11) % 30)
     logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
     if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
-        raise Stop(Problem("unusable", "changing the source makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the source makes no difference"))
     return telling(logits) - changed
 
 
@@ -1508,7 +1510,7 @@ def _(answer, draw):
     """where everything is prefix, everybody sees everybody"""
     lengths, n = _prefixes(draw)
     if answer(torch.zeros_like(lengths), n).all():
-        raise Stop(Problem("unusable", "everything is allowed, whatever the prefix"))
+        raise AspectFailed(Problem("unusable", "everything is allowed, whatever the prefix"))
     return answer(torch.full_like(lengths, n), n)
 
 

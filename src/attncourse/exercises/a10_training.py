@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attncourse import metrics
 from attncourse.data import batch_by_tokens as share_out
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives
 from attncourse.exercises.observe import Draw, gradients
@@ -481,10 +481,12 @@ def _rectangles(batches, lengths):
     held = [0] * len(lengths)
     for batch in batches:
         if not batch:
-            raise Stop(Problem("unusable", "one of the batches is empty"))
+            raise AspectFailed(Problem("unusable", "one of the batches is empty"))
         for i in batch:
             if not isinstance(i, int) or not 0 <= i < len(lengths):
-                raise Stop(Problem("unusable", f"there is no sentence {i!r}: indices go from 0 to {len(lengths) - 1}"))
+                raise AspectFailed(
+                    Problem("unusable", f"there is no sentence {i!r}: indices go from 0 to {len(lengths) - 1}")
+                )
         for i in batch:
             held[i] += len(batch) * max(lengths[j] for j in batch)
     return torch.tensor([held[i] for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], held[i]))])
@@ -1078,7 +1080,7 @@ def _search(answer, draw, tree, n_beams, penalty, max_length):
     oracle = _Oracle(draw, tree)
     tokens, _ = answer(oracle, n_beams, penalty, oracle.bos, oracle.eos, max_length)
     if tokens.ndim != 1 or len(tokens) > max_length + 1:
-        raise Stop(Problem("unusable", f"tokens of shape {tuple(tokens.shape)}, expected one row of them"))
+        raise AspectFailed(Problem("unusable", f"tokens of shape {tuple(tokens.shape)}, expected one row of them"))
     return nn.functional.pad(tokens, (0, max_length + 1 - len(tokens)), value=-1)
 
 
@@ -1925,11 +1927,11 @@ def _words(draw):
 def _cuts(pieces, words):
     """(letters,) of booleans: behind which letters of all the words there is a cut."""
     if len(pieces) != len(words):
-        raise Stop(Problem("unusable", f"{len(pieces)} words came back for {len(words)}"))
+        raise AspectFailed(Problem("unusable", f"{len(pieces)} words came back for {len(words)}"))
     cuts = []
     for row, word in zip(pieces, words, strict=True):
         if "".join(map(str, row)) != word:
-            raise Stop(Problem("unusable", f"the pieces of {word!r} make {''.join(map(str, row))!r}"))
+            raise AspectFailed(Problem("unusable", f"the pieces of {word!r} make {''.join(map(str, row))!r}"))
         cuts += [end for piece in row for end in [*[False] * (len(piece) - 1), True]]
     return torch.tensor(cuts)
 

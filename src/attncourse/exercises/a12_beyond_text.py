@@ -9,7 +9,7 @@ import math
 import torch
 
 from attncourse import beyond_text
-from attncourse.exercises.answering import Problem, Stop
+from attncourse.exercises.answering import AspectFailed, Problem
 from attncourse.exercises.core import Exercise
 from attncourse.exercises.judge import arrives, told
 from attncourse.exercises.observe import gradients, reached, telling
@@ -903,9 +903,13 @@ def _(answer, draw):
     lot = (torch.arange(4 * n * (n - 1)) + 0.5).div(4 * n * (n - 1)).expand(n, -1).clone()
     drawn = answer(lot)
     if drawn.is_floating_point():
-        raise Stop(Problem("unusable", "floating point numbers, which cannot be indices; an integer dtype is needed"))
+        raise AspectFailed(
+            Problem("unusable", "floating point numbers, which cannot be indices; an integer dtype is needed")
+        )
     if drawn.ndim != 2 or drawn.min() < 0 or drawn.max() >= n:
-        raise Stop(Problem("unusable", f"not whole numbers from 0 to n − 1 = {n - 1}, one for each number of `lot`"))
+        raise AspectFailed(
+            Problem("unusable", f"not whole numbers from 0 to n − 1 = {n - 1}, one for each number of `lot`")
+        )
     return torch.nn.functional.one_hot(drawn.long(), n).sum(dim=1)
 
 

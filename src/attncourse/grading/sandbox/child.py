@@ -26,9 +26,9 @@ from torch import Tensor
 from traitlets import Type
 from traitlets.config import Config
 
-from attncourse.exercises.answering import Guard, Here, Stop, in_words
+from attncourse.exercises.answering import AspectFailed, Guard, LocalRunner, in_words
 from attncourse.grading.sandbox.gradients import Calls, attached
-from attncourse.grading.sandbox.wire import Channel, Closed, tensors_in
+from attncourse.grading.sandbox.wire import Channel, ConnectionClosed, tensors_in
 
 INPUT = "nobody is there to type an answer to input() while the notebook is graded"
 
@@ -133,7 +133,7 @@ class Process:
     def __init__(self, connection: socket.socket) -> None:
         self.channel = Channel(connection)
         self.main = threading.get_ident()
-        self.objects: list[Here] = []  # the answer under the check, and the modules that it built
+        self.objects: list[LocalRunner] = []  # the answer under the check, and the modules that it built
         self.calls = Calls()
         self.channel.borrow = lambda number: Borrowed(self, number)
         self.left_out: list[str] = []  # files that had no room
@@ -148,7 +148,7 @@ class Process:
         shell = make_shell()
         for part in (Hook, Publisher, Shell):
             part.say = staticmethod(self.say)  # type: ignore[attr-defined, assignment]
-        with contextlib.suppress(Closed, OSError):
+        with contextlib.suppress(ConnectionClosed, OSError):
             self.say("ready")
             while True:
                 with contextlib.suppress(KeyboardInterrupt):  # it may come when the cell has ended already
@@ -200,8 +200,8 @@ class Process:
             return False
         try:
             self.say("reply", value=getattr(self, f"_{kind}")(answer, undo, **fields))
-        except Stop as stop:
-            problem = stop.problem
+        except AspectFailed as failed:
+            problem = failed.problem
             self.say("problem", kind_=problem.kind, detail=problem.detail[:2000], where=problem.where[:500])
         except (Exception, SystemExit) as error:
             self.say("problem", kind_="unusable", detail=in_words(error)[:2000], where="")
@@ -211,7 +211,7 @@ class Process:
 
     def _begin(self, answer: Any, undo: contextlib.ExitStack, seed: int, forbidden: list[str]) -> None:
         undo.close()
-        self.objects, self.calls = [Here(answer, _guard(tuple(forbidden)))], Calls()
+        self.objects, self.calls = [LocalRunner(answer, _guard(tuple(forbidden)))], Calls()
         undo.enter_context(self.objects[0].undisturbed(seed))
 
     def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:

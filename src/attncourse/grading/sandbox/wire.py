@@ -37,11 +37,11 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 # No code on the way may take these two for an error of the answer's.
-class Closed(BaseException):
+class ConnectionClosed(BaseException):
     """The other side has gone."""
 
 
-class Broken(BaseException):
+class ProtocolError(BaseException):
     """What came is no message: the other side does not keep to the protocol."""
 
 
@@ -62,7 +62,7 @@ class Channel:
         self._late = -math.inf
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message. Raises Closed, or Broken if the other side does not read it.
+        """Send a message. Raises ConnectionClosed, or ProtocolError if the other side does not read it.
 
         TypeError or ValueError, with nothing sent, for what cannot be sent.
         """
@@ -78,16 +78,16 @@ class Channel:
             with self._lock:
                 self.socket.sendall(LENGTHS.pack(len(text), len(body)) + text + body)
         except TimeoutError:
-            raise Broken("it does not read what is sent to it") from None
+            raise ProtocolError("it does not read what is sent to it") from None
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise ConnectionClosed(str(error)) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def receive(
         self, until: float = math.inf, watch: Callable[[], None] | None = None, also: Sequence[int] = ()
     ) -> tuple[str, dict[str, Any]]:
-        """The next message. TimeoutError at the time `until` (of time.monotonic); Closed; Broken.
+        """The next message. TimeoutError at the time `until` (of time.monotonic); ConnectionClosed; ProtocolError.
 
         `watch` is called about every twentieth of a second, and when one of the descriptors `also` can be read.
         """
@@ -96,7 +96,7 @@ class Channel:
         self._wait_for(start, *waiting)
         n_text, n_body = LENGTHS.unpack(self._buffer[:start])
         if n_text > MAX_TEXT or n_body > MAX_ARRAYS:
-            raise Broken("a frame that is too long")
+            raise ProtocolError("a frame that is too long")
         end = start + n_text + n_body
         self._wait_for(end, *waiting)  # a frame whose time runs out on the way stays to be received
         text, body = bytes(self._buffer[start : start + n_text]), bytes(self._buffer[start + n_text : end])
@@ -108,7 +108,7 @@ class Channel:
             arrays = io.BytesIO(body)
             return kind, {name: unpack(value, arrays, self.borrow) for name, value in fields.items()}
         except Exception as error:  # torch's own among them
-            raise Broken(f"not a message: {error}") from None
+            raise ProtocolError(f"not a message: {error}") from None
 
     def _wait_for(self, n: int, until: float, watch: Callable[[], None] | None, also: Sequence[int]) -> None:
         """Return when `n` bytes have come."""
@@ -118,9 +118,9 @@ class Channel:
             try:
                 piece = self.socket.recv(1 << 20)
             except OSError as error:
-                raise Closed(str(error)) from None
+                raise ConnectionClosed(str(error)) from None
             if not piece:
-                raise Closed("the connection has ended")
+                raise ConnectionClosed("the connection has ended")
             self._buffer += piece
 
     def _wait(self, until: float, watch: Callable[[], None] | None, also: Sequence[int]) -> None:

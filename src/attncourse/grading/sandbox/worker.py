@@ -32,12 +32,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncourse.exercises.answering import Problem, Stop, in_words, kind_of
+from attncourse.exercises.answering import AspectFailed, Problem, in_words, kind_of
 from attncourse.grading.sandbox import walls
 from attncourse.grading.sandbox.gradients import Calls, attached
 from attncourse.grading.sandbox.limits import Limits
 from attncourse.grading.sandbox.outputs import Outputs, count_of
-from attncourse.grading.sandbox.wire import Broken, Channel, Closed, tensors_in
+from attncourse.grading.sandbox.wire import Channel, ConnectionClosed, ProtocolError, tensors_in
 
 if TYPE_CHECKING:
     from attncourse.grading.sandbox.zygote import Started, Zygote
@@ -113,7 +113,8 @@ class Run:
         self.until = time.monotonic() + 60
         try:
             self._receive("ready")
-        except (TimeoutError, Over, Closed, Broken) as error:  # nothing of the submission has run: it is not to blame
+        except (TimeoutError, Over, ConnectionClosed, ProtocolError) as error:
+            # Nothing of the submission has run: it is not to blame.
             raise RuntimeError(f"a process for a submission was lost before it was ready: {error!r}") from None
         self.began = time.monotonic()
         with self._endings("while its files were written"):
@@ -171,9 +172,9 @@ class Run:
             yield
         except Over as over:
             why = str(over)
-        except Closed:
+        except ConnectionClosed:
             why = f"the Python process died ({self.process.how_it_ended()})"
-        except Broken:
+        except ProtocolError:
             why = "the Python process tampered with its connection to the grader"
             self.outputs.flags.append("tampered with the connection to the grader")
         else:
@@ -210,9 +211,9 @@ class Run:
                 try:
                     taken = self.outputs.take(kind, content)
                 except Exception as error:
-                    raise Broken(f"a message with the wrong content: {error}") from None
+                    raise ProtocolError(f"a message with the wrong content: {error}") from None
                 if not taken:
-                    raise Broken(f"an unexpected {kind[:20]}")
+                    raise ProtocolError(f"an unexpected {kind[:20]}")
 
     def _watch(self) -> None:
         self.outputs.drain(self.process.descriptors)
@@ -233,7 +234,7 @@ class Run:
         if name == self.current["exercise"] and name in self.job["seeds"] and not self.looked:
             self.looked = True
             exercise = exercises.get(name)
-            runner = There(self._ask, exercise.forbidden)
+            runner = RemoteRunner(self._ask, exercise.forbidden)
             self.channel.lent, self.lent_calls = [], Calls()
             self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
             self.channel.lent = None
@@ -257,7 +258,7 @@ class Run:
         return self.lent_calls.add(tensors_in(arguments), self.channel.lent[number](*arguments))
 
     def _ask(self, request: str, **content: Any) -> Any:
-        """The process's reply to a request. Raises Stop with the problem that it reports."""
+        """The process's reply to a request. Raises AspectFailed with the problem that it reports."""
         try:
             self.channel.send(request, **content)
             reply = self._receive("reply", "problem")
@@ -265,15 +266,15 @@ class Run:
             raise Overtime from None
         if reply["kind"] == "problem":
             kind, detail, where = (str(reply.get(key, "")) for key in ("kind_", "detail", "where"))
-            raise Stop(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
+            raise AspectFailed(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
         value = reply.get("value")
         count = sum(tensor.numel() for tensor in tensors_in(value))
         if count > MAX_NUMBERS:
-            raise Stop(Problem("unusable", f"{count} numbers, which is too many"))
+            raise AspectFailed(Problem("unusable", f"{count} numbers, which is too many"))
         return value
 
 
-class There:
+class RemoteRunner:
     """A runner (see `attncourse.exercises.answering.Runner`) of an answer in the learner's process.
 
     Gradients find their way through its calls, and a function among the arguments stays here: the learner's process
@@ -294,21 +295,21 @@ class There:
         ends = [*tensors_in(arguments), *self.leaves.values()]
         reply = self._ask("call", target=self.target, arguments=arguments)
         if not (isinstance(reply, tuple) and len(reply) == 2):
-            raise Broken("a call's reply must be its result and its number")
+            raise ProtocolError("a call's reply must be its result and its number")
         result, number = reply
         return attached(result, number, ends, functools.partial(self._ask, "back"))
 
-    def build(self, sizes: tuple) -> There:
+    def build(self, sizes: tuple) -> RemoteRunner:
         reply = self._ask("build", sizes=tuple(sizes))
         target, parameters = reply if isinstance(reply, tuple) and len(reply) == 2 else (None, None)
         if type(target) is not int or not isinstance(parameters, dict) or len(parameters) > 1000:
-            raise Broken("a module's reply must be its number and its parameters")
+            raise ProtocolError("a module's reply must be its number and its parameters")
         leaves = {}
         for name, parameter in parameters.items():
             if not (isinstance(name, str) and isinstance(parameter, Tensor)):
-                raise Stop(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
+                raise AspectFailed(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
             leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
-        return There(self._ask, self.forbidden, target, leaves)
+        return RemoteRunner(self._ask, self.forbidden, target, leaves)
 
     def parameters(self) -> dict[str, Tensor]:
         return self.leaves
