@@ -135,7 +135,7 @@ class Process:
         self.main = threading.get_ident()
         self.objects: list[LocalRunner] = []  # the answer under the check, and the modules that it built
         self.calls = Calls()
-        self.channel.borrow = lambda number: Borrowed(self, number)
+        self.channel.make_callable = lambda number: RemoteCallable(self, number)
         self.left_out: list[str] = []  # files that had no room
 
     def serve(self, hidden: Sequence[str]) -> None:
@@ -230,7 +230,7 @@ class Process:
         self.objects[target].fill(values)
 
 
-class Borrowed:
+class RemoteCallable:
     """Stands for a function that the check hands to the answer: the worker has it, and is asked for what it returns."""
 
     def __init__(self, process: Process, number: int) -> None:
@@ -244,7 +244,7 @@ class Borrowed:
         process = self._process
         if not process.objects or threading.get_ident() != process.main:
             raise RuntimeError("this function is only there while the check that handed it over calls the answer")
-        process.say("lent", request=request, **content)
+        process.say("callback", request=request, **content)
         kind, fields = process.channel.receive()
         if kind != "returned":
             raise ValueError(str(fields.get("detail")))

@@ -56,8 +56,8 @@ class Channel:
         self.socket.settimeout(patience)
         self._lock = threading.RLock()
         self._buffer = bytearray()
-        self.lent: list[Any] | None = None  # functions of this side that the other may ask for
-        self.borrow: Callable[[int], Any] | None = None  # makes what stands here for a function of the other side
+        self.callbacks: list[Any] | None = None  # functions of this side that the other may ask for
+        self.make_callable: Callable[[int], Any] | None = None  # stands here for a function of the other side
         self._watched = 0.0
         self._late = -math.inf
 
@@ -67,7 +67,7 @@ class Channel:
         TypeError or ValueError, with nothing sent, for what cannot be sent.
         """
         arrays: list[bytes] = []
-        packed = {name: pack(value, arrays, self.lent) for name, value in fields.items()}
+        packed = {name: pack(value, arrays, self.callbacks) for name, value in fields.items()}
         text = json.dumps([kind, packed]).encode()
         body = b"".join(arrays)
         if len(text) > MAX_TEXT or len(body) > MAX_ARRAYS:
@@ -106,7 +106,7 @@ class Channel:
             if not isinstance(kind, str) or not isinstance(fields, dict):
                 raise ValueError("not a kind and its fields")
             arrays = io.BytesIO(body)
-            return kind, {name: unpack(value, arrays, self.borrow) for name, value in fields.items()}
+            return kind, {name: unpack(value, arrays, self.make_callable) for name, value in fields.items()}
         except Exception as error:  # torch's own among them
             raise ProtocolError(f"not a message: {error}") from None
 
@@ -153,8 +153,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-def pack(value: Any, arrays: list[bytes], lent: list[Any] | None = None, depth: int = 0) -> Any:
-    """`value` as JSON data; tensors' bytes are added to `arrays`, functions to `lent`, if there is such a list.
+def pack(value: Any, arrays: list[bytes], callbacks: list[Any] | None = None, depth: int = 0) -> Any:
+    """`value` as JSON data; tensors' bytes are added to `arrays`, functions to `callbacks`, if there is such a list.
 
     What is no plain data, or lies too deep, goes as a description of its type.
     """
@@ -171,19 +171,18 @@ def pack(value: Any, arrays: list[bytes], lent: list[Any] | None = None, depth: 
     if isinstance(value, list | tuple | dict) and depth <= MAX_DEPTH:
         deeper = depth + 1
         if isinstance(value, list):
-            return [pack(item, arrays, lent, deeper) for item in value]
+            return [pack(item, arrays, callbacks, deeper) for item in value]
         if isinstance(value, tuple):
-            return {"tuple": [pack(item, arrays, lent, deeper) for item in value]}
-        items = value.items()
-        return {"dict": [[pack(key, arrays, lent, deeper), pack(item, arrays, lent, deeper)] for key, item in items]}
-    if lent is not None and callable(value):
-        lent.append(value)
-        return {"function": len(lent) - 1}
+            return {"tuple": [pack(item, arrays, callbacks, deeper) for item in value]}
+        return {"dict": [[pack(part, arrays, callbacks, deeper) for part in item] for item in value.items()]}
+    if callbacks is not None and callable(value):
+        callbacks.append(value)
+        return {"function": len(callbacks) - 1}
     return {"opaque": kind_of(value)[:200]}
 
 
 def unpack(
-    value: Any, arrays: io.BytesIO, borrow: Callable[[int], Any] | None = None, depth: int = 0
+    value: Any, arrays: io.BytesIO, make_callable: Callable[[int], Any] | None = None, depth: int = 0
 ) -> Any:
     """The reverse of `pack`, which reads the arrays' bytes in order. An Exception of some kind for anything else."""
     if isinstance(value, str) and not value.isascii():
@@ -194,20 +193,20 @@ def unpack(
         raise ValueError("too many values in values")
     deeper = depth + 1
     if isinstance(value, list):
-        return [unpack(item, arrays, borrow, deeper) for item in value]
+        return [unpack(item, arrays, make_callable, deeper) for item in value]
     ((tag, content),) = value.items()
     match tag:
         case "tuple":
-            return tuple(unpack(item, arrays, borrow, deeper) for item in content)
+            return tuple(unpack(item, arrays, make_callable, deeper) for item in content)
         case "dict":
-            flat = [unpack(item, arrays, borrow, deeper) for pair in content for item in _pair(pair)]
+            flat = [unpack(item, arrays, make_callable, deeper) for pair in content for item in _pair(pair)]
             return dict(zip(flat[::2], flat[1::2], strict=True))
         case "tensor":
             return _unpack_tensor(content, arrays)
         case "opaque":
             return Opaque(unpack(str(content)[:200], arrays))
-        case "function" if borrow is not None and type(content) is int:
-            return borrow(content)
+        case "function" if make_callable is not None and type(content) is int:
+            return make_callable(content)
     raise ValueError(f"an unknown tag, {tag!r}"[:80])
 
 

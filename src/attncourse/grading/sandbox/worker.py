@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
 GRACE = 2.0  # seconds that an interrupted cell has to come to its end
 PATIENCE = 10.0  # seconds that the process has to read what is sent to it
-MAX_LENT = 1 << 17  # numbers that a function handed to an answer is called with
+MAX_CALLBACK_NUMBERS = 1 << 17  # numbers that a function handed to an answer is called with
 MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
 
 
@@ -73,7 +73,7 @@ class Run:
         self.current: Mapping[str, Any] = {}
         self.observations: list | None = None
         self.looked = False  # at the present cell's answer; it is done once
-        self.lent_calls = Calls()  # of functions that were handed to the answer
+        self.callback_calls = Calls()  # of functions that were handed to the answer
         self.began = time.monotonic()
         self.until = 0.0  # when the present cell must have ended
 
@@ -203,10 +203,10 @@ class Run:
                 raise Aborted
             if kind == "check":
                 self._check(str(content.get("name")))
-            elif self.outputs.silent and kind in ("reply", "problem", "lent"):
+            elif self.outputs.silent and kind in ("reply", "problem", "callback"):
                 continue  # it was on its way when the cell was interrupted
-            elif kind == "lent" and "reply" in wanted:
-                self._lend(content)
+            elif kind == "callback" and "reply" in wanted:
+                self._answer_callback(content)
             else:
                 try:
                     taken = self.outputs.take(kind, content)
@@ -235,27 +235,27 @@ class Run:
             self.looked = True
             exercise = exercises.get(name)
             runner = RemoteRunner(self._ask, exercise.forbidden)
-            self.channel.lent, self.lent_calls = [], Calls()
+            self.channel.callbacks, self.callback_calls = [], Calls()
             self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
-            self.channel.lent = None
+            self.channel.callbacks = None
         self.channel.send("enough")
 
-    def _lend(self, content: Mapping[str, Any]) -> None:
+    def _answer_callback(self, content: Mapping[str, Any]) -> None:
         """Call a function that was handed to the answer, or go back through such a call, for the learner's process."""
         try:
-            value = self._lent(**content)
+            value = self._call_back(**content)
         except Exception as error:  # the answer called it with something that it does not take
             self.channel.send("raised", detail=in_words(error)[:2000])
         else:
             self.channel.send("returned", value=value)
 
-    def _lent(self, request: str, number: int = 0, arguments: Any = (), call: int = 0, gradients: Any = ()) -> Any:
-        if sum(tensor.numel() for tensor in tensors_in([arguments, gradients])) > MAX_LENT:
+    def _call_back(self, request: str, number: int = 0, arguments: Any = (), call: int = 0, gradients: Any = ()) -> Any:
+        if sum(tensor.numel() for tensor in tensors_in([arguments, gradients])) > MAX_CALLBACK_NUMBERS:
             raise ValueError("more numbers than it takes")
         if request == "back":
-            return self.lent_calls.back(call, gradients)
-        assert self.channel.lent is not None
-        return self.lent_calls.add(tensors_in(arguments), self.channel.lent[number](*arguments))
+            return self.callback_calls.back(call, gradients)
+        assert self.channel.callbacks is not None
+        return self.callback_calls.add(tensors_in(arguments), self.channel.callbacks[number](*arguments))
 
     def _ask(self, request: str, **content: Any) -> Any:
         """The process's reply to a request. Raises AspectFailed with the problem that it reports."""
