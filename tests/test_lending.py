@@ -11,7 +11,7 @@ from attncourse.exercises.core import Exercise
 from attncourse.grading import judging
 from attncourse.grading.sandbox.limits import Limits
 from attncourse.grading.sandbox.worker import Run
-from attncourse.grading.sandbox.zygote import Zygote
+from attncourse.grading.sandbox.zygote import ForkServer
 
 MATRIX = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
 
@@ -51,13 +51,13 @@ def exercise(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def zygote():
-    with contextlib.closing(Zygote("a03", "none")) as zygote:
-        yield zygote
+def fork_server():
+    with contextlib.closing(ForkServer("a03", "none")) as fork_server:
+        yield fork_server
 
 
 @pytest.fixture
-def graded(exercise, zygote):
+def graded(exercise, fork_server):
     """What a learner's cells come to: the record, and the verdict on `answer`."""
 
     def grade(*sources):
@@ -66,7 +66,7 @@ def graded(exercise, zygote):
         check = {"source": source, "grade_id": "check-callback", "exercise": "callback", "skip": False}
         cells.insert(1, check)
         job = {"cells": cells, "files": {}, "seeds": {"callback": [5]}, "limits": {}}
-        with contextlib.closing(zygote.start(Limits())) as process:
+        with contextlib.closing(fork_server.start(Limits())) as process:
             record = Run(job, process, Limits()).record()
         seen = record["cells"][1]["observations"]
         return record, judging.verdict(exercise, seen, [5]) if seen else None

@@ -40,28 +40,28 @@ def say(value, kind="value"):
 
 
 class Submission:
-    """A process that runs `work` behind the walls of a zygote of its own, and what it says."""
+    """A process that runs `work` behind the walls of a fork server of its own, and what it says."""
 
     def __init__(self, work, view, limits, **shown):
         heard, said = os.pipe()
-        self._zygote, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._fork_server, fork_server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.waiter = os.fork()
         if self.waiter == 0:
             try:
-                walls.enclose(view, **shown)
+                walls.enter_namespaces(view, **shown)
                 here, outside = walls.fork_child(limits, [said], {"GREETING": "hello"})
                 if here == 0:
                     run(work, said)
                 os.close(said)
-                socket.send_fds(zygote, [str(outside).encode()], [os.pidfd_open(here)])
-                zygote.send(str(os.waitpid(here, 0)[1]).encode())
+                socket.send_fds(fork_server, [str(outside).encode()], [os.pidfd_open(here)])
+                fork_server.send(str(os.waitpid(here, 0)[1]).encode())
             except BaseException as error:
-                zygote.send(repr(error).encode())
+                fork_server.send(repr(error).encode())
             finally:
                 os._exit(0)
         os.close(said)
-        zygote.close()
-        first, handles, *_ = socket.recv_fds(self._zygote, 1000, 1)
+        fork_server.close()
+        first, handles, *_ = socket.recv_fds(self._fork_server, 1000, 1)
         assert handles, first.decode()
         self.pid, self._alive = int(first), handles[0]
         self._heard = open(heard)  # noqa: SIM115
@@ -81,7 +81,7 @@ class Submission:
 
     def status(self):
         """How it ended: an exit code, or minus a signal."""
-        return os.waitstatus_to_exitcode(int(self._zygote.recv(1000)))
+        return os.waitstatus_to_exitcode(int(self._fork_server.recv(1000)))
 
     def close(self):
         os.kill(self.waiter, signal.SIGKILL)
@@ -89,7 +89,7 @@ class Submission:
         select.select([self._alive], [], [])
         os.close(self._alive)
         self._heard.close()
-        self._zygote.close()
+        self._fork_server.close()
 
 
 def run(work, said):
@@ -242,14 +242,14 @@ def test_a_readable_link_leads_where_it_led(inside, tmp_path):
 
 def test_what_is_to_be_shown_must_be_there(tmp_path):
     with pytest.raises(ValueError, match="not there"):
-        walls.enclose(tmp_path / "nowhere")
+        walls.enter_namespaces(tmp_path / "nowhere")
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root runs learners as somebody else")
 def test_what_is_to_be_shown_must_be_readable_for_the_learner(tmp_path):
     (tmp_path / "mine").mkdir(mode=0o700)
     with pytest.raises(ValueError, match="chmod"):
-        walls.enclose(tmp_path / "mine")
+        walls.enter_namespaces(tmp_path / "mine")
 
 
 @walled
@@ -331,10 +331,10 @@ def test_many_small_files_come_to_an_end(inside):
 @walled
 def test_the_next_submission_finds_an_empty_home(view):
     reader, writer = os.pipe()
-    zygote = os.fork()
-    if zygote == 0:
+    fork_server = os.fork()
+    if fork_server == 0:
         try:
-            walls.enclose(view)
+            walls.enter_namespaces(view)
             for _ in range(2):
                 here, _ = walls.fork_child(Limits(), [writer])
                 if here == 0:
@@ -346,7 +346,7 @@ def test_the_next_submission_finds_an_empty_home(view):
         finally:
             os._exit(0)
     os.close(writer)
-    os.waitpid(zygote, 0)
+    os.waitpid(fork_server, 0)
     with open(reader) as file:
         assert file.read() == "['.tmp'] []\n" * 2
 
@@ -384,7 +384,7 @@ def test_it_is_the_first_of_its_processes_and_sees_no_other(inside):
 def test_it_cannot_signal_the_grader(inside):
     me = os.getpid()
     assert inside(lambda: fails(lambda: os.kill(me, 0))) == ["ProcessLookupError", "ESRCH"]
-    # The zygote is one step up: not in sight, either.
+    # The fork server is one step up: not in sight, either.
     assert inside(os.getppid) == 0
 
 
@@ -460,7 +460,7 @@ def test_it_cannot_make_namespaces(inside, flag):
 def test_users_within_users_are_off_without_the_filter_too(inside, proc, monkeypatch):
     monkeypatch.setattr(walls, "_filter_system_calls", lambda: None)
     if inside(lambda: Path("/proc/sys/user/max_user_namespaces").read_text().strip()) != "0":
-        pytest.skip("this system does not let the zygote switch them off")
+        pytest.skip("this system does not let the fork server switch them off")
     assert inside(lambda: fails(lambda: libc("unshare", walls.NEWUSER))) == ["OSError", "ENOSPC"]
 
 
@@ -559,7 +559,7 @@ def test_what_descends_from_a_process_is_counted_with_its_memory(start):
     count, resident = walls.processes_of(submission.pid, exact=True)
     assert count == 4 and resident > 80 * 2**20
     assert walls.processes_of(submission.pid)[1] > resident + 3 * 40 * 2**20  # each fork's view of the same pages
-    assert walls.processes_of(submission.waiter)[0] == 8  # the zygote, and bwrap with the shell that it started
+    assert walls.processes_of(submission.waiter)[0] == 8  # the fork server, and bwrap with the shell that it started
 
 
 @walled
@@ -600,7 +600,7 @@ def test_a_daemon_dies_with_the_process_that_started_it(start):
 
 
 @walled
-def test_it_dies_with_its_zygote_whatever_it_does(start):
+def test_it_dies_with_its_fork_server_whatever_it_does(start):
     def work():
         LIBC.prctl(walls.SET_PDEATHSIG, 0, 0, 0, 0)
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
@@ -658,7 +658,7 @@ def test_an_interrupt_is_a_keyboard_interrupt_inside(start):
 
 @walled
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_the_zygote_learns_how_it_ended(start, number):
+def test_the_fork_server_learns_how_it_ended(start, number):
     submission = start(lambda: (say("ready"), ctypes.string_at(0) if number == signal.SIGSEGV else signal.pause()))
     assert submission.said() == "ready"
     if number == signal.SIGKILL:
@@ -667,14 +667,14 @@ def test_the_zygote_learns_how_it_ended(start, number):
 
 
 @walled
-def test_a_child_that_cannot_be_confined_does_not_run(start, monkeypatch):
+def test_a_child_that_cannot_be_isolated_does_not_run(start, monkeypatch):
     monkeypatch.setattr(walls, "_landlock", lambda: walls._call("umount2", b"/nowhere", 0))
-    with pytest.raises(AssertionError, match=r"could not be confined.*umount2"):
+    with pytest.raises(AssertionError, match=r"could not be isolated.*umount2"):
         start(lambda: say("free"))
 
 
-def test_only_an_enclosed_process_forks_children():
-    with pytest.raises(RuntimeError, match="enclose"):
+def test_only_a_process_in_the_namespaces_forks_children():
+    with pytest.raises(RuntimeError, match="enter_namespaces"):
         walls.fork_child(LIMITS)
 
 
@@ -766,7 +766,7 @@ def test_a_refusal_is_explained(monkeypatch):
 
     monkeypatch.setattr(walls, "landlock_version", lambda: 1)
     monkeypatch.setattr(walls, "bwrap", lambda: "bwrap")
-    monkeypatch.setattr(walls, "enclose", refused)
+    monkeypatch.setattr(walls, "enter_namespaces", refused)
     assert "unshare: Operation not permitted" in walls.why_not.__wrapped__()
 
 

@@ -1,9 +1,9 @@
 """The operating system's half of the sandbox: namespaces, a root of its own, landlock, seccomp, limits. Linux only.
 
-A worker forks a zygote; the zygote calls `enclose` once, and then `fork_child` for each submission: a process that may
-run anything. bubblewrap makes what the submissions of a worker share, once: the namespaces, and the root with what is
-visible in it. The zygote, which has torch in memory, goes into it; what each submission has of its own is made here.
-`why_not` says whether this can be had.
+A worker starts a fork server, which calls `enter_namespaces` once, and then `fork_child` for each submission: a process
+that may run anything. bubblewrap makes what the submissions of a worker share, once: the namespaces, and the root with
+what is visible in it. The fork server, which has torch in memory, enters them; what each submission has of its own is
+made here. `why_not` says whether this can be had.
 
 Most things are refused twice, by the file system that is in sight and by landlock, say: one bug is not yet a way out.
 """
@@ -63,7 +63,7 @@ LINKS = {  # everything that is writable is one folder of one size
     "/dev/stderr": "/proc/self/fd/2",
 }
 
-_own_pids = -1  # in the zygote: its namespace of processes
+_own_pids = -1  # in the fork server: its namespace of processes
 
 # <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
@@ -160,13 +160,13 @@ def _bubblewrap(plan: list[tuple[str, str | None]]) -> tuple[list[str], list[int
     return words, files
 
 
-# ----------------------------------------------------------------------------------------------------------- the zygote
+# ------------------------------------------------------------------------------------------------------ the fork server
 
 
-def enclose(view: Path, readable: Sequence[Path] = (), hidden: Sequence[Path] = ()) -> None:
-    """Shut this process in. It returns in a fork, process 1 of its own; what was this process only waits for that one.
+def enter_namespaces(view: Path, readable: Sequence[Path] = (), hidden: Sequence[Path] = ()) -> None:
+    """Go into the sandbox. It returns in a fork that is inside; what was this process only waits for that one.
 
-    Killing the waiting process kills the enclosed one with all that it started; it ends as the enclosed one ends.
+    Killing the waiting process kills the one inside with all that it started; it ends as the one inside ends.
     The root is then minimal and read-only: the system, Python's environment, `view` at /course, `readable` at their own
     paths; nothing of `hidden`, no copy of this package. The network is gone, and so are the environment variables.
     The process must have one thread. OSError says what the system refused; ValueError, what cannot be shown.
@@ -287,14 +287,14 @@ def _fork_inside(end: int) -> None:
 def fork_child(
     limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """As os.fork, in an enclosed process; but the child is process 1 of its own, and confined (see `confine`).
+    """As os.fork, inside the namespaces; but the child is process 1 of its own, and isolated (see `isolate`).
 
     Returns (0, 0) in the child; in its parent the child's id here, to wait for, and the id by which the process that
-    forked the zygote can interrupt, kill and watch it. When the child ends, all that it started is killed, and only
-    then does waiting for it return. OSError if it could not be confined; there is no child then.
+    forked the fork server can interrupt, kill and watch it. When the child ends, all that it started is killed, and
+    only then does waiting for it return. OSError if it could not be isolated; there is no child then.
     """
     if _own_pids < 0:
-        raise RuntimeError("fork_child needs a process that has called enclose")
+        raise RuntimeError("fork_child needs a process that has called enter_namespaces")
     reader, writer = os.pipe()
     _call("unshare", NEWPID)  # meant for the next fork
     pid = -1
@@ -305,19 +305,19 @@ def fork_child(
             _call("setns", _own_pids, NEWPID)  # or there would be no second time
     if pid == 0:
         try:
-            confine(limits, [*keep, writer], environment)
-            os.write(writer, b"confined")
+            isolate(limits, [*keep, writer], environment)
+            os.write(writer, b"isolated")
             os.close(writer)
-        except BaseException as error:  # it must never go on as a second zygote
+        except BaseException as error:  # it must never go on as a second fork server
             os.write(writer, str(error).encode())
             os._exit(1)
         return 0, 0
     os.close(writer)
     with open(reader, "rb") as answer:
         said = answer.read()
-    if said != b"confined":
+    if said != b"isolated":
         os.waitpid(pid, 0)
-        raise OSError(f"a submission's process could not be confined: {said.decode(errors='replace') or 'it died'}")
+        raise OSError(f"a submission's process could not be isolated: {said.decode(errors='replace') or 'it died'}")
     return pid, _outer_id(pid)
 
 
@@ -333,8 +333,8 @@ def _outer_id(pid: int) -> int:
 # ------------------------------------------------------------------------------------------------------------ the child
 
 
-def confine(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
-    """Confine this process for good, inside what `enclose` made: a home of its own, empty and small; then `lock_down`.
+def isolate(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
+    """Isolate this process for good from other submissions: an empty, small home of its own; then `drop_privileges`.
 
     `fork_child` does it. Only the home can be written to; /tmp and /dev/shm are in it.
     """
@@ -349,10 +349,10 @@ def confine(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, 
     except OSError:  # containers hide parts of /proc, and then the kernel gives no fresh one: better none than theirs
         _mount("tmpfs", "/proc", "tmpfs", flags, "size=4k,nr_inodes=16")
     os.setsid()
-    lock_down(limits, keep, environment)
+    drop_privileges(limits, keep, environment)
 
 
-def lock_down(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
+def drop_privileges(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
     """Give up for good, in this process and all that it starts, what needs no namespaces to give up.
 
     Files other than 0, 1, 2 and `keep`, and terminals; variables other than the usual ones and `environment`; every
@@ -413,7 +413,7 @@ def _set_limits(limits: Limits) -> None:
     for kind, value in (
         (resource.RLIMIT_DATA, limits.memory_mb * mb),
         (resource.RLIMIT_FSIZE, limits.home_mb * mb),
-        (resource.RLIMIT_NPROC, limits.processes + 3),  # the zygote, its waiter, bwrap's shell: the same user's, or not
+        (resource.RLIMIT_NPROC, limits.processes + 3),  # the server, its waiter, bwrap's shell: perhaps the same user's
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_MEMLOCK, 8 * mb),
         (resource.RLIMIT_MSGQUEUE, 0),
@@ -536,7 +536,7 @@ def why_not() -> str | None:
         pid = os.fork()
         if pid == 0:
             try:
-                enclose(Path(view))
+                enter_namespaces(Path(view))
                 child, _ = fork_child(Limits(), [writer])
                 if child == 0:
                     os.write(writer, b"works")

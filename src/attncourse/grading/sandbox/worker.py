@@ -40,7 +40,7 @@ from attncourse.grading.sandbox.outputs import Outputs, count_of
 from attncourse.grading.sandbox.wire import Channel, ConnectionClosed, ProtocolError, tensors_in
 
 if TYPE_CHECKING:
-    from attncourse.grading.sandbox.zygote import Started, Zygote
+    from attncourse.grading.sandbox.zygote import ForkServer, Started
 
 KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
 GRACE = 2.0  # seconds that an interrupted cell has to come to its end
@@ -323,7 +323,7 @@ class RemoteRunner:
 
 def main(assignment: str, kind: str, folder: str) -> None:
     """Serve jobs until stdin ends. `kind` is "bubblewrap" or "none"; `folder` takes temporary files."""
-    from attncourse.grading.sandbox.zygote import Zygote
+    from attncourse.grading.sandbox.zygote import ForkServer
 
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
@@ -331,7 +331,7 @@ def main(assignment: str, kind: str, folder: str) -> None:
     jobs, records = sys.stdin, os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints must not be taken for a record
     data = os.environ.get("ATTNCOURSE_DATA")
-    zygote = Zygote(assignment, kind, [Path(data)] if data else [])  # before this process knows any answer
+    fork_server = ForkServer(assignment, kind, [Path(data)] if data else [])  # before this process knows any answer
     from attncourse import exercises
 
     if assignment in exercises.assignments():  # one of the instructor's own has none
@@ -340,14 +340,14 @@ def main(assignment: str, kind: str, folder: str) -> None:
     most = _data_bytes() + (2 << 30)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the head's to handle
-    threading.Thread(target=_end_with_head, args=(zygote, folder), daemon=True).start()
-    with contextlib.closing(zygote):
+    threading.Thread(target=_end_with_head, args=(fork_server, folder), daemon=True).start()
+    with contextlib.closing(fork_server):
         print(json.dumps({"ready": kind}), file=records, flush=True)
         for line in jobs:
             job = json.loads(line)
             limits = Limits.of(job["limits"])
             try:
-                with contextlib.closing(zygote.start(limits)) as process:
+                with contextlib.closing(fork_server.start(limits)) as process:
                     record = Run(job, process, limits).record()
             except (RuntimeError, OSError) as error:  # the machine's fault
                 record = {"cannot": f"{type(error).__name__}: {error}"}
@@ -361,12 +361,12 @@ def _data_bytes() -> int:
     return 1024 * int(status.partition("VmData:")[2].split()[0])
 
 
-def _end_with_head(zygote: Zygote, folder: str) -> None:
+def _end_with_head(fork_server: ForkServer, folder: str) -> None:
     """End this process and its submission when nobody holds the other end of stdin, in the middle of a job too."""
     hung_up = select.poll()
     hung_up.register(sys.stdin.fileno(), 0)
     hung_up.poll()
-    zygote.abandon()
+    fork_server.abandon()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

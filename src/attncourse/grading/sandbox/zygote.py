@@ -90,10 +90,10 @@ class Started:
                 signal.pidfd_send_signal(self._handle, number)
 
 
-class Zygote:
+class ForkServer:
     """The worker's end. Make it before the worker imports anything that a learner must not see: it is a fork of it."""
 
-    def __init__(self, assignment: str, walls: str, readable: Sequence[Path] = ()) -> None:
+    def __init__(self, assignment: str, sandbox: str, readable: Sequence[Path] = ()) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="attncourse-"))
         self.hidden = build_view(assignment, self._folder)
         self._folder.chmod(0o755)
@@ -102,7 +102,7 @@ class Zygote:
         if self._pid == 0:
             try:
                 self._control.close()
-                serve(theirs, self._folder, self.hidden, walls, readable)
+                serve(theirs, self._folder, self.hidden, sandbox, readable)
             except BaseException as error:  # say it to the worker, which says it to the person
                 with contextlib.suppress(OSError):
                     theirs.send(json.dumps({"error": f"{type(error).__name__}: {error}"[:900]}).encode())
@@ -126,16 +126,16 @@ class Zygote:
         return Started(ours, [read for read, _ in pipes], pid, lambda: int(self._receive()["code"]))
 
     def close(self) -> None:
-        """End the zygote, and with it whatever it has started."""
+        """End the fork server, and with it whatever it has started."""
         self._control.close()
         os.waitpid(self._pid, 0)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def abandon(self) -> None:
         """End it with all that it has started, whatever they do. From any thread."""
-        from attncourse.grading.sandbox import walls as system
+        from attncourse.grading.sandbox import walls
 
-        for pid in system.family(self._pid):
+        for pid in walls.family(self._pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -147,16 +147,16 @@ class Zygote:
         return answer
 
 
-def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str, readable: Sequence[Path]) -> None:
-    """In the zygote: fork a process for each order, say its number, and say how it ended."""
-    from attncourse.grading.sandbox import walls as system
+def serve(control: socket.socket, view: Path, hidden: Sequence[str], sandbox: str, readable: Sequence[Path]) -> None:
+    """In the fork server: fork a process for each order, say its number, and say how it ended."""
+    from attncourse.grading.sandbox import walls
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()  # Ctrl-C is the head's to handle
     _warm_up()
-    if walls == "bubblewrap":
-        system.enclose(view, readable, hidden=[Path.cwd()])
-        view = Path(system.COURSE)
+    if sandbox == "bubblewrap":
+        walls.enter_namespaces(view, readable, hidden=[Path.cwd()])
+        view = Path(walls.COURSE)
     _show_only(view)
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every page that the two share
@@ -166,18 +166,18 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], walls: str,
         if not order:
             return
         limits = Limits(**json.loads(order))
-        if walls == "bubblewrap":
-            here, outside = system.fork_child(limits, keep=descriptors, environment=ENVIRONMENT)
+        if sandbox == "bubblewrap":
+            here, outside = walls.fork_child(limits, keep=descriptors, environment=ENVIRONMENT)
         else:
             home = tempfile.mkdtemp(prefix="attncourse-")
             here = outside = os.fork()
         if here == 0:
-            _become_child(descriptors, hidden, None if walls == "bubblewrap" else home)
+            _become_child(descriptors, hidden, None if sandbox == "bubblewrap" else home)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(json.dumps({"pid": outside}).encode())
         code = os.waitstatus_to_exitcode(os.waitpid(here, 0)[1])
-        if walls == "none":
+        if sandbox == "none":
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(here, signal.SIGKILL)  # what it has left behind
             shutil.rmtree(home, ignore_errors=True)
