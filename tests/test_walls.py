@@ -517,8 +517,8 @@ def test_processes_are_limited_and_seen_from_outside(start):
     submission = start(work, Limits(processes=10))
     started = submission.said()
     assert walls.processes_of(submission.pid)[0] == started + 1
-    assert started + 1 >= 10  # it has what it was promised
-    assert started < 13 or (os.geteuid() == 0 and started == 30)  # where root is root's alone, the watchdog must look
+    assert started + 1 > 10  # as many as it was promised, and one more for the watchdog to see
+    assert started < 14 or (os.geteuid() == 0 and started == 30)  # where root is root's alone, the watchdog must look
 
 
 @walled

@@ -413,7 +413,8 @@ def _set_limits(limits: Limits) -> None:
     for kind, value in (
         (resource.RLIMIT_DATA, limits.memory_mb * mb),
         (resource.RLIMIT_FSIZE, limits.home_mb * mb),
-        (resource.RLIMIT_NPROC, limits.processes + 3),  # the server, its waiter, bwrap's shell: perhaps the same user's
+        # The server, its waiter and bwrap's shell may be the same user's; by one too many the worker sees a fork bomb.
+        (resource.RLIMIT_NPROC, limits.processes + 4),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_MEMLOCK, 8 * mb),
         (resource.RLIMIT_MSGQUEUE, 0),
