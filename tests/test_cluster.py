@@ -239,9 +239,9 @@ def test_something_else_that_listens_there_is_an_error(monkeypatch):
             raise AssertionError("there is no such cluster")
 
 
-def test_a_machine_without_walls_refuses(monkeypatch):
+def test_a_machine_without_a_sandbox_refuses(monkeypatch):
     monkeypatch.setattr(workers, "how_to_execute", lambda unsafe: workers.KERNEL)
-    with pytest.raises(CommandError, match="no walls"):
+    with pytest.raises(CommandError, match="no sandbox"):
         workers.run_elsewhere(ASSIGNMENT, "bubblewrap", {})
 
 

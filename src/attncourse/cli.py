@@ -11,7 +11,7 @@ from attncourse._needs import CommandError
 # status. It is imported for its own command alone, so it may import what it needs at its top, inside `needs`.
 COMMANDS = {
     "demo": ("attncourse.grading.demo", "grade a class of made-up submissions and show what each one gets"),
-    "grade": ("attncourse.grading.grade", "grade a class's submissions, many at a time and behind walls"),
+    "grade": ("attncourse.grading.grade", "grade a class's submissions, many at a time and in a sandbox"),
     "doctor": ("attncourse.doctor", "check this machine, and say what would mend it"),
     "report": ("attncourse.grading.report.command", "show the grades of a class, student by exercise"),
     "train": ("attncourse.training.command", "train a Transformer to translate, on a laptop or on GPUs"),

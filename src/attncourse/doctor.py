@@ -216,7 +216,7 @@ def _exchange(folder: Path) -> Iterator[Finding]:
         yield Finding(FOUND, f"nbgrader's exchange: {root}")
 
 
-def _walls(folder: Path) -> Iterator[Finding]:
+def _sandbox(folder: Path) -> Iterator[Finding]:
     """Only who grades needs them."""
     from attncourse.grading.workers import KERNEL, how_to_execute
 
@@ -226,9 +226,9 @@ def _walls(folder: Path) -> Iterator[Finding]:
         yield Finding(WARNING, f"grading: {error}")
         return
     if how == KERNEL:
-        yield Finding(WARNING, "grading: on this system submissions run without walls: grade people that you trust")
+        yield Finding(WARNING, "grading: on this system submissions run without a sandbox: grade people that you trust")
     else:
-        yield Finding(FOUND, "grading: submissions run walled in (bubblewrap, landlock, seccomp)")
+        yield Finding(FOUND, "grading: submissions run in a sandbox (bubblewrap, landlock, seccomp)")
 
 
 def _data(folder: Path) -> Iterator[Finding]:
@@ -273,7 +273,7 @@ CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _extensions,
     _alembic,
     _exchange,
-    _walls,
+    _sandbox,
     _data,
     _disk,
 )

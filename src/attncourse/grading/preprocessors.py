@@ -40,13 +40,13 @@ Step = tuple[NotebookNode, Any]
 
 
 class ExecuteOrReplay(Execute):
-    """In the place of nbgrader's Execute: has the cells run by a worker, behind walls, or replays what it has kept.
+    """In the place of nbgrader's Execute: has the cells run by a worker, in a sandbox, or replays what it has kept.
 
     What was observed of the answers goes to ScoreByVerdict by way of the resources. On macOS and Windows, where there
-    are no walls, the cells run in a kernel, and the checks judge in it.
+    is no sandbox, the cells run in a kernel, and the checks judge in it.
     """
 
-    unsafe = Bool(False, help="Run students' code without walls where this machine has none.").tag(config=True)
+    unsafe = Bool(False, help="Run students' code without a sandbox where this machine has none.").tag(config=True)
     notebook_timeout = Float(Limits.notebook_seconds, help="Seconds for all of a notebook's cells.").tag(config=True)
     memory_mb = Integer(Limits.memory_mb, help="Memory of each of a submission's processes.").tag(config=True)
     processes = Integer(Limits.processes, help="Processes and threads that it may have at a time.").tag(config=True)

@@ -497,7 +497,7 @@ ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 def _filter_system_calls() -> None:
     """Refuse for good what `REFUSED` lists, new namespaces, and every kind of socket but unix ones."""
     if platform.machine() not in MACHINES:
-        return  # one wall fewer: the numbers differ
+        return  # one barrier fewer: the numbers differ
     which, machine = MACHINES[platform.machine()]
     steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
 
@@ -524,7 +524,7 @@ def _filter_system_calls() -> None:
 
 @functools.cache
 def why_not() -> str | None:
-    """Why submissions cannot be walled in here, in words for an instructor; None if they can. Found out by doing it."""
+    """Why there can be no sandbox here, in words for an instructor; None if there can. Found out by doing it."""
     if sys.platform != "linux":
         return f"the sandbox needs Linux, and this is {platform.system()}"
     if not landlock_version():

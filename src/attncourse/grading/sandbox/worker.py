@@ -1,4 +1,4 @@
-"""The trusted worker: has each submission run in a process of its own behind walls, and looks at its answers.
+"""The trusted worker: has each submission run in a process of its own in the sandbox, and looks at its answers.
 
 `python -m attncourse.grading.sandbox.worker a03 bubblewrap FOLDER` reads jobs from stdin and writes records to stdout,
 a line of JSON each. A job is {"cells": [{"source", "grade_id", "exercise", "skip"}], "files": {path: base64}, "seeds":

@@ -185,7 +185,7 @@ def serve(control: socket.socket, view: Path, hidden: Sequence[str], sandbox: st
 
 
 def _become_child(descriptors: Sequence[int], hidden: Sequence[str], home: str | None) -> NoReturn:
-    """`home` is its working folder where no walls have given it one."""
+    """`home` is its working folder where no sandbox has given it one."""
     try:
         connection, *streams = descriptors
         null = os.open(os.devnull, os.O_RDONLY)
