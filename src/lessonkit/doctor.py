@@ -217,7 +217,7 @@ def _exchange(folder: Path) -> Iterator[Finding]:
         yield Finding(FOUND, f"nbgrader's exchange: {root}")
 
 
-def _walls(folder: Path) -> Iterator[Finding]:
+def _sandbox(folder: Path) -> Iterator[Finding]:
     """Only who grades needs them."""
     from lessonkit.grading.pool import KERNEL, how_to_execute
 
@@ -227,11 +227,9 @@ def _walls(folder: Path) -> Iterator[Finding]:
         yield Finding(WARNING, f"grading: {error}")
         return
     if how == KERNEL:
-        yield Finding(WARNING, "grading: on this system submissions run without walls: grade people that you trust")
-    elif how == "bubblewrap":
-        yield Finding(FOUND, "grading: submissions run behind bubblewrap, which takes seconds for each to start")
+        yield Finding(WARNING, "grading: on this system submissions run without a sandbox: grade people that you trust")
     else:
-        yield Finding(FOUND, "grading: submissions run walled in (namespaces, landlock)")
+        yield Finding(FOUND, "grading: submissions run in a sandbox (bubblewrap, landlock, seccomp)")
 
 
 def _data(folder: Path) -> Iterator[Finding]:
@@ -276,7 +274,7 @@ CHECKS: tuple[Callable[[Path], Iterator[Finding]], ...] = (
     _extensions,
     _alembic,
     _exchange,
-    _walls,
+    _sandbox,
     _data,
     _disk,
 )

@@ -240,14 +240,14 @@ def test_something_else_that_listens_there_is_an_error(monkeypatch):
             raise AssertionError("there is no such cluster")
 
 
-def test_a_machine_without_walls_refuses(monkeypatch):
+def test_a_machine_without_a_sandbox_refuses(monkeypatch):
     monkeypatch.setattr(workers, "how_to_execute", lambda unsafe: workers.KERNEL)
-    with pytest.raises(CommandError, match="no walls"):
-        workers.run_elsewhere(ASSIGNMENT, "namespaces", {})
+    with pytest.raises(CommandError, match="no sandbox"):
+        workers.run_elsewhere(ASSIGNMENT, "bubblewrap", {})
 
 
 CELL = {"count": 1, "outputs": [], "seconds": 0.1, "observations": None}
-RECORD = {"cells": [CELL], "ended": None, "flags": [], "seconds": 0.1, "peak_mb": 1, "sandbox": "namespaces"}
+RECORD = {"cells": [CELL], "ended": None, "flags": [], "seconds": 0.1, "peak_mb": 1, "sandbox": "bubblewrap"}
 NOT_RECORDS = [
     None,
     [],

@@ -48,21 +48,19 @@ def test_this_environment_is_in_order(healthy, capsys):
     assert not any(line.startswith(BROKEN) for line in lines)
 
 
-def test_a_machine_without_walls_is_a_warning_with_the_fix(monkeypatch):
+def test_a_machine_without_a_sandbox_is_a_warning_with_the_fix(monkeypatch):
     def refuse():
-        raise CommandError("students' code cannot be walled in: install bubblewrap")
+        raise CommandError("no sandbox for students' code: install bubblewrap")
 
     monkeypatch.setattr(workers, "how_to_execute", refuse)
-    finding = only(doctor._walls)
+    finding = only(doctor._sandbox)
     assert finding.mark == WARNING and "install bubblewrap" in finding.what
 
 
-@pytest.mark.parametrize(
-    ("how", "words"), [("namespaces", "walled in"), ("bubblewrap", "seconds"), ("kernel", "trust")]
-)
+@pytest.mark.parametrize(("how", "words"), [("bubblewrap", "in a sandbox"), ("kernel", "trust")])
 def test_the_doctor_says_how_submissions_run_here(monkeypatch, how, words):
     monkeypatch.setattr(workers, "how_to_execute", lambda: how)
-    assert words in only(doctor._walls).what
+    assert words in only(doctor._sandbox).what
 
 
 def test_something_broken_makes_the_exit_status_1_and_says_the_fix(monkeypatch, capsys):

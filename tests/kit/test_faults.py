@@ -375,12 +375,12 @@ def test_a_worker_that_cannot_start_is_nobodys_fault(course, monkeypatch):
 def test_a_submissions_process_that_cannot_start_is_nobodys_fault(course, monkeypatch):
     start = workers.Worker.start
 
-    def start_and_lose_the_zygote(self):
+    def start_and_lose_the_fork_server(self):
         start(self)
-        for zygote in family(self._process.pid)[1:]:
-            os.kill(zygote, signal.SIGKILL)
+        for fork_server in family(self._process.pid)[1:]:
+            os.kill(fork_server, signal.SIGKILL)
 
-    monkeypatch.setattr(workers.Worker, "start", start_and_lose_the_zygote)
+    monkeypatch.setattr(workers.Worker, "start", start_and_lose_the_fork_server)
     monkeypatch.setattr(workers, "TRIES", 1)
     with pytest.raises(CommandError, match=r"no worker could be started: \w+Error"):
         grade(course, ASSIGNMENT, students=["honest"])

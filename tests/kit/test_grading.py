@@ -162,7 +162,7 @@ WHERE = {"assignment": "a03", "student": "someone", "notebook": NOTEBOOK}
 
 @pytest.fixture(params=["in a sandbox", "in a kernel"])
 def how(request, monkeypatch):
-    """Where cells run: behind walls, or as on a system that has none."""
+    """Where cells run: in a sandbox, or as on a system that has none."""
     if request.param == "in a kernel":
         monkeypatch.setattr("lessonkit.grading.preprocessors.how_to_execute", lambda unsafe: KERNEL)
 
@@ -241,9 +241,9 @@ def test_an_execution_is_replayed_until_something_that_matters_changes(tmp_path,
     assert not list(kept.glob("*.part"))
 
 
-def test_what_was_executed_without_walls_is_not_replayed_for_a_run_behind_them(tmp_path):
+def test_what_was_executed_without_a_sandbox_is_not_replayed_for_a_run_in_one(tmp_path):
     job = job_of("attncourse_lessons", new_notebook(cells=[new_code_cell("1")]), [tmp_path], {}, {})
-    assert len({fingerprint(job, how) for how in ("namespaces", "none", KERNEL)}) == 3
+    assert len({fingerprint(job, how) for how in ("bubblewrap", "none", KERNEL)}) == 3
 
 
 def test_a_submissions_own_files_are_there_and_links_are_not_followed(tmp_path):
@@ -441,12 +441,11 @@ def test_only_the_students_asked_for_are_graded(course):
         grade(course[0], ASSIGNMENT, students=["no-one", "nobody", "warns"])
 
 
-def test_no_walls_and_no_leave_to_go_without_is_an_error_that_says_what_to_do(monkeypatch):
+def test_no_sandbox_and_no_leave_to_go_without_is_an_error_that_says_what_to_do(monkeypatch):
     monkeypatch.setattr(walls, "why_not", lambda: "user namespaces are switched off")
-    monkeypatch.setattr(walls, "bubblewrap_works", lambda: False)
     how_to_execute.cache_clear()
     try:
-        with pytest.raises(CommandError, match=r"user namespaces are switched off.*bubblewrap.*--unsafe"):
+        with pytest.raises(CommandError, match=r"user namespaces are switched off.*--unsafe"):
             how_to_execute(False)
         assert how_to_execute(True) == "none"
     finally:

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from attncourse_lessons import course as lessons
+from lessonkit.exercises import judge, observe
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import judge
-from lessonkit.exercises.observe import observe
 from lessonkit.grading import observations as judging
-from lessonkit.grading.sandbox.forkserver import Zygote
+from lessonkit.grading.sandbox.forkserver import ForkServer
 from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.grading.sandbox.observer import Run
 
@@ -18,7 +17,7 @@ MATRIX = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
 
 
 def model(x):
-    """What is lent. It uses what the answer may not."""
+    """The function handed over. It uses what the answer may not."""
     return torch.matmul(x, MATRIX).tanh()
 
 
@@ -30,10 +29,10 @@ def both_ways(function, x):
 
 
 @pytest.fixture
-def lent(monkeypatch):
+def exercise(monkeypatch):
     """An exercise of the tests' own, known to the grader by its name."""
     exercise = Exercise(
-        "lent",
+        "callback",
         reference=both_ways,
         returns=("both",),
         difficulty=1,
@@ -47,29 +46,30 @@ def lent(monkeypatch):
         """what the function returns, and the gradient that comes back through it"""
         return answer(model, draw.normal(3, 2))
 
-    monkeypatch.setattr(lessons, "exercise", {"lent": exercise}.__getitem__)
+    monkeypatch.setattr(lessons, "exercise", {"callback": exercise}.__getitem__)
     return exercise
 
 
 @pytest.fixture(scope="module")
-def zygote():
-    with contextlib.closing(Zygote(lessons, "a03", "none")) as zygote:
-        yield zygote
+def fork_server():
+    with contextlib.closing(ForkServer(lessons, "a03", "none")) as fork_server:
+        yield fork_server
 
 
 @pytest.fixture
-def graded(lent, zygote):
+def graded(exercise, fork_server):
     """What a learner's cells come to: the record, and the verdict on `answer`."""
 
     def grade(*sources):
         cells = [{"source": source, "grade_id": None, "exercise": None, "skip": False} for source in sources]
-        check = {"source": "check('lent', answer)", "grade_id": "check-lent", "exercise": "lent", "skip": False}
+        source = "check('callback', answer)"
+        check = {"source": source, "grade_id": "check-callback", "exercise": "callback", "skip": False}
         cells.insert(1, check)
-        job = {"course": "attncourse_lessons", "cells": cells, "files": {}, "seeds": {"lent": [5]}, "limits": {}}
-        with contextlib.closing(zygote.start(Limits())) as process:
+        job = {"course": "attncourse_lessons", "cells": cells, "files": {}, "seeds": {"callback": [5]}, "limits": {}}
+        with contextlib.closing(fork_server.start(Limits())) as process:
             record = Run(job, process, Limits()).record()
         seen = record["cells"][1]["observations"]
-        return record, judging.verdict(lent, seen, [5]) if seen else None
+        return record, judging.verdict(exercise, seen, [5]) if seen else None
 
     return grade
 
@@ -92,11 +92,11 @@ def test_a_function_is_called_and_gone_back_through_as_if_it_were_here(graded):
     assert verdict.points == verdict.out_of and not record["flags"] and record["ended"] is None
 
 
-def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(graded, lent):
-    lent.aspects.clear()
-    lent.reference = lambda function, x: function(x) + x
+def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(graded, exercise):
+    exercise.aspects.clear()
+    exercise.reference = lambda function, x: function(x) + x
 
-    @lent.aspect("the gradient at the input", points=1)
+    @exercise.aspect("the gradient at the input", points=1)
     def _(answer, draw):
         """the gradient that comes back to the grader, through the answer and the function it was handed"""
         x = draw.normal(3, 2).requires_grad_()
@@ -109,17 +109,17 @@ def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(grad
 
 
 @pytest.mark.parametrize("truth", ["True", "bool(function(x).shape)", "numpy.bool_(True)", "torch.tensor(True)"])
-def test_an_answer_may_return_a_plain_truth(graded, lent, truth):
-    lent.truths, lent.reference = True, lambda function, x: torch.tensor(True)
+def test_an_answer_may_return_a_plain_truth(graded, exercise, truth):
+    exercise.truths, exercise.reference = True, lambda function, x: torch.tensor(True)
     record, verdict = graded("import numpy, torch\n" + f"def answer(function, x):\n    return {truth}\n")
     assert verdict.points == 1 and record["ended"] is None
 
 
-def test_in_the_notebook_a_handed_function_may_use_what_the_answer_may_not(lent):
-    assert judge(lent, observe(lent, both_ways, 5), 5).points == 1
-    verdict = judge(lent, observe(lent, lambda function, x: torch.matmul(function(x), MATRIX), 5), 5)
+def test_in_the_notebook_a_handed_function_may_use_what_the_answer_may_not(exercise):
+    assert judge(exercise, observe(exercise, both_ways, 5), 5).points == 1
+    verdict = judge(exercise, observe(exercise, lambda function, x: torch.matmul(function(x), MATRIX), 5), 5)
     assert verdict.points == 0 and verdict.problem == "forbidden"
-    after = judge(lent, observe(lent, lambda function, x: (function(x), torch.matmul(x, x.mT))[0], 5), 5)
+    after = judge(exercise, observe(exercise, lambda function, x: (function(x), torch.matmul(x, x.mT))[0], 5), 5)
     assert after.problem == "forbidden"
 
 
@@ -159,7 +159,7 @@ def test_a_forged_request_gets_an_error_and_no_more(graded, asks):
         "import torch, gc\n"
         "def answer(function, x):\n"
         "    process = next(o for o in gc.get_objects() if type(o).__name__ == 'Process' and hasattr(o, 'channel'))\n"
-        f"    process.say('lent', {asks})\n"
+        f"    process.say('callback', {asks})\n"
         "    kind, fields = process.channel.receive()\n"
         "    assert kind == 'raised', kind\n"
         "    return torch.cat([x, x])\n"
@@ -167,10 +167,10 @@ def test_a_forged_request_gets_an_error_and_no_more(graded, asks):
     assert "raised" not in verdict.aspects[0].message and record["ended"] is None
 
 
-def test_a_request_when_nothing_is_lent_is_tampering(graded):
+def test_a_request_when_no_function_was_handed_over_is_tampering(graded):
     record, verdict = graded(
         "import gc\n"
         "process = next(o for o in gc.get_objects() if type(o).__name__ == 'Process' and hasattr(o, 'channel'))\n"
-        "process.say('lent', request='call', number=0, arguments=())\n"
+        "process.say('callback', request='call', number=0, arguments=())\n"
     )
     assert verdict is None and "tampered" in record["ended"]

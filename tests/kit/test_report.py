@@ -134,7 +134,7 @@ def made_up_class(n=30, **answers):
         row.points = {column.grade_id: None if column.written else 4.0 for column in columns}
         row.verdicts = {name: verdict(name, 4.0, 4.0) for name in STYLES}
         row.total = 12.0
-        row.facts = Facts(seconds=0.1 + 0.001 * draw.random(), peak_mb=300.0 + draw.random(), sandbox="namespaces")
+        row.facts = Facts(seconds=0.1 + 0.001 * draw.random(), peak_mb=300.0 + draw.random(), sandbox="bubblewrap")
     released = {name: Released(text) for name, text in RELEASED.items()}
     return Results("a03", columns, rows, 15.0, {**released, "why": Released("", code=False)}, QUESTION)
 

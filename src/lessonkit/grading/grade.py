@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="execute and grade anew what was graded already")
     parser.add_argument("--workers", type=int, metavar="N", help="submissions at a time (default: one for each core)")
     parser.add_argument("--cluster", metavar="tcp://…", help="execute on the workers of this Dask scheduler")
-    parser.add_argument("--unsafe", action="store_true", help="run students' code without walls, where there are none")
+    parser.add_argument("--unsafe", action="store_true", help="run students' code without a sandbox, if there is none")
     parser.add_argument("--course", type=Path, default=Path(), metavar="DIR", help="the course's folder (here)")
 
 
@@ -208,7 +208,7 @@ class Grading:
     def grade(self, students: Sequence[str], n_workers: int, cluster: str | None) -> Outcome:
         """Execute ahead, as many at a time as there are workers, and grade each as soon as it is executed."""
         if cluster is not None and self.how == KERNEL:
-            raise CommandError("--cluster: no walls here for a submission that must be executed again: grade on Linux")
+            raise CommandError("--cluster: no sandbox here to execute a submission in again: grade on Linux")
         tick = self.stage(f"grade {self.assignment}", len(students))
         waiting = deque(students)
         suspects: deque[Submission] = deque()  # something was cut off while they were executed: each waits to be alone
@@ -487,7 +487,7 @@ def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
     if outcome.unchanged:
         lines[0] += f", {len(outcome.unchanged)} unchanged since they were graded (--force grades them anew)"
     if outcome.how in ("none", KERNEL):
-        lines.append("without walls: what the submissions did to these grades, only they know")
+        lines.append("without a sandbox: what the submissions did to these grades, only they know")
     lines += [f"not graded: {student}: {why}" for student, why in outcome.failed.items()]
     lines += [f"0 points: {student}: {why}" for student, why in outcome.set_aside.items()]
     if outcome.set_aside:

@@ -1,4 +1,4 @@
-"""Workers as the head holds them: processes that execute jobs, each submission behind walls."""
+"""Workers as the head holds them: processes that execute jobs, each submission in a sandbox."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from commandkit.errors import CommandError
 from lessonkit.grading.execution import Job, Record, environment, set_aside
+from lessonkit.grading.sandbox.limits import Limits
 
 KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel
 START_SECONDS, PATIENCE = 120, 60  # seconds to start, and seconds above a submission's own limit
@@ -42,9 +43,9 @@ class Ended(Exception):
 
 @functools.cache
 def how_to_execute(unsafe: bool = False) -> str:
-    """The best that this machine has: "namespaces", "bubblewrap", or "kernel" on macOS and Windows, without walls.
+    """The best that this machine has: "bubblewrap", or "kernel" on macOS and Windows, without a sandbox.
 
-    On a Linux that allows no walls, "none" if the instructor said `unsafe`, otherwise CommandError.
+    On a Linux that allows no sandbox, "none" if the instructor said `unsafe`, otherwise CommandError.
     """
     if sys.platform != "linux":
         return KERNEL
@@ -52,14 +53,12 @@ def how_to_execute(unsafe: bool = False) -> str:
 
     reason = walls.why_not()
     if reason is None:
-        return "namespaces"
-    if walls.bubblewrap_works():
         return "bubblewrap"
     if unsafe:
         return "none"
     raise CommandError(
-        f"students' code cannot be walled in on this machine: {reason}. Install bubblewrap (apt install bubblewrap), "
-        "or grade on another machine. If you trust every submission, --unsafe grades without walls: a submission can "
+        f"there can be no sandbox for students' code on this machine: {reason}. Mend that, or grade "
+        "on another machine. If you trust every submission, --unsafe grades without a sandbox: a submission can "
         "then read and write whatever you can, the gradebook too"
     )
 
@@ -69,7 +68,7 @@ class Worker:
 
     def __init__(self, course: str, assignment: str, how: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="lessonkit-"))  # for its temporary files, however it ends
-        self._folder.chmod(0o711)  # behind walls, root is nobody
+        self._folder.chmod(0o711)  # in the sandbox, root is nobody
         self._jobs, theirs = socket.socketpair()  # a pipe could not be ended from another thread
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lessonkit.grading.sandbox.observer", course, assignment, how, str(self._folder)],
@@ -94,13 +93,12 @@ class Worker:
 
     def execute(self, job: Job) -> Record:
         """The record of a job. Raises Lost."""
-        limits = {"notebook_seconds": 180.0, **job["limits"]}
         self._jobs.settimeout(PATIENCE)
         try:
             self._jobs.sendall(json.dumps(job).encode() + b"\n")
         except OSError as error:
             raise Lost(f"the worker is gone: {error}") from None
-        record = self._line(limits["notebook_seconds"] + PATIENCE)
+        record = self._line(Limits.of(job["limits"]).notebook_seconds + PATIENCE)
         if "cannot" in record:
             raise NotStarted(str(record["cannot"]))
         return record
@@ -192,13 +190,13 @@ def run(assignment: str, how: str, job: Job) -> Record:
 
 
 def run_elsewhere(assignment: str, how: str, job: Job) -> Record:
-    """`run` on another machine than the head's, with the walls that this one has. All that a cluster executes.
+    """`run` on another machine than the head's, in the sandbox that this one has. All that a cluster executes.
 
     CommandError if it has none, unless the head's `how` is to do without.
     """
     here = how_to_execute(unsafe=how == "none")
     if here == KERNEL:
-        raise CommandError("it has no walls for students' code: a cluster's machines must run Linux")
+        raise CommandError("it has no sandbox for students' code: a cluster's machines must run Linux")
     return run(assignment, here, job)
 
 

@@ -34,24 +34,29 @@ from lessonkit.grading.execution import Cache, Job, Record, fingerprint, job_of,
 from lessonkit.grading.pool import KERNEL, how_to_execute
 from lessonkit.grading.repair.exporter import unreadable
 from lessonkit.grading.run_log import nothing, write_facts
+from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.mimetype import VERDICT
 
 Step = tuple[NotebookNode, Any]
 
 
 class ExecuteOrReplay(Execute):
-    """In the place of nbgrader's Execute: has the cells run by a worker, behind walls, or replays what it has kept.
+    """In the place of nbgrader's Execute: has the cells run by a worker, in a sandbox, or replays what it has kept.
 
     What was observed of the answers goes to ScoreByVerdict by way of the resources. On macOS and Windows, where there
-    are no walls, the cells run in a kernel, and the checks judge in it.
+    is no sandbox, the cells run in a kernel, and the checks judge in it.
     """
 
-    unsafe = Bool(False, help="Run students' code without walls where this machine has none.").tag(config=True)
-    notebook_timeout = Float(180, help="Seconds for all cells of a notebook together.").tag(config=True)
-    memory_mb = Integer(2048, help="Memory of each of a submission's processes.").tag(config=True)
-    processes = Integer(64, help="Processes and threads that a submission may have at a time.").tag(config=True)
-    home_mb = Integer(64, help="Size of the folder that a submission may write to.").tag(config=True)
+    unsafe = Bool(False, help="Run students' code without a sandbox where this machine has none.").tag(config=True)
+    notebook_timeout = Float(Limits.notebook_seconds, help="Seconds for all of a notebook's cells.").tag(config=True)
+    memory_mb = Integer(Limits.memory_mb, help="Memory of each of a submission's processes.").tag(config=True)
+    processes = Integer(Limits.processes, help="Processes and threads that it may have at a time.").tag(config=True)
+    home_mb = Integer(Limits.home_mb, help="Size of the folder that a submission may write to.").tag(config=True)
     keep = Bool(True, help="Keep executions, and replay them when nothing that matters has changed.").tag(config=True)
+
+    @default("timeout")
+    def _timeout_default(self) -> int:
+        return int(Limits.cell_seconds)
 
     @default("error_on_timeout")
     def _error_on_timeout_default(self) -> dict[str, Any]:

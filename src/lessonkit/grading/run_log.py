@@ -139,7 +139,7 @@ def _together(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     def joined(name: str) -> list[Any]:
         return [item for each in facts for item in each[name]]
 
-    walls = sorted(known("sandbox"), key=lambda how: how in ("none", "kernel"))  # the weakest is what counts
+    sandboxes = sorted(known("sandbox"), key=lambda how: how in ("none", "kernel"))  # the weakest is what counts
     return {
         "seconds": round(sum(known("seconds")), 3) if known("seconds") else None,
         "peak_mb": max(known("peak_mb"), default=None),
@@ -147,7 +147,7 @@ def _together(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "repairs": list(dict.fromkeys(joined("repairs"))),
         "flags": list(dict.fromkeys(joined("flags"))),
         "unusual": list(dict.fromkeys(joined("unusual"))),
-        "sandbox": walls[-1] if walls else None,
+        "sandbox": sandboxes[-1] if sandboxes else None,
         "cells": joined("cells"),
         "graded_at": max(known("graded_at")),
     }

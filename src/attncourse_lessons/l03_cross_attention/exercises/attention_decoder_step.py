@@ -6,7 +6,7 @@ import torch
 from attncourse import recurrent
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradients, telling
 
 from .common import READY_MADE
@@ -116,7 +116,7 @@ def padding(answer, draw):
     other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
     logits = step(*inputs)[0]
     if torch.equal(logits, step(inputs[0], -inputs[1], 1 - inputs[2], -inputs[3], inputs[4])[0]):
-        raise Stop(Problem("unusable", "the logits are the same whatever comes in"))
+        raise AspectFailed(Problem("unusable", "the logits are the same whatever comes in"))
     return logits - step(*inputs[:3], other, inputs[4])[0]
 
 

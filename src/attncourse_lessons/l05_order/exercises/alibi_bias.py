@@ -3,7 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 
 from .common import READY_MADE
 
@@ -56,7 +56,7 @@ def distances(answer, draw):
     n_heads, n = (2, 4, 8)[draw.sizes(1, 0, 2)[0]], draw.sizes(1, 5, 7)[0]
     bias = answer(n_heads, n)
     if not bias[:, 0, 1].all():
-        raise Stop(Problem("unusable", "a neighbour costs nothing"))
+        raise AspectFailed(Problem("unusable", "a neighbour costs nothing"))
     return bias / bias[:, :1, 1:2]
 
 

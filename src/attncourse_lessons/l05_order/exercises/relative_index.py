@@ -4,7 +4,7 @@ import torch
 
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import telling
 
 from .common import READY_MADE
@@ -73,13 +73,14 @@ def fits_the_table(answer, draw):
     n, reach = draw.sizes(1, 8, 10)[0], draw.sizes(1, 2, 3)[0]
     index = telling(answer(n, n, reach))
     if index.shape != (n, n):
-        raise Stop(Problem("unusable", f"shape {tuple(index.shape)} for {n} queries and {n} keys"))
+        raise AspectFailed(Problem("unusable", f"shape {tuple(index.shape)} for {n} queries and {n} keys"))
     if index.is_floating_point():
-        raise Stop(Problem("unusable", f"a table cannot be indexed with {str(index.dtype).removeprefix('torch.')}"))
+        kind = str(index.dtype).removeprefix("torch.")
+        raise AspectFailed(Problem("unusable", f"a table cannot be indexed with {kind}"))
     low, high = int(index.min()), int(index.max())
     if low < 0 or high > 2 * reach:
         words = f"numbers {low}..{high} for a table of {2 * reach + 1} rows, 0..{2 * reach}"
-        raise Stop(Problem("unusable", words))
+        raise AspectFailed(Problem("unusable", words))
     return torch.tensor(True)
 
 

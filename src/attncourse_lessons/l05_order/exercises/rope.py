@@ -7,7 +7,7 @@ import torch
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -66,7 +66,7 @@ def _must_turn(came, went):
     """Stop at an answer that hands everything back as it came: it would be right about the value without doing a
     thing."""
     if came.shape == went.shape and torch.equal(came, went.to(came.dtype)):
-        raise Stop(Problem("unusable", "nothing was turned, not even the query"))
+        raise AspectFailed(Problem("unusable", "nothing was turned, not even the query"))
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -101,7 +101,7 @@ def distance(answer, draw):
     query, key, _ = answer(query, key, draw.normal(batch, n, d_head), 3)
     scores = query @ key.mT
     if ((scores - scores[:, :1, :1]).abs().amax(dim=(1, 2)) < 1e-3).any():
-        raise Stop(Problem("unusable", "in one sequence the scores are the same at every distance"))
+        raise AspectFailed(Problem("unusable", "in one sequence the scores are the same at every distance"))
     return scores[:, 1:, 1:] - scores[:, :-1, :-1]
 
 

@@ -7,7 +7,7 @@ import torch
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 
 from .common import READY_MADE, even, some_positions
 
@@ -85,7 +85,7 @@ def one_after_the_other(answer, draw):
     (a, b), d_model = _two_shifts(draw), even(draw)
     first, second, both = answer(a, d_model), answer(b, d_model), answer(a + b, d_model)
     if torch.equal(first, second):
-        raise Stop(Problem("unusable", f"it is the same matrix for k = {a} and for k = {b}"))
+        raise AspectFailed(Problem("unusable", f"it is the same matrix for k = {a} and for k = {b}"))
     return first @ second - both
 
 

@@ -7,7 +7,7 @@ import torch
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import telling
 
 from .common import READY_MADE, even, some_positions
@@ -65,7 +65,7 @@ def distance(answer, draw):
     vectors = answer(draw.sizes(1, 1, 30)[0] + torch.arange(8), d_model)
     products = vectors @ vectors.mT
     if (products - products[:1, :1]).abs().max() < 1e-3:
-        raise Stop(Problem("unusable", "all positions have one and the same vector"))
+        raise AspectFailed(Problem("unusable", "all positions have one and the same vector"))
     return products[1:, 1:] - products[:-1, :-1]
 
 

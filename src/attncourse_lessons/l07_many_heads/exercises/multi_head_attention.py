@@ -7,7 +7,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import reached, telling
 
 from .common import READY_MADE
@@ -82,7 +82,7 @@ def a_memory(answer, draw):
     other = torch.cat([x[:, :1], draw.normal(*x[:, 1:].shape) / 2], dim=1)
     output = module(x, memory)
     if torch.equal(output, module(x, 1 - memory)):
-        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     return telling(output[:, 0]) - module(other, memory)[:, 0]
 
 
@@ -96,7 +96,7 @@ def mask(answer, draw):
     padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
     output = module(x, padded, mask[:, None])
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
-        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
     return telling(output) - torch.cat([module(*sentence) for sentence in words])
 

@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import telling
 
 from .common import HALVES, READY_MADE, _gradient, _silent, cut, parts, through_both
@@ -72,7 +72,7 @@ def together(answer, draw):
 def gradient(answer, draw):
     """a gradient at the output arrives at x undiminished, even where the sublayers pass nothing on"""
     if not through_both(answer, draw.child("both")):
-        raise Stop(Problem("unusable", "no gradient comes back through one of the sublayers"))
+        raise AspectFailed(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = parts(draw)
     x.requires_grad_()
     return _gradient(answer(x, cut(attend), cut(feed_forward), norm_1, norm_2), x, draw)

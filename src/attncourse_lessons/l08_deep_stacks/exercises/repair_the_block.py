@@ -5,7 +5,7 @@ from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import reached, telling
 
 from .common import HALVES
@@ -114,7 +114,7 @@ def mask(answer, draw):
     other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)
     output = module(x, mask)
     if torch.equal(output, module(-x, mask)):
-        raise Stop(Problem("unusable", "changing x makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing x makes no difference"))
     return telling(output)[:, :-1] - module(other, mask)[:, :-1]
 
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import reached
 
 READY_MADE = (
@@ -67,7 +67,8 @@ def used(**parts):
     """Refuses an answer that did not ask these parts: of what is done with them nothing can be seen."""
     idle = [f"`{name}`" for name, part in parts.items() if not part.times]
     if idle:
-        raise Stop(Problem("unusable", f"{' and '.join(idle)} {'was' if len(idle) == 1 else 'were'} never called"))
+        words = f"{' and '.join(idle)} {'was' if len(idle) == 1 else 'were'} never called"
+        raise AspectFailed(Problem("unusable", words))
 
 def passed_on(output, x, draw):
     """Whether x that comes out as it went in brings the gradient back; True, too, of an output that is not x."""

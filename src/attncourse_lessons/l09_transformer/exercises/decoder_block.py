@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import reached, telling
 
 from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used
@@ -118,7 +118,7 @@ def memorys_padding(answer, draw):
     other = torch.where(real[..., None], memory, 3 * draw.normal(*memory.shape))
     output, changed = (answer(x, each, mask, real[:, None], *parts) for each in (memory, other))
     if torch.equal(output, answer(x, -memory, mask, real[:, None], *parts)):
-        raise Stop(Problem("unusable", "changing the memory makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     return telling(output) - changed
 
 

@@ -4,7 +4,7 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 
 from .common import READY_MADE
 
@@ -74,7 +74,7 @@ def nothing_but_prefix(answer, draw):
     """where everything is prefix, everybody sees everybody"""
     lengths, n = _prefixes(draw)
     if answer(torch.zeros_like(lengths), n).all():
-        raise Stop(Problem("unusable", "everything is allowed, whatever the prefix"))
+        raise AspectFailed(Problem("unusable", "everything is allowed, whatever the prefix"))
     return answer(torch.full_like(lengths, n), n)
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import telling
 
 from .common import READY_MADE, _attends, _shift_right, everybody, norms
@@ -136,7 +136,7 @@ def no_peeking(answer, draw):
     other = torch.cat([target[:, :cut], (target[:, cut:] + 7) % 30], dim=1)
     logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
     if torch.equal(logits, changed):
-        raise Stop(Problem("unusable", "changing the target makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
     return telling(logits[:, : cut + 1]) - changed[:, : cut + 1]
 
 
@@ -150,7 +150,7 @@ def sources_padding(answer, draw):
     other = torch.where(real, source, (source + 11) % 30)
     logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
     if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
-        raise Stop(Problem("unusable", "changing the source makes no difference"))
+        raise AspectFailed(Problem("unusable", "changing the source makes no difference"))
     return telling(logits) - changed
 
 

@@ -4,7 +4,7 @@ import torch
 
 from attncourse.data import batch_by_tokens as share_out
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 
 from .common import told_apart
 
@@ -44,10 +44,11 @@ def _rectangles(batches, lengths):
     held = [0] * len(lengths)
     for batch in batches:
         if not batch:
-            raise Stop(Problem("unusable", "one of the batches is empty"))
+            raise AspectFailed(Problem("unusable", "one of the batches is empty"))
         for i in batch:
             if not isinstance(i, int) or not 0 <= i < len(lengths):
-                raise Stop(Problem("unusable", f"there is no sentence {i!r}: indices go from 0 to {len(lengths) - 1}"))
+                words = f"there is no sentence {i!r}: indices go from 0 to {len(lengths) - 1}"
+                raise AspectFailed(Problem("unusable", words))
         for i in batch:
             held[i] += len(batch) * max(lengths[j] for j in batch)
     return torch.tensor([held[i] for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], held[i]))])

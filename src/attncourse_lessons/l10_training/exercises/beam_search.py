@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import Draw
 
 from .common import READY_MADE
@@ -130,7 +130,7 @@ def _search(answer, draw, tree, n_beams, penalty, max_length):
     oracle = _Oracle(draw, tree)
     tokens, _ = answer(oracle, n_beams, penalty, oracle.bos, oracle.eos, max_length)
     if tokens.ndim != 1 or len(tokens) > max_length + 1:
-        raise Stop(Problem("unusable", f"tokens of shape {tuple(tokens.shape)}, expected one row of them"))
+        raise AspectFailed(Problem("unusable", f"tokens of shape {tuple(tokens.shape)}, expected one row of them"))
     return nn.functional.pad(tokens, (0, max_length + 1 - len(tokens)), value=-1)
 
 

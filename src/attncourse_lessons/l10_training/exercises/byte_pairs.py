@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 
 from .common import told_apart
 
@@ -90,11 +90,11 @@ def _words(draw):
 def _cuts(pieces, words):
     """(letters,) of booleans: behind which letters of all the words there is a cut."""
     if len(pieces) != len(words):
-        raise Stop(Problem("unusable", f"{len(pieces)} words came back for {len(words)}"))
+        raise AspectFailed(Problem("unusable", f"{len(pieces)} words came back for {len(words)}"))
     cuts = []
     for row, word in zip(pieces, words, strict=True):
         if "".join(map(str, row)) != word:
-            raise Stop(Problem("unusable", f"the pieces of {word!r} make {''.join(map(str, row))!r}"))
+            raise AspectFailed(Problem("unusable", f"the pieces of {word!r} make {''.join(map(str, row))!r}"))
         cuts += [end for piece in row for end in [*[False] * (len(piece) - 1), True]]
     return torch.tensor(cuts)
 

@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import told
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import telling
 
 from .common import READY_MADE
@@ -79,9 +79,11 @@ def everybody_else_equally(answer, draw):
     lot = (torch.arange(4 * n * (n - 1)) + 0.5).div(4 * n * (n - 1)).expand(n, -1).clone()
     drawn = answer(lot)
     if drawn.is_floating_point():
-        raise Stop(Problem("unusable", "floating point numbers, which cannot be indices; an integer dtype is needed"))
+        words = "floating point numbers, which cannot be indices; an integer dtype is needed"
+        raise AspectFailed(Problem("unusable", words))
     if drawn.ndim != 2 or drawn.min() < 0 or drawn.max() >= n:
-        raise Stop(Problem("unusable", f"not whole numbers from 0 to n − 1 = {n - 1}, one for each number of `lot`"))
+        words = f"not whole numbers from 0 to n − 1 = {n - 1}, one for each number of `lot`"
+        raise AspectFailed(Problem("unusable", words))
     return torch.nn.functional.one_hot(drawn.long(), n).sum(dim=1)
 
 

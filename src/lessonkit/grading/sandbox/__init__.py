@@ -1,1 +1,1 @@
-"""A submission runs behind walls, in a process that decides nothing about its own grade."""
+"""A submission runs in a sandbox, in a process that decides nothing about its own grade."""

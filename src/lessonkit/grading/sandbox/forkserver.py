@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -92,29 +91,26 @@ class Started:
                 signal.pidfd_send_signal(self._handle, number)
 
 
-class Zygote:
+class ForkServer:
     """The worker's end. Make it before the worker imports anything that a learner must not see: it is a fork of it."""
 
-    def __init__(self, course: Course, assignment: str, walls: str, readable: Sequence[Path] = ()) -> None:
-        self.walls, self.readable = walls, readable
+    def __init__(self, course: Course, assignment: str, sandbox: str, readable: Sequence[Path] = ()) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="lessonkit-"))
-        self.course = course
         self.hidden = build_view(course, assignment, self._folder)
         self._folder.chmod(0o755)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork() if walls != "bubblewrap" else None
+        self._pid = os.fork()
         if self._pid == 0:
             try:
                 self._control.close()
-                serve(theirs, self._folder, course, self.hidden, walls, readable)
+                serve(theirs, self._folder, course, self.hidden, sandbox, readable)
             except BaseException as error:  # say it to the worker, which says it to the person
                 with contextlib.suppress(OSError):
                     theirs.send(json.dumps({"error": f"{type(error).__name__}: {error}"[:900]}).encode())
             finally:
                 os._exit(0)
         theirs.close()
-        if self._pid is not None:
-            self._receive()
+        self._receive()
 
     def start(self, limits: Limits) -> Started:
         """A new learner's process. RuntimeError if none can be had."""
@@ -122,65 +118,25 @@ class Zygote:
         pipes = [os.pipe() for _ in ("stdout", "stderr")]
         given = [theirs.fileno(), *(write for _, write in pipes)]
         try:
-            if self.walls == "bubblewrap":
-                pid, wait = self._cold(limits, given)
-            else:
-                socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], given)
-                pid, wait = int(self._receive()["pid"]), lambda: int(self._receive()["code"])
+            socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], given)
+            pid = int(self._receive()["pid"])
         finally:
             theirs.close()
             for _, write in pipes:
                 os.close(write)
-        return Started(ours, [read for read, _ in pipes], pid, wait)
-
-    def _cold(self, limits: Limits, given: Sequence[int]) -> tuple[int, Callable[[], int]]:
-        """A process behind bubblewrap: it cannot be forked from one that is warm, and takes seconds to start."""
-        from lessonkit.grading.sandbox import linux as walls
-
-        reader, writer = os.pipe()
-        order = json.dumps({
-            "course": self.course.package,
-            "packages": packages_of(self.course),
-            "hidden": self.hidden,
-            "limits": asdict(_bounds(limits)),
-        })  # fmt: skip
-        python = [sys.executable, "-m", "lessonkit.grading.sandbox.student_process", str(given[0]), order]
-        command = walls.bubblewrap(
-            python,
-            self._folder,
-            self.readable,
-            _bounds(limits),
-            hidden=[Path.cwd()],
-            environment={**ENVIRONMENT, "PYTHONPATH": walls.COURSE},
-        )
-        process = subprocess.Popen(
-            [command[0], "--info-fd", str(writer), *command[1:]],
-            stdin=subprocess.DEVNULL, stdout=given[1], stderr=given[2], pass_fds=[given[0], writer],
-        )  # fmt: skip
-        os.close(writer)
-        with open(reader) as answer:
-            said = answer.read()
-        if not said:
-            raise RuntimeError(f"no process for a submission can be started: bwrap ended with {process.wait()}")
-
-        def wait() -> int:
-            code = process.wait()
-            return 128 - code if 128 < code < 160 else code
-
-        return int(json.loads(said)["child-pid"]), wait
+        return Started(ours, [read for read, _ in pipes], pid, lambda: int(self._receive()["code"]))
 
     def close(self) -> None:
-        """End the zygote, and with it whatever it has started."""
+        """End the fork server, and with it whatever it has started."""
         self._control.close()
-        if self._pid is not None:
-            os.waitpid(self._pid, 0)
+        os.waitpid(self._pid, 0)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def abandon(self) -> None:
         """End it with all that it has started, whatever they do. From any thread."""
-        from lessonkit.grading.sandbox import linux as system
+        from lessonkit.grading.sandbox import linux as walls
 
-        for pid in system.family(self._pid) if self._pid is not None else ():
+        for pid in walls.family(self._pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -193,18 +149,18 @@ class Zygote:
 
 
 def serve(
-    control: socket.socket, view: Path, course: Course, hidden: Sequence[str], walls: str, readable: Sequence[Path]
+    control: socket.socket, view: Path, course: Course, hidden: Sequence[str], sandbox: str, readable: Sequence[Path]
 ) -> None:
-    """In the zygote: fork a process for each order, say its number, and say how it ended."""
-    from lessonkit.grading.sandbox import linux as system
+    """In the fork server: fork a process for each order, say its number, and say how it ended."""
+    from lessonkit.grading.sandbox import linux as walls
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()  # Ctrl-C is the head's to handle
     _warm_up()
     ours = {str(folder_of(package).parent) for package in packages_of(course)}  # out of sight in the sandbox
-    if walls == "namespaces":
-        system.enclose(view, readable, hidden=[Path.cwd()])
-        view = Path(system.COURSE)
+    if sandbox == "bubblewrap":
+        walls.enter_namespaces(view, readable, hidden=[Path.cwd()])
+        view = Path(walls.COURSE)
     _show_only(view, away=ours)
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every page that the two share
@@ -214,18 +170,18 @@ def serve(
         if not order:
             return
         limits = Limits(**json.loads(order))
-        if walls == "namespaces":
-            here, outside = system.fork_child(_bounds(limits), keep=descriptors, environment=ENVIRONMENT)
+        if sandbox == "bubblewrap":
+            here, outside = walls.fork_child(limits, keep=descriptors, environment=ENVIRONMENT)
         else:
             home = tempfile.mkdtemp(prefix="lessonkit-")
             here = outside = os.fork()
         if here == 0:
-            _become_child(descriptors, course, hidden, None if walls == "namespaces" else home)
+            _become_child(descriptors, course, hidden, None if sandbox == "bubblewrap" else home)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(json.dumps({"pid": outside}).encode())
         code = os.waitstatus_to_exitcode(os.waitpid(here, 0)[1])
-        if walls == "none":
+        if sandbox == "none":
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(here, signal.SIGKILL)  # what it has left behind
             shutil.rmtree(home, ignore_errors=True)
@@ -235,7 +191,7 @@ def serve(
 def _become_child(
     descriptors: Sequence[int], course: Course, hidden: Sequence[str], home: str | None
 ) -> NoReturn:
-    """`home` is its working folder where no walls have given it one."""
+    """`home` is its working folder where no sandbox has given it one."""
     try:
         connection, *streams = descriptors
         null = os.open(os.devnull, os.O_RDONLY)
@@ -249,18 +205,6 @@ def _become_child(
         child.Process(socket.socket(fileno=connection)).serve(course.package, packages_of(course), hidden)
     finally:
         os._exit(0)
-
-
-def _bounds(limits: Limits) -> Any:
-    """What of the limits the operating system holds a process to."""
-    from lessonkit.grading.sandbox import linux as walls
-
-    return walls.Limits(
-        memory_mb=limits.memory_mb,
-        processes=limits.processes,
-        home_mb=limits.home_mb,
-        cpu_seconds=int(limits.notebook_seconds) + 5,
-    )
 
 
 def _warm_up() -> None:

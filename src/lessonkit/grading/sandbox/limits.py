@@ -8,13 +8,18 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Limits:
-    """What a submission may use. What goes over a limit ends, and what ran before it keeps its points."""
+    """What a submission may use. What goes over a limit ends, and what ran before it keeps its points.
+
+    `memory_mb` and `open_files` are each process's; the rest is for all of them together.
+    """
 
     cell_seconds: float = 30
     notebook_seconds: float = 180
-    memory_mb: int = 2048
-    processes: int = 64
+    memory_mb: int = 2048  # private memory; what torch reserves and does not use is free
+    processes: int = 64  # threads count
     home_mb: int = 64
+    home_files: int = 4096
+    open_files: int = 256
 
     @classmethod
     def of(cls, given: Mapping[str, float]) -> Limits:

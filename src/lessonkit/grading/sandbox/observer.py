@@ -1,6 +1,6 @@
-"""The trusted worker: has each submission run in a process of its own behind walls, and looks at its answers.
+"""The trusted worker: has each submission run in a process of its own in the sandbox, and looks at its answers.
 
-`python -m lessonkit.grading.sandbox.observer COURSE a03 namespaces FOLDER` reads jobs from stdin and writes records to
+`python -m lessonkit.grading.sandbox.observer COURSE a03 bubblewrap FOLDER` reads jobs from stdin and writes records to
 stdout, a line of JSON each. A job is what `execution.job_of` makes; a record is what `Run.record` returns.
 
 Only this process holds the course's reference answers. It looks at a learner's answer by asking the learner's process
@@ -32,20 +32,20 @@ import torch
 from torch import Tensor
 
 from lessonkit.course import load
-from lessonkit.exercises.local_runner import Problem, Stop, in_words, kind_of
+from lessonkit.exercises.local_runner import AspectFailed, Problem, in_words, kind_of
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.grading.sandbox.outputs import Outputs, count_of
-from lessonkit.grading.sandbox.protocol import Broken, Channel, Closed, tensors_in
+from lessonkit.grading.sandbox.protocol import Channel, ConnectionClosed, ProtocolError, tensors_in
 from lessonkit.grading.sandbox.remote_autograd import Calls, attached
 
 if TYPE_CHECKING:
-    from lessonkit.grading.sandbox.forkserver import Started, Zygote
+    from lessonkit.grading.sandbox.forkserver import ForkServer, Started
 
 KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
 GRACE = 2.0  # seconds that an interrupted cell has to come to its end
 PATIENCE = 10.0  # seconds that the process has to read what is sent to it
-MAX_LENT = 1 << 17  # numbers that a function handed to an answer is called with
+MAX_CALLBACK_NUMBERS = 1 << 17  # numbers that a function handed to an answer is called with
 MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
 
 
@@ -73,7 +73,7 @@ class Run:
         self.current: Mapping[str, Any] = {}
         self.observations: list | None = None
         self.looked = False  # at the present cell's answer; it is done once
-        self.lent_calls = Calls()  # of functions that were handed to the answer
+        self.callback_calls = Calls()  # of functions that were handed to the answer
         self.began = time.monotonic()
         self.until = 0.0  # when the present cell must have ended
 
@@ -113,7 +113,8 @@ class Run:
         self.until = time.monotonic() + 60
         try:
             self._receive("ready")
-        except (TimeoutError, Over, Closed, Broken) as error:  # nothing of the submission has run: it is not to blame
+        except (TimeoutError, Over, ConnectionClosed, ProtocolError) as error:
+            # Nothing of the submission has run: it is not to blame.
             raise RuntimeError(f"a process for a submission was lost before it was ready: {error!r}") from None
         self.began = time.monotonic()
         with self._endings("while its files were written"):
@@ -171,9 +172,9 @@ class Run:
             yield
         except Over as over:
             why = str(over)
-        except Closed:
+        except ConnectionClosed:
             why = f"the Python process died ({self.process.how_it_ended()})"
-        except Broken:
+        except ProtocolError:
             why = "the Python process tampered with its connection to the grader"
             self.outputs.flags.append("tampered with the connection to the grader")
         else:
@@ -202,17 +203,17 @@ class Run:
                 raise Aborted
             if kind == "check":
                 self._check(str(content.get("name")))
-            elif self.outputs.silent and kind in ("reply", "problem", "lent"):
+            elif self.outputs.silent and kind in ("reply", "problem", "callback"):
                 continue  # it was on its way when the cell was interrupted
-            elif kind == "lent" and "reply" in wanted:
-                self._lend(content)
+            elif kind == "callback" and "reply" in wanted:
+                self._answer_callback(content)
             else:
                 try:
                     taken = self.outputs.take(kind, content)
                 except Exception as error:
-                    raise Broken(f"a message with the wrong content: {error}") from None
+                    raise ProtocolError(f"a message with the wrong content: {error}") from None
                 if not taken:
-                    raise Broken(f"an unexpected {kind[:20]}")
+                    raise ProtocolError(f"an unexpected {kind[:20]}")
 
     def _watch(self) -> None:
         self.outputs.drain(self.process.descriptors)
@@ -232,31 +233,31 @@ class Run:
         if name == self.current["exercise"] and name in self.job["seeds"] and not self.looked:
             self.looked = True
             exercise = load(self.job["course"]).exercise(name)
-            runner = There(self._ask, exercise.forbidden)
-            self.channel.lent, self.lent_calls = [], Calls()
+            runner = RemoteRunner(self._ask, exercise.forbidden)
+            self.channel.callbacks, self.callback_calls = [], Calls()
             self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
-            self.channel.lent = None
+            self.channel.callbacks = None
         self.channel.send("enough")
 
-    def _lend(self, content: Mapping[str, Any]) -> None:
+    def _answer_callback(self, content: Mapping[str, Any]) -> None:
         """Call a function that was handed to the answer, or go back through such a call, for the learner's process."""
         try:
-            value = self._lent(**content)
+            value = self._call_back(**content)
         except Exception as error:  # the answer called it with something that it does not take
             self.channel.send("raised", detail=in_words(error)[:2000])
         else:
             self.channel.send("returned", value=value)
 
-    def _lent(self, request: str, number: int = 0, arguments: Any = (), call: int = 0, gradients: Any = ()) -> Any:
-        if sum(tensor.numel() for tensor in tensors_in([arguments, gradients])) > MAX_LENT:
+    def _call_back(self, request: str, number: int = 0, arguments: Any = (), call: int = 0, gradients: Any = ()) -> Any:
+        if sum(tensor.numel() for tensor in tensors_in([arguments, gradients])) > MAX_CALLBACK_NUMBERS:
             raise ValueError("more numbers than it takes")
         if request == "back":
-            return self.lent_calls.back(call, gradients)
-        assert self.channel.lent is not None
-        return self.lent_calls.add(tensors_in(arguments), self.channel.lent[number](*arguments))
+            return self.callback_calls.back(call, gradients)
+        assert self.channel.callbacks is not None
+        return self.callback_calls.add(tensors_in(arguments), self.channel.callbacks[number](*arguments))
 
     def _ask(self, request: str, **content: Any) -> Any:
-        """The process's reply to a request. Raises Stop with the problem that it reports."""
+        """The process's reply to a request. Raises AspectFailed with the problem that it reports."""
         try:
             self.channel.send(request, **content)
             reply = self._receive("reply", "problem")
@@ -264,15 +265,15 @@ class Run:
             raise Overtime from None
         if reply["kind"] == "problem":
             kind, detail, where = (str(reply.get(key, "")) for key in ("kind_", "detail", "where"))
-            raise Stop(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
+            raise AspectFailed(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
         value = reply.get("value")
         count = sum(tensor.numel() for tensor in tensors_in(value))
         if count > MAX_NUMBERS:
-            raise Stop(Problem("unusable", f"{count} numbers, which is too many"))
+            raise AspectFailed(Problem("unusable", f"{count} numbers, which is too many"))
         return value
 
 
-class There:
+class RemoteRunner:
     """A runner (see `lessonkit.exercises.local_runner.Runner`) of an answer in the learner's process.
 
     Gradients find their way through its calls, and a function among the arguments stays here: the learner's process
@@ -293,21 +294,21 @@ class There:
         ends = [*tensors_in(arguments), *self.leaves.values()]
         reply = self._ask("call", target=self.target, arguments=arguments)
         if not (isinstance(reply, tuple) and len(reply) == 2):
-            raise Broken("a call's reply must be its result and its number")
+            raise ProtocolError("a call's reply must be its result and its number")
         result, number = reply
         return attached(result, number, ends, functools.partial(self._ask, "back"))
 
-    def build(self, sizes: tuple) -> There:
+    def build(self, sizes: tuple) -> RemoteRunner:
         reply = self._ask("build", sizes=tuple(sizes))
         target, parameters = reply if isinstance(reply, tuple) and len(reply) == 2 else (None, None)
         if type(target) is not int or not isinstance(parameters, dict) or len(parameters) > 1000:
-            raise Broken("a module's reply must be its number and its parameters")
+            raise ProtocolError("a module's reply must be its number and its parameters")
         leaves = {}
         for name, parameter in parameters.items():
             if not (isinstance(name, str) and isinstance(parameter, Tensor)):
-                raise Stop(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
+                raise AspectFailed(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
             leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
-        return There(self._ask, self.forbidden, target, leaves)
+        return RemoteRunner(self._ask, self.forbidden, target, leaves)
 
     def parameters(self) -> dict[str, Tensor]:
         return self.leaves
@@ -320,8 +321,8 @@ class There:
 
 
 def main(package: str, assignment: str, kind: str, folder: str) -> None:
-    """Serve jobs until stdin ends. `kind` is "namespaces", "bubblewrap" or "none"; `folder` takes temporary files."""
-    from lessonkit.grading.sandbox.forkserver import Zygote
+    """Serve jobs until stdin ends. `kind` is "bubblewrap" or "none"; `folder` takes temporary files."""
+    from lessonkit.grading.sandbox.forkserver import ForkServer
 
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
@@ -330,21 +331,22 @@ def main(package: str, assignment: str, kind: str, folder: str) -> None:
     os.dup2(2, 1)  # whatever else prints must not be taken for a record
     course = load(package)
     data = os.environ.get("ATTNCOURSE_DATA")
-    zygote = Zygote(course, assignment, kind, [Path(data)] if data else [])  # before this process knows any answer
+    # Before this process knows any answer.
+    fork_server = ForkServer(course, assignment, kind, [Path(data)] if data else [])
     if assignment in course.assignments():  # one of the instructor's own has none
         course.exercises_of(assignment)
     # Tensors that a learner's process sent are added and multiplied here: a shape chosen to fill the memory must not.
     most = _data_bytes() + (2 << 30)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the head's to handle
-    threading.Thread(target=_end_with_head, args=(zygote, folder), daemon=True).start()
-    with contextlib.closing(zygote):
+    threading.Thread(target=_end_with_head, args=(fork_server, folder), daemon=True).start()
+    with contextlib.closing(fork_server):
         print(json.dumps({"ready": kind}), file=records, flush=True)
         for line in jobs:
             job = json.loads(line)
             limits = Limits.of(job["limits"])
             try:
-                with contextlib.closing(zygote.start(limits)) as process:
+                with contextlib.closing(fork_server.start(limits)) as process:
                     record = Run(job, process, limits).record()
             except (RuntimeError, OSError) as error:  # the machine's fault
                 record = {"cannot": f"{type(error).__name__}: {error}"}
@@ -358,12 +360,12 @@ def _data_bytes() -> int:
     return 1024 * int(status.partition("VmData:")[2].split()[0])
 
 
-def _end_with_head(zygote: Zygote, folder: str) -> None:
+def _end_with_head(fork_server: ForkServer, folder: str) -> None:
     """End this process and its submission when nobody holds the other end of stdin, in the middle of a job too."""
     hung_up = select.poll()
     hung_up.register(sys.stdin.fileno(), 0)
     hung_up.poll()
-    zygote.abandon()
+    fork_server.abandon()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

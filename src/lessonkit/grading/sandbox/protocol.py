@@ -37,11 +37,11 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 # No code on the way may take these two for an error of the answer's.
-class Closed(BaseException):
+class ConnectionClosed(BaseException):
     """The other side has gone."""
 
 
-class Broken(BaseException):
+class ProtocolError(BaseException):
     """What came is no message: the other side does not keep to the protocol."""
 
 
@@ -56,18 +56,18 @@ class Channel:
         self.socket.settimeout(patience)
         self._lock = threading.RLock()
         self._buffer = bytearray()
-        self.lent: list[Any] | None = None  # functions of this side that the other may ask for
-        self.borrow: Callable[[int], Any] | None = None  # makes what stands here for a function of the other side
+        self.callbacks: list[Any] | None = None  # functions of this side that the other may ask for
+        self.make_callable: Callable[[int], Any] | None = None  # stands here for a function of the other side
         self._watched = 0.0
         self._late = -math.inf
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message. Raises Closed, or Broken if the other side does not read it.
+        """Send a message. Raises ConnectionClosed, or ProtocolError if the other side does not read it.
 
         TypeError or ValueError, with nothing sent, for what cannot be sent.
         """
         arrays: list[bytes] = []
-        packed = {name: pack(value, arrays, self.lent) for name, value in fields.items()}
+        packed = {name: pack(value, arrays, self.callbacks) for name, value in fields.items()}
         text = json.dumps([kind, packed]).encode()
         body = b"".join(arrays)
         if len(text) > MAX_TEXT or len(body) > MAX_ARRAYS:
@@ -78,16 +78,16 @@ class Channel:
             with self._lock:
                 self.socket.sendall(LENGTHS.pack(len(text), len(body)) + text + body)
         except TimeoutError:
-            raise Broken("it does not read what is sent to it") from None
+            raise ProtocolError("it does not read what is sent to it") from None
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise ConnectionClosed(str(error)) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def receive(
         self, until: float = math.inf, watch: Callable[[], None] | None = None, also: Sequence[int] = ()
     ) -> tuple[str, dict[str, Any]]:
-        """The next message. TimeoutError at the time `until` (of time.monotonic); Closed; Broken.
+        """The next message. TimeoutError at the time `until` (of time.monotonic); ConnectionClosed; ProtocolError.
 
         `watch` is called about every twentieth of a second, and when one of the descriptors `also` can be read.
         """
@@ -96,7 +96,7 @@ class Channel:
         self._wait_for(start, *waiting)
         n_text, n_body = LENGTHS.unpack(self._buffer[:start])
         if n_text > MAX_TEXT or n_body > MAX_ARRAYS:
-            raise Broken("a frame that is too long")
+            raise ProtocolError("a frame that is too long")
         end = start + n_text + n_body
         self._wait_for(end, *waiting)  # a frame whose time runs out on the way stays to be received
         text, body = bytes(self._buffer[start : start + n_text]), bytes(self._buffer[start + n_text : end])
@@ -106,9 +106,9 @@ class Channel:
             if not isinstance(kind, str) or not isinstance(fields, dict):
                 raise ValueError("not a kind and its fields")
             arrays = io.BytesIO(body)
-            return kind, {name: unpack(value, arrays, self.borrow) for name, value in fields.items()}
+            return kind, {name: unpack(value, arrays, self.make_callable) for name, value in fields.items()}
         except Exception as error:  # torch's own among them
-            raise Broken(f"not a message: {error}") from None
+            raise ProtocolError(f"not a message: {error}") from None
 
     def _wait_for(self, n: int, until: float, watch: Callable[[], None] | None, also: Sequence[int]) -> None:
         """Return when `n` bytes have come."""
@@ -118,9 +118,9 @@ class Channel:
             try:
                 piece = self.socket.recv(1 << 20)
             except OSError as error:
-                raise Closed(str(error)) from None
+                raise ConnectionClosed(str(error)) from None
             if not piece:
-                raise Closed("the connection has ended")
+                raise ConnectionClosed("the connection has ended")
             self._buffer += piece
 
     def _wait(self, until: float, watch: Callable[[], None] | None, also: Sequence[int]) -> None:
@@ -153,8 +153,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-def pack(value: Any, arrays: list[bytes], lent: list[Any] | None = None, depth: int = 0) -> Any:
-    """`value` as JSON data; tensors' bytes are added to `arrays`, functions to `lent`, if there is such a list.
+def pack(value: Any, arrays: list[bytes], callbacks: list[Any] | None = None, depth: int = 0) -> Any:
+    """`value` as JSON data; tensors' bytes are added to `arrays`, functions to `callbacks`, if there is such a list.
 
     What is no plain data, or lies too deep, goes as a description of its type.
     """
@@ -171,19 +171,18 @@ def pack(value: Any, arrays: list[bytes], lent: list[Any] | None = None, depth: 
     if isinstance(value, list | tuple | dict) and depth <= MAX_DEPTH:
         deeper = depth + 1
         if isinstance(value, list):
-            return [pack(item, arrays, lent, deeper) for item in value]
+            return [pack(item, arrays, callbacks, deeper) for item in value]
         if isinstance(value, tuple):
-            return {"tuple": [pack(item, arrays, lent, deeper) for item in value]}
-        items = value.items()
-        return {"dict": [[pack(key, arrays, lent, deeper), pack(item, arrays, lent, deeper)] for key, item in items]}
-    if lent is not None and callable(value):
-        lent.append(value)
-        return {"function": len(lent) - 1}
+            return {"tuple": [pack(item, arrays, callbacks, deeper) for item in value]}
+        return {"dict": [[pack(part, arrays, callbacks, deeper) for part in item] for item in value.items()]}
+    if callbacks is not None and callable(value):
+        callbacks.append(value)
+        return {"function": len(callbacks) - 1}
     return {"opaque": kind_of(value)[:200]}
 
 
 def unpack(
-    value: Any, arrays: io.BytesIO, borrow: Callable[[int], Any] | None = None, depth: int = 0
+    value: Any, arrays: io.BytesIO, make_callable: Callable[[int], Any] | None = None, depth: int = 0
 ) -> Any:
     """The reverse of `pack`, which reads the arrays' bytes in order. An Exception of some kind for anything else."""
     if isinstance(value, str) and not value.isascii():
@@ -194,20 +193,20 @@ def unpack(
         raise ValueError("too many values in values")
     deeper = depth + 1
     if isinstance(value, list):
-        return [unpack(item, arrays, borrow, deeper) for item in value]
+        return [unpack(item, arrays, make_callable, deeper) for item in value]
     ((tag, content),) = value.items()
     match tag:
         case "tuple":
-            return tuple(unpack(item, arrays, borrow, deeper) for item in content)
+            return tuple(unpack(item, arrays, make_callable, deeper) for item in content)
         case "dict":
-            flat = [unpack(item, arrays, borrow, deeper) for pair in content for item in _pair(pair)]
+            flat = [unpack(item, arrays, make_callable, deeper) for pair in content for item in _pair(pair)]
             return dict(zip(flat[::2], flat[1::2], strict=True))
         case "tensor":
             return _unpack_tensor(content, arrays)
         case "opaque":
             return Opaque(unpack(str(content)[:200], arrays))
-        case "function" if borrow is not None and type(content) is int:
-            return borrow(content)
+        case "function" if make_callable is not None and type(content) is int:
+            return make_callable(content)
     raise ValueError(f"an unknown tag, {tag!r}"[:80])
 
 

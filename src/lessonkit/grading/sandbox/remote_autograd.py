@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lessonkit.exercises.local_runner import Problem, Stop
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.grading.sandbox.protocol import tensors_in
 
 
@@ -45,10 +45,10 @@ def attached(result: Any, number: Any, ends: list[Tensor], back: Callable[..., A
     def go_back(gradients: tuple[Tensor | None, ...]) -> list[Tensor | None]:
         found = back(call=number, gradients=[g if g is None else g.detach() for g in gradients])
         if not isinstance(found, list) or len(found) != len(ends):
-            raise Stop(Problem("unusable", "the gradients that came back are not one for each input"))
+            raise AspectFailed(Problem("unusable", "the gradients that came back are not one for each input"))
         for gradient, end in zip(found, ends, strict=True):
             if gradient is not None and not (isinstance(gradient, Tensor) and gradient.shape == end.shape):
-                raise Stop(Problem("unusable", "a gradient that came back has not the shape of its input"))
+                raise AspectFailed(Problem("unusable", "a gradient that came back has not the shape of its input"))
         return [g if g is None else g.detach().to(e.dtype) for g, e in zip(found, ends, strict=True)]
 
     return _replaced(result, iter(_Attach.apply(go_back, len(outputs), *outputs, *ends)))

@@ -11,7 +11,6 @@ import functools
 import importlib
 import importlib.abc
 import importlib.machinery
-import json
 import os
 import socket
 import sys
@@ -27,8 +26,8 @@ from torch import Tensor
 from traitlets import Type
 from traitlets.config import Config
 
-from lessonkit.exercises.local_runner import Guard, Here, Stop, in_words
-from lessonkit.grading.sandbox.protocol import Channel, Closed, tensors_in
+from lessonkit.exercises.local_runner import AspectFailed, Guard, LocalRunner, in_words
+from lessonkit.grading.sandbox.protocol import Channel, ConnectionClosed, tensors_in
 from lessonkit.grading.sandbox.remote_autograd import Calls, attached
 
 INPUT = "nobody is there to type an answer to input() while the notebook is graded"
@@ -134,9 +133,9 @@ class Process:
     def __init__(self, connection: socket.socket) -> None:
         self.channel = Channel(connection)
         self.main = threading.get_ident()
-        self.objects: list[Here] = []  # the answer under the check, and the modules that it built
+        self.objects: list[LocalRunner] = []  # the answer under the check, and the modules that it built
         self.calls = Calls()
-        self.channel.borrow = lambda number: Borrowed(self, number)
+        self.channel.make_callable = lambda number: RemoteCallable(self, number)
         self.left_out: list[str] = []  # files that had no room
 
     def serve(self, course: str, packages: Sequence[str], hidden: Sequence[str]) -> None:
@@ -149,7 +148,7 @@ class Process:
         shell = make_shell()
         for part in (Hook, Publisher, Shell):
             part.say = staticmethod(self.say)  # type: ignore[attr-defined, assignment]
-        with contextlib.suppress(Closed, OSError):
+        with contextlib.suppress(ConnectionClosed, OSError):
             self.say("ready")
             while True:
                 with contextlib.suppress(KeyboardInterrupt):  # it may come when the cell has ended already
@@ -201,8 +200,8 @@ class Process:
             return False
         try:
             self.say("reply", value=getattr(self, f"_{kind}")(answer, undo, **fields))
-        except Stop as stop:
-            problem = stop.problem
+        except AspectFailed as failed:
+            problem = failed.problem
             self.say("problem", kind_=problem.kind, detail=problem.detail[:2000], where=problem.where[:500])
         except (Exception, SystemExit) as error:
             self.say("problem", kind_="unusable", detail=in_words(error)[:2000], where="")
@@ -212,7 +211,7 @@ class Process:
 
     def _begin(self, answer: Any, undo: contextlib.ExitStack, seed: int, forbidden: list[str]) -> None:
         undo.close()
-        self.objects, self.calls = [Here(answer, _guard(tuple(forbidden)))], Calls()
+        self.objects, self.calls = [LocalRunner(answer, _guard(tuple(forbidden)))], Calls()
         undo.enter_context(self.objects[0].undisturbed(seed))
 
     def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:
@@ -231,7 +230,7 @@ class Process:
         self.objects[target].fill(values)
 
 
-class Borrowed:
+class RemoteCallable:
     """Stands for a function that the check hands to the answer: the worker has it, and is asked for what it returns."""
 
     def __init__(self, process: Process, number: int) -> None:
@@ -245,7 +244,7 @@ class Borrowed:
         process = self._process
         if not process.objects or threading.get_ident() != process.main:
             raise RuntimeError("this function is only there while the check that handed it over calls the answer")
-        process.say("lent", request=request, **content)
+        process.say("callback", request=request, **content)
         kind, fields = process.channel.receive()
         if kind != "returned":
             raise ValueError(str(fields.get("detail")))
@@ -350,12 +349,3 @@ def _string(error: BaseException) -> str:
         return str(error)
     except Exception:
         return f"<{type(error).__name__} whose text cannot be had>"
-
-
-if __name__ == "__main__":  # behind bubblewrap
-    from lessonkit.grading.sandbox import linux as walls
-
-    number, order = int(sys.argv[1]), json.loads(sys.argv[2])
-    walls.lock_down(walls.Limits(**order["limits"]), keep=[number], environment=dict(os.environ))
-    Process(socket.socket(fileno=number)).serve(order["course"], order["packages"], order["hidden"])
-    os._exit(0)

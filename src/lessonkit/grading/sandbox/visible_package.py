@@ -9,12 +9,6 @@ from pathlib import Path
 
 from lessonkit.course import Course, folder_of
 
-# Of the kit the learner's process has the parts that it runs on; of the course's lessons nothing.
-KIT = (
-    "exercises/local_runner.py",
-    *(f"grading/sandbox/{name}.py" for name in ("student_process", "protocol", "remote_autograd", "linux")),
-)
-
 
 def packages_of(course: Course) -> tuple[str, ...]:
     """Every package that a submission must see the view's copy of, or nothing of."""
@@ -37,11 +31,8 @@ def build_view(course: Course, assignment: str, folder: Path) -> tuple[str, ...]
     for name, path in [*modules.items(), *_modules("commandkit")]:
         if name not in hidden:
             _copy(path, folder_of(name.partition(".")[0]), folder)
-    for name in KIT:
-        _copy(folder_of("lessonkit") / name, folder_of("lessonkit"), folder)
-    parts = ("exercises", "grading", "grading/sandbox")
-    for package in (course.package, "lessonkit", *(f"lessonkit/{part}" for part in parts)):
-        (folder / package).mkdir(parents=True, exist_ok=True)
+    for package in ("lessonkit", course.package):  # nothing of them; what of the kit it runs on, it has in memory
+        (folder / package).mkdir()
         (folder / package / "__init__.py").touch()
     return tuple(sorted(hidden))
 
