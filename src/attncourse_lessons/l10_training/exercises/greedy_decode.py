@@ -127,7 +127,7 @@ slip("runs past <eos>", ENDS, {PADDED: "", STOPS: ""}, words="""
     Sentences go on after their <eos>. The model does not stop by itself: whatever it is asked, it answers with some
     token. Remember which sentences have ended, and write padding there.""")
 slip("the first <eos> ends all", ENDS, {"finished.all()": "finished.any()"}, words="""
-    As soon as one sentence had ended, writing stopped for all of them, in the middle of their words. AspectFailed when
+    As soon as one sentence had ended, writing stopped for all of them, in the middle of their words. Stop when
     *all* have ended: any or all?""")
 slip("never stops early", ("no step for nothing",), {STOPS: ""}, words="""
     What comes back is right, but the model was asked `max_length` times, although all sentences had ended long

@@ -158,7 +158,7 @@ def a_slice_that_begins_below_zero(n, width, dilation, causal):
 @misconception("no window wider than the text", fails=("wider than the text",))
 def no_window_wider_than_the_text(n, width, dilation, causal):
     """Diagonal by diagonal works, until a diagonal would lie outside the table: there is none at a distance of n or
-    more. AspectFailed before, or compare distances instead, which asks for no special case."""
+    more. Stop before, or compare distances instead, which asks for no special case."""
     mask = torch.zeros(n, n, dtype=torch.bool)
     for step in range(-width, 1 if causal else width + 1):
         mask |= torch.diag(torch.ones(n - abs(step * dilation), dtype=torch.bool), step * dilation)
