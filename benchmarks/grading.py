@@ -35,7 +35,7 @@ GOAL, MEMORY_GOAL = 10, 500  # times stock; MB a worker
 
 def make_course(root: Path, n: int, stock: bool) -> None:
     """A course of `n` submissions in `root`. Stock: without a config but for the names of two folders."""
-    demo.prepare(root, COURSE)
+    demo.prepare(root, COURSE, ASSIGNMENT)
     if stock:
         (root / "nbgrader_config.py").write_text(
             "c = get_config()\n"

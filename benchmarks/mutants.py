@@ -44,11 +44,12 @@ from tqdm import tqdm
 
 from attncourse import check
 from attncourse_lessons import course as lessons
+from lessonkit.authoring.build import Checkout
 from lessonkit.course import VISIBLE_SEEDS, hidden_seeds
 from lessonkit.exercises.judge import ABSOLUTE, RELATIVE
 from lessonkit.exercises.observe import observe
 
-SOLUTIONS = Path(__file__).parents[1] / "src" / "notebooks" / "solutions"
+ROOT = Path(__file__).parents[1]
 LIMIT, MEMORY = 4, 6 * 2**30  # seconds of the processor and bytes that judging a mutant may take
 
 OPERATORS = {
@@ -276,12 +277,14 @@ class Solution:
 def solutions() -> dict[str, Solution]:
     """Every exercise's solution, in the order in which they are set."""
     found = {}
-    for assignment in lessons.assignments():
-        (path,) = SOLUTIONS.glob(f"{assignment}_*.py")
-        body = ast.parse(path.read_text(encoding="utf-8")).body
+    for target in Checkout(ROOT, lessons).targets():
+        if not target.is_assignment:
+            continue
+        cells = (cell.source for cell in target.source.notebook.cells if cell.cell_type == "code")
+        body = ast.parse("\n".join(cells)).body
         kept = [n for n in body if isinstance(n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)]
         around: dict[str, Any] = {}
-        exec(compile(ast.Module(kept, []), str(path), "exec"), around)
+        exec(compile(ast.Module(kept, []), str(target.path), "exec"), around)
         definitions = {n.name: n for n in kept if isinstance(n, ast.FunctionDef | ast.ClassDef)}
         for node in body:
             match node:

@@ -110,7 +110,7 @@ def measured(name: str) -> dict[str, Any]:
     >>> sorted(measured("modifications"))[:3]
     ['batch_tokens', 'command', 'date']
     """
-    folder = files("attncourse.data") / "measured"
+    folder = files("attncourse_lessons") / "measured"
     kept = sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
     if name not in kept:
         raise ValueError(f"name: got {name!r}, expected one of {', '.join(kept)}")
@@ -140,7 +140,7 @@ def training_runs() -> list[TrainedRun]:
 
     Each is a file training*.json beside the others, as `benchmarks/training.py --save` writes it.
     """
-    folder = files("attncourse.data") / "measured"
+    folder = files("attncourse_lessons") / "measured"
     kept = [file for file in folder.iterdir() if file.name.startswith("training") and file.name.endswith(".json")]
     objects = [json.loads(file.read_text("utf-8")) for file in sorted(kept, key=lambda file: file.name)]
     runs = [_trained_run(kept_one) for kept_one in objects if kept_one.get("bleu") is not None]

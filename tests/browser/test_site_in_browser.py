@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
+from lessonkit.authoring.build import open_course
 from lessonkit.authoring.site.command import site
 from lessonkit.authoring.site.npm import NoPackage
 
@@ -24,7 +25,7 @@ LONG_NAME = "api/attncourse.transformer.html"
 def book(chromium, tmp_path_factory):
     """The whole book, built once: half a minute of one core."""
     try:
-        site(ROOT, to := tmp_path_factory.mktemp("book") / "site")
+        site(open_course(ROOT), to := tmp_path_factory.mktemp("book") / "site")
     except NoPackage as error:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
     return to

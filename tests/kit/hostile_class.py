@@ -61,7 +61,7 @@ class Class:
         self.root, self.settings = root, root.parent / "settings"
         with own_settings(self.settings), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
-            prepare(root, COURSE)
+            prepare(root, COURSE, ASSIGNMENT)
             nbgrader(root, "generate_assignment", ASSIGNMENT, log=Log(root.parent / "log"))
         with (root / "nbgrader_config.py").open("a") as config:
             config.write(limits)

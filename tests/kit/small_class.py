@@ -25,7 +25,7 @@ def make_course(root):
     """A course in `root` in which all STUDENTS have submitted."""
     with own_settings(root.parent / "settings"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
-        prepare(root, COURSE)
+        prepare(root, COURSE, ASSIGNMENT)
         nbgrader(root, "generate_assignment", ASSIGNMENT, log=Log(root / "log"))
     source = nbformat.read(root / "solutions" / ASSIGNMENT / f"{NOTEBOOK}.ipynb", as_version=4)
     release = nbformat.read(root / "assignments" / ASSIGNMENT / f"{NOTEBOOK}.ipynb", as_version=4)

@@ -36,7 +36,12 @@ from lessonkit.mimetype import VERDICT
 
 COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention"
-FAST = Config({"Execute": {"shutdown_kernel": "immediate", "extra_arguments": ["--log-level=ERROR"]}})
+FAST = Config(
+    {
+        "Lessonkit": {"course": "attncourse_lessons"},
+        "Execute": {"shutdown_kernel": "immediate", "extra_arguments": ["--log-level=ERROR"]},
+    }
+)
 
 
 def check_cell(source="", exercise="thing", points=4, outputs=()):
@@ -323,7 +328,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def course(tmp_path_factory):
     """Every style and every troublemaker, graded: (the course's folder, results by student, original bytes)."""
     root = tmp_path_factory.mktemp("class") / "course"
-    prepare(root, COURSE)
+    prepare(root, COURSE, ASSIGNMENT)
     log = Log(root / "log")
     nbgrader(root, "generate_assignment", ASSIGNMENT, log=log)
     source = nbformat.read(root / "solutions" / ASSIGNMENT / f"{NOTEBOOK}.ipynb", as_version=4)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from attncourse_lessons import course as lessons
-from lessonkit.exercises import judge, observe
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import judge
+from lessonkit.exercises.observe import observe
 from lessonkit.grading import observations as judging
 from lessonkit.grading.sandbox.forkserver import ForkServer
 from lessonkit.grading.sandbox.limits import Limits

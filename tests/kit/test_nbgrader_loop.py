@@ -36,7 +36,7 @@ def silent():
 def graded(tmp_path_factory):
     """The demo's course after the loop: (its folder, its results, what is wrong with them)."""
     root = tmp_path_factory.mktemp("loop") / "demo"
-    demo.prepare(root, COURSE)
+    demo.prepare(root, COURSE, ASSIGNMENT)
     with silent() as stage:
         return root, *demo.grade_class(root, stage)
 
@@ -223,14 +223,14 @@ def test_a_demo_whose_grades_are_wrong_exits_1_and_says_where(graded, monkeypatc
 def test_the_demo_deletes_no_folder_that_is_not_its_own(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(CommandError, match="--to"):
-        demo.prepare(tmp_path, COURSE)
+        demo.prepare(tmp_path, COURSE, ASSIGNMENT)
     assert (tmp_path / "thesis.tex").exists()
 
 
 def test_a_demo_that_was_interrupted_is_made_anew(tmp_path):
-    demo.prepare(tmp_path / "demo", COURSE)
+    demo.prepare(tmp_path / "demo", COURSE, ASSIGNMENT)
     (tmp_path / "demo" / "submitted").mkdir()
-    demo.prepare(tmp_path / "demo", COURSE)
+    demo.prepare(tmp_path / "demo", COURSE, ASSIGNMENT)
     assert not (tmp_path / "demo" / "submitted").exists()
 
 

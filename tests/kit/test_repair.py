@@ -20,6 +20,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 
+from commandkit.files import write_whole
 from lessonkit.grading.course import Log, application, nbgrader, own_settings
 from lessonkit.grading.demo import prepare
 from lessonkit.grading.repair import cells as repair
@@ -44,7 +45,7 @@ class Class:
 
     def __init__(self, root):
         self.root, self.log = root, Log(root.parent / "log")
-        prepare(root, COURSE)
+        prepare(root, COURSE, ASSIGNMENT)
         nbgrader(root, "generate_assignment", ASSIGNMENT, log=self.log)
         source = nbformat.read(root / "solutions" / ASSIGNMENT / f"{NOTEBOOK}.ipynb", as_version=4)
         self.release = nbformat.read(root / "assignments" / ASSIGNMENT / f"{NOTEBOOK}.ipynb", as_version=4)
@@ -917,10 +918,16 @@ def test_taking_in_a_second_time_changes_nothing(course):
     assert (tree(course.root / "submitted"), tree(course.root / "grading")) == before
 
 
+def stopped_in_the_submission(path, *rest):
+    if "submitted" in path.parts:
+        raise KeyboardInterrupt
+    write_whole(path, *rest)
+
+
 def test_what_was_done_is_remembered_when_it_was_stopped_on_the_way(course, monkeypatch):
     course.hand_in("stopped", {RIGHT: link("/etc/passwd"), "pipe": os.mkfifo})
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(intake, "_place", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(intake, "write_whole", stopped_in_the_submission)
         course.prepare()
     notes = course.prepare()["stopped"]
     assert any("pipe" in line for line in notes)

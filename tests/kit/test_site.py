@@ -17,16 +17,30 @@ pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
+from lessonkit.authoring.build import Checkout
 from lessonkit.authoring.site import check, command, npm
 from lessonkit.authoring.site.extension import plain
 from lessonkit.authoring.site.sources import BrokenLink, Sources, boxes, fold
+from lessonkit.course import Course
 from lessonkit.mimetype import VERDICT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PYTHON = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 WIDGETS = "application/vnd.jupyter.widget-state+json"
+
+
+class OneLesson(Course):
+    """The course in the fixture's folder; its lesson has the exercises of a00."""
+
+    def __init__(self, root):
+        super().__init__("toy_lessons", library=("attncourse",), widgets=("attncourse", "viz/live_widget.js"))
+        self.folder = root / "src/toy_lessons"
+
+    def exercises_of(self, assignment):
+        return lessons.exercises_of(assignment)
 
 
 @pytest.fixture
@@ -61,6 +75,7 @@ def course(tmp_path):
     write(root / "assignments/a00/a00_x.ipynb", nbformat.writes(new_notebook(cells=[task])))
     write(root / "src/attncourse/attention.py", "")
     write(root / "src/attncourse/cli.py", "")
+    write(root / "src/toy_lessons/l00_x/__init__.py", '"""Where is it?"""')
     write(root / "README.md", "# Course\n")
     write(root / "START.md", "# Start\n")
     write(root / "CONTRIBUTING.md", "# Contributing\n")
@@ -114,12 +129,13 @@ def write(path, text):
     ],
 )
 def test_a_link_leads_to_where_the_site_has_its_target(course, tmp_path, page, link, leads_to):
-    assert Sources(course, tmp_path / "to").relink(f"see [it]({link}).", page) == f"see [it]({leads_to})."
+    sources = Sources(course, tmp_path / "to", OneLesson(course))
+    assert sources.relink(f"see [it]({link}).", page) == f"see [it]({leads_to})."
 
 
 def test_a_modules_source_becomes_its_page_of_the_reference_if_it_has_one(course, tmp_path):
     write(course / "docs/api/index.md", "   attncourse.attention\n")
-    sources = Sources(course, tmp_path / "to")
+    sources = Sources(course, tmp_path / "to", OneLesson(course))
     linked = sources.relink("[a](../src/attncourse/attention.py) [b](../src/attncourse/cli.py)", "docs/grading.md")
     assert linked == "[a](../api/attncourse.attention.rst) [b](../src/attncourse/cli.py)"
     assert (tmp_path / "to/src/attncourse/cli.py").is_file()  # to be downloaded
@@ -130,12 +146,12 @@ def test_a_modules_source_becomes_its_page_of_the_reference_if_it_has_one(course
 def test_a_link_to_no_file_of_the_course_is_refused_with_page_and_target(course, tmp_path, target):
     write(tmp_path / "elsewhere.md", "")
     with pytest.raises(BrokenLink, match=rf"docs/grading.md: a link to {target}, "):
-        Sources(course, tmp_path / "to").relink(f"[x]({target})", "docs/grading.md")
+        Sources(course, tmp_path / "to", OneLesson(course)).relink(f"[x]({target})", "docs/grading.md")
 
 
 def test_what_looks_like_a_link_in_code_is_left_alone(course, tmp_path):
     text = "`heads[0](gone.md)`\n\n```\nheads[0](gone.md)\n```\n"
-    assert Sources(course, tmp_path / "to").relink(text, "docs/grading.md") == text
+    assert Sources(course, tmp_path / "to", OneLesson(course)).relink(text, "docs/grading.md") == text
 
 
 def test_the_answers_of_a_solution_are_folded_and_what_is_for_graders_is_taken_out():
@@ -159,7 +175,7 @@ def test_a_widget_that_the_pages_cannot_draw_is_refused_by_name(course, tmp_path
     path = course / "lectures/00_x.ipynb"
     path.write_text(path.read_text(encoding="utf-8").replace("AnyModel", "IntSliderModel"), encoding="utf-8")
     with pytest.raises(CommandError, match=r"lectures/00_x.ipynb: .* not IntSliderModel"):
-        Sources(course, tmp_path / "to").notebook("lectures/00_x.ipynb")
+        Sources(course, tmp_path / "to", OneLesson(course)).notebook("lectures/00_x.ipynb")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +224,7 @@ def test_a_style_sheet_that_loads_from_elsewhere_is_a_fault(tmp_path):
 
 def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     monkeypatch.setattr(npm, "put", lambda package, folder: (folder / "tex-svg.js").write_text(""))
-    assert command.site(course, tmp_path / "site") >= 8
+    assert command.site(Checkout(course, OneLesson(course)), tmp_path / "site") >= 8
     lecture = (tmp_path / "site/lectures/00_x.html").read_text(encoding="utf-8")
     assert 'alt="A blue dot."' in lecture and '<div class="still' in lecture      # the picture, and its words
     assert '"model_id": "abc"' in lecture and "widgets.js" in lecture             # the widget
@@ -245,7 +261,7 @@ def half(monkeypatch):
 def test_a_new_site_takes_the_place_of_the_old_one(course, tmp_path, half):
     write(tmp_path / "site/.buildinfo", "")
     write(tmp_path / "site/gone.html", "old")
-    assert command.site(course, tmp_path / "site") == 1
+    assert command.site(Checkout(course, OneLesson(course)), tmp_path / "site") == 1
     assert sorted(path.name for path in (tmp_path / "site").iterdir()) == [".buildinfo", "index.html"]
 
 
@@ -255,7 +271,7 @@ def test_a_build_that_fails_or_is_stopped_leaves_the_old_site(course, tmp_path, 
     write(tmp_path / "site/.buildinfo", "")
     write(tmp_path / "site/index.html", "old")
     with pytest.raises(type(error)):
-        command.site(course, tmp_path / "site")
+        command.site(Checkout(course, OneLesson(course)), tmp_path / "site")
     assert (tmp_path / "site/index.html").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["course", "site"]
 
@@ -278,14 +294,14 @@ def test_a_stop_in_the_middle_of_the_swap_puts_the_old_site_back(tmp_path, monke
 def test_a_folder_that_holds_something_else_is_refused(course, tmp_path, half):
     write(tmp_path / "thesis/chapter.tex", "years")
     with pytest.raises(CommandError, match="holds something that is not a site"):
-        command.site(course, tmp_path / "thesis")
+        command.site(Checkout(course, OneLesson(course)), tmp_path / "thesis")
     assert (tmp_path / "thesis/chapter.tex").read_text() == "years"
 
 
 def test_a_site_with_faults_is_refused_with_the_first_of_them(course, tmp_path, half, monkeypatch):
     monkeypatch.setattr(check, "faults", lambda site: (f"page{i}.html: a picture without alt text" for i in range(30)))
     with pytest.raises(CommandError, match=r"page0.html: a picture without alt text\n(.|\n)*and 10 more$"):
-        command.site(course, tmp_path / "site")
+        command.site(Checkout(course, OneLesson(course)), tmp_path / "site")
     assert not (tmp_path / "site").exists()
 
 
@@ -377,5 +393,6 @@ def test_outside_a_course_one_line_says_where_to_run_it(tmp_path):
     with pytest.raises(CommandError, match=r"no course here \(looked for docs/conf.py in .*\): run it in the folder"):
         command._open(tmp_path)
     write(tmp_path / "docs/conf.py", "")
+    write(tmp_path / "nbgrader_config.py", 'get_config().Lessonkit.course = "attncourse_lessons"\n')
     with pytest.raises(CommandError, match=r"not this folder's: run pip install -e . here"):
         command._open(tmp_path)

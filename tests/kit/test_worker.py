@@ -100,7 +100,7 @@ def attention_distribution(scores, mask):
 @sandboxed
 def test_an_assignment_of_the_instructors_own_has_a_sandbox_and_sees_the_package(tmp_path):
     hidden = build_view(lessons, "quiz", tmp_path)
-    assert "lessonkit.grading.grade" in hidden and "attncourse.attention" not in hidden
+    assert hidden == () and not (tmp_path / "lessonkit/grading/grade.py").exists()
     worker = started("quiz")
     try:
         sees = cell("import attncourse.attention, os; print(sorted(os.listdir('/course')), os.getcwd())")

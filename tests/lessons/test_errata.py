@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
 
 import jupytext
 import pytest
@@ -15,17 +14,15 @@ from lessonkit.authoring.source import read
 
 figures = course.part("errata_lab", "figures")
 
-LECTURES = sorted((Path(__file__).parents[2] / "src" / "notebooks" / "lectures").glob("*.py"))
-
-
 @cache
 def boxes():
-    """The texts of the cells that are marked with an erratum's name, by that name and the lecture's number."""
+    """The texts of the cells that are marked with an erratum's name, by that name and the lesson's."""
     marked = defaultdict(list)
-    for path in LECTURES:
-        for cell in jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells:
+    for lesson in course.lessons:
+        text = (lesson.folder / "lecture.py").read_text(encoding="utf-8")
+        for cell in jupytext.reads(text, fmt="py:percent").cells:
             for name in filter(None, cell.metadata.get("erratum", "").split("; ")):
-                marked[name, path.stem[:2]].append(cell.source)
+                marked[name, lesson.name].append(cell.source)
     return marked
 
 

@@ -20,7 +20,7 @@ ASSIGNMENTS = sorted(folder.name for folder in (COURSE / "solutions").iterdir() 
 def course(tmp_path_factory):
     root = tmp_path_factory.mktemp("every") / "course"
     with own_settings(root.parent / "settings"):
-        prepare(root, COURSE)
+        prepare(root, COURSE, "a03")
         yield root
 
 

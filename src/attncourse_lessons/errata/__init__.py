@@ -1,6 +1,6 @@
 """What the five decks get wrong, as data: each claim and its correction as code, and a test that tells them apart.
 
-Lectures' boxes "On the slide" are marked with these names, and the lab (lecture 13) runs them all.
+Lectures' boxes "On the slide" are marked with these names, and the errata lab runs them all.
 """
 
 from attncourse_lessons.errata.attention import ATTENTION

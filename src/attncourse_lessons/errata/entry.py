@@ -43,7 +43,7 @@ class Erratum:
     correction: str
     question: str
     lecture: str
-    """Where the box stands: "08"."""
+    """The lesson in which the box stands: "deep_stacks"."""
     printed: Callable[..., Any]
     corrected: Callable[..., Any]
     check: Callable[[Any], Finding]

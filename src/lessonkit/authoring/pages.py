@@ -8,7 +8,7 @@ A marker is a pair of comments, and between them the build puts the table:
     <!-- /table -->
 """
 
-import importlib
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -73,7 +73,7 @@ def units(root: Path, course: Course) -> list[Unit]:
             Unit(
                 lesson=lesson,
                 title=heading[1].strip(),
-                question=(importlib.import_module(f"{course.package}.{lesson.module}").__doc__ or "").strip(),
+                question=_docstring(lesson.folder / "__init__.py"),
                 reading=int(minutes[1]),
                 task=task[1] if task else lesson.assignment,
                 working=sum(each.minutes for each in exercises if not each.extra) + (int(writing[1]) if writing else 0),
@@ -83,6 +83,10 @@ def units(root: Path, course: Course) -> list[Unit]:
             )
         )
     return found
+
+
+def _docstring(module: Path) -> str:
+    return ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
 
 
 def _cells(notebook: Path) -> list[nbformat.NotebookNode]:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 MARK = ".lessonkit-demo"  # a folder with this file in it is ours to delete
 CONFIG_HERE = """
 
+from pathlib import Path
+
 # What follows is the demo's own: an exchange inside its folder, one user who submits for everybody.
 c.Exchange.root = str(Path(__file__).parent / "exchange")
 c.ExchangeCollect.check_owner = False

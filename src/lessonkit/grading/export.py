@@ -11,7 +11,9 @@ It is empty, not 0, where nothing was handed in, or a person has something to ma
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,8 +56,10 @@ def defused(value: object) -> object:
 def write(path: Path, rows: Iterable[Iterable[object]], encoding: str, delimiter: str = ",") -> None:
     """Write a CSV file whole or not at all: when it fails, the file that was there stays. CommandError if it fails."""
     table = io.StringIO(newline="")
-    csv.writer(table, delimiter=delimiter).writerows(rows)
     try:
+        if not path.parent.is_dir():  # a slip of the pen: such a folder is not made
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        csv.writer(table, delimiter=delimiter).writerows(rows)
         # "replace": half a surrogate pair, which a notebook may hold, has no place in UTF-8.
         write_whole(path, table.getvalue().encode(encoding, errors="replace"))
     except OSError as error:
