@@ -1,4 +1,4 @@
-"""Reading without padding: what treats every token by itself sees the real ones alone, as one long text.
+"""Reading without padding: what treats every token by itself sees the real ones alone, in one row.
 
 Norms, feed-forward networks, projections and the output compute nothing for padding, which in a batch of captions as
 they come is nearly half of the positions; only the attentions still see rows of equal length. FlashAttention's
@@ -32,7 +32,7 @@ class Padding:
 
     >>> padding = Padding(torch.tensor([[True, True, True], [True, False, False]]))
     >>> padding.unpad(torch.arange(6.0).view(2, 3, 1)).squeeze(-1)
-    tensor([[0., 1., 2., 3.]])
+    tensor([0., 1., 2., 3.])
 
     Raises ValueError for tensors of another shape than the mask's, TypeError for a mask that is not boolean.
     """
@@ -44,19 +44,17 @@ class Padding:
         self.index = mask.flatten().nonzero().squeeze(-1)                             # (n_tokens,)
         self.none = len(self.index) == mask.numel()               # then there is nothing to leave out, or to copy
 
-    def unpad(self, x: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "1 n_tokens ..."]:
-        """The real tokens of all rows, as one text."""
+    def unpad(self, x: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "n_tokens ..."]:
+        """The real tokens alone."""
         if x.shape[:2] != self.shape:
             raise ValueError(f"x: got shape {tuple(x.shape)}, expected {tuple(self.shape)} in front, as the mask has")
         x = x.flatten(0, 1)                                                           # (batch · n, ...)
-        return (x if self.none else x.index_select(0, self.index)).unsqueeze(0)       # (1, n_tokens, ...)
+        return x if self.none else x.index_select(0, self.index)                      # (n_tokens, ...)
 
-    def pad(self, x: Shaped[Tensor, "1 n_tokens ..."]) -> Shaped[Tensor, "batch n ..."]:
-        """Rows of equal length again, with zeros where the padding is."""
-        if x.shape[:2] != (1, self.index.shape[0]):
-            got, expected = tuple(x.shape), (1, self.index.shape[0])
-            raise ValueError(f"x: got shape {got}, expected {expected} in front, the tokens that the mask has")
-        x = x.squeeze(0)                                                              # (n_tokens, ...)
+    def pad(self, x: Shaped[Tensor, "n_tokens ..."]) -> Shaped[Tensor, "batch n ..."]:
+        """Texts of equal length again, with zeros where the padding is."""
+        if x.shape[0] != self.index.shape[0]:
+            raise ValueError(f"x: got {x.shape[0]} tokens, expected {self.index.shape[0]}, as the mask has")
         if not self.none:
             x = x.new_zeros(self.shape.numel(), *x.shape[1:]).index_copy(0, self.index, x)
         return x.unflatten(0, self.shape)                                             # (batch, n, ...)
@@ -64,11 +62,11 @@ class Padding:
 
 @contextmanager
 def unpadded(stack: Stack, padding: Padding, memory: Padding | None = None) -> Iterator[None]:
-    """As long as this lasts, `stack` takes and gives (1, n_tokens, d_model), and its memory's states are such a text.
+    """As long as this lasts, `stack` takes and gives (n_tokens, d_model), and its memory has (1, n_tokens, d_model).
 
-    Masks remain those of the padded batch. Forward hooks do it: queries, keys and values are padded as they leave their
-    projections, and what the heads have found is unpadded as it enters the output's. `memory` is where the memory's
-    padding was.
+    Masks remain those of the padded batch; `memory` is where its memory's padding was. Forward hooks do it. To an
+    attention the tokens pass for a batch of one text. Queries, keys and values are padded as they leave their
+    projections, and what the heads have found is unpadded as it enters the output's.
     """
     blocks: list[Any] = [*stack.blocks]
     handles = []
@@ -76,12 +74,10 @@ def unpadded(stack: Stack, padding: Padding, memory: Padding | None = None) -> I
         for residual, others in ((block.attention, padding), (block.cross, memory)):
             if residual is not None:
                 layer = residual.sublayer
-                handles += [
-                    layer.query.register_forward_hook(lambda _, args, query: padding.pad(query)),
-                    layer.key.register_forward_hook(lambda _, args, key, others=others: others.pad(key)),
-                    layer.value.register_forward_hook(lambda _, args, value, others=others: others.pad(value)),
-                    layer.output.register_forward_pre_hook(lambda _, args: padding.unpad(*args)),
-                ]
+                handles.append(layer.register_forward_pre_hook(lambda _, args: (args[0].unsqueeze(0), *args[1:])))
+                handles.append(layer.output.register_forward_pre_hook(lambda _, args: padding.unpad(*args)))
+                for projection, its in ((layer.query, padding), (layer.key, others), (layer.value, others)):
+                    handles.append(projection.register_forward_hook(lambda _, args, y, its=its: its.pad(y.squeeze(0))))
     if stack.bias is not None:                                    # of distances within a row of the batch
         handles.append(stack.bias.register_forward_pre_hook(lambda *_: (padding.shape[1], padding.shape[1], 0)))
     try:
@@ -123,14 +119,14 @@ def _translating(model, compute, source, lengths, target_in, target_out, label_s
 
 def _translate(model, source, mask, read, target_in, target_out, written, label_smoothing, pad):
     memory = _read(model, source, mask, read)
-    x = written.unpad(model.decoder.embedding(target_in))                                 # (1, n_tokens, d_model)
-    x = model.decoder.stack(x, memory=memory)                                             # (1, n_tokens, d_model)
+    x = written.unpad(model.decoder.embedding(target_in))                                 # (n_tokens, d_model)
+    x = model.decoder.stack(x, memory=memory)                                             # (n_tokens, d_model)
     return cross_entropy(model.output(x), written.unpad(target_out), label_smoothing, pad)
 
 
 def _read(model: EncoderDecoder, source: Tensor, mask: Tensor, padding: Padding) -> Memory:
-    x = padding.unpad(model.encoder.embedding(source))                                    # (1, n_tokens, d_model)
-    return Memory(model.encoder.stack(x, mask), mask)
+    x = padding.unpad(model.encoder.embedding(source))                                    # (n_tokens, d_model)
+    return Memory(model.encoder.stack(x, mask).unsqueeze(0), mask)                        # (1, n_tokens, d_model)
 
 
 def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, mask=None):
@@ -141,7 +137,7 @@ def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, 
 
 
 def _write(model, tokens_in, tokens_out, padding, mask, label_smoothing, pad):
-    x = model.decoder.stack(padding.unpad(model.decoder.embedding(tokens_in)), mask)      # (1, n_tokens, d_model)
+    x = model.decoder.stack(padding.unpad(model.decoder.embedding(tokens_in)), mask)      # (n_tokens, d_model)
     return cross_entropy(model.output(x), padding.unpad(tokens_out), label_smoothing, pad)
 
 

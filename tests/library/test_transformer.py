@@ -820,7 +820,7 @@ def test_a_decoder_sees_the_same_in_a_memory_and_in_what_its_blocks_have_made_of
 
 
 def test_selected_rows_of_a_memory_are_its_states_and_mask_in_that_order():
-    memory, rows = Memory(states(3, 5), BATCH.there[:, None]), torch.tensor([2, 0, 2])
+    memory, rows = Memory(states(3, 5), lengths_to_mask([1, 2, 5], 5)[:, None]), torch.tensor([2, 0, 2])
     chosen = memory.select(rows)
     assert torch.equal(chosen.states, memory.states[rows]) and torch.equal(chosen.mask, memory.mask[rows])
     assert Memory(memory.states).select(rows).mask is None
