@@ -8,7 +8,7 @@ the same order, the same number of steps, the same schedule and learning rate. W
 no model has read, in nats a token, and its difference from the right model's *with the same seed*. A variant that
 crashes is written down with its error, one whose loss is no number with null.
 
-Lecture 13 draws what `--save src/attncourse_lessons/measured/errata.json` keeps.
+The errata lab draws what `--save src/attncourse_lessons/measured/errata.json` keeps.
 """
 
 import argparse

@@ -9,8 +9,8 @@ same number of steps, the same schedule and learning rate. Gated networks have 2
 many parameters; where a variant's size differs all the same, the table says so. What counts is the loss on modules that
 no model has read, in nats a token, and its difference from the baseline's *with the same seed*.
 
-Lecture 09 draws what `--save src/attncourse_lessons/measured/modifications.json` keeps. Beside it lie two smaller runs on
-what the first leaves open: modifications_longer.json has four times as many steps, modifications_slower.json a lower
+The lecture on the Transformer draws what `--save src/attncourse_lessons/measured/modifications.json` keeps. Beside it
+lie two smaller runs on what the first leaves open: modifications_longer.json has four times as many steps, modifications_slower.json a lower
 learning rate.
 """
 
