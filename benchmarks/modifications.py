@@ -10,8 +10,8 @@ many parameters; where a variant's size differs all the same, the table says so.
 no model has read, in nats a token, and its difference from the baseline's *with the same seed*.
 
 The lecture on the Transformer draws what `--save src/attncourse_lessons/measured/modifications.json` keeps. Beside it
-lie two smaller runs on what the first leaves open: modifications_longer.json has four times as many steps, modifications_slower.json a lower
-learning rate.
+lie two smaller runs on what the first leaves open: modifications_longer.json has four times as many steps,
+modifications_slower.json a lower learning rate.
 """
 
 import argparse

@@ -38,6 +38,12 @@ def seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def program(monkeypatch):
+    """Messages name the course's own command, whichever ran before in this process."""
+    monkeypatch.setattr("commandkit.commands._program", "attncourse")
+
+
 @pytest.fixture
 def shown(monkeypatch):
     """The words of the figures that were shown."""

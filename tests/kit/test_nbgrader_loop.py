@@ -38,7 +38,7 @@ def graded(tmp_path_factory):
     root = tmp_path_factory.mktemp("loop") / "demo"
     demo.prepare(root, COURSE, ASSIGNMENT)
     with silent() as stage:
-        return root, *demo.grade_class(root, stage)
+        return root, *demo.grade_class(root, lessons, ASSIGNMENT, stage)
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,8 @@ def test_a_report_on_an_unknown_assignment_lists_the_known_ones(graded, capsys):
 
 def test_a_demo_whose_grades_are_wrong_exits_1_and_says_where(graded, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(COURSE)
-    monkeypatch.setattr(demo, "grade_class", lambda root, stage: (graded[1], ["ada, attention_scores: 3 points"]))
+    wrong = ["ada, attention_scores: 3 points"]
+    monkeypatch.setattr(demo, "grade_class", lambda root, course, assignment, stage: (graded[1], wrong))
     assert main(["demo", "--to", str(tmp_path / "demo")]) == 1
     said = capsys.readouterr()
     assert "ada, attention_scores: 3 points" in said.err

@@ -47,7 +47,7 @@ def make_class(exercises: Sequence[Exercise], solutions: Mapping[str, str]) -> l
     The solution, the untouched release, another style, each misconception, an unfinished cell, a crash, an empty file.
     """
     names = [exercise.name for exercise in exercises]
-    middle = len(names) // 2
+    middle, after = names[len(names) // 2], names[min(len(names) // 2 + 1, len(names) - 1) :]
     solutions = {name: text if name in names else IN_WORDS for name, text in solutions.items()}
     everything: list[tuple[Mapping[str, str] | None, dict[str, Loss]]] = [
         (solutions, {}),
@@ -58,8 +58,8 @@ def make_class(exercises: Sequence[Exercise], solutions: Mapping[str, str]) -> l
         for wrong in exercise.misconceptions:
             everything.append(({**solutions, exercise.name: wrong.body}, {exercise.name: Loss(wrong)}))
     everything += [
-        ({**solutions, names[0]: UNFINISHED}, {names[0]: Loss(reason="SyntaxError")}),
-        ({**solutions, names[middle]: CRASH}, {name: Loss(reason="process died") for name in names[middle:]}),
+        ({**solutions, middle: UNFINISHED}, {middle: Loss(reason="SyntaxError")}),
+        ({**solutions, after[0]: CRASH}, {name: Loss(reason="process died") for name in after}),
         (None, {name: Loss(reason="empty") for name in names}),
     ]
     firsts, lasts = FIRST_NAMES.split(), LAST_NAMES.split("/")
