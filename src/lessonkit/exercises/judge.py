@@ -208,8 +208,9 @@ def _two_at_once(
 ) -> list[Misconception]:
     if all(observations[name].value is None for name in wrong):  # nothing came back that could be compared
         return []
+    names = {misconception.name for misconception in exercise.misconceptions}
     for one, other, answer in exercise.pairs:
-        if wrong <= {*one.fails, *other.fails}:
+        if {one.name, other.name} <= names and wrong <= {*one.fails, *other.fails}:
             known = observe_known(exercise, answer, seed)
             if all(same(observations[name], known[name]) for name in observations):
                 return [m for m in exercise.misconceptions if m.name in (one.name, other.name)]
