@@ -87,6 +87,8 @@ HALF_TRUE = {
 }
 # Where two numbers have changed places, each is wrong as another code would have it.
 HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
+# Two slips at once that come to a third: W taken from the query's side and put on the key's is W transposed.
+HALF_TRUE |= {"W left out", "W on both sides"}
 # Asked for both of two reasons, an answer does as either alone where the other says nothing.
 HALF_TRUE |= {"causal alone", "only the prefix is seen"}
 

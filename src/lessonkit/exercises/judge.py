@@ -206,8 +206,8 @@ def _explain(
 def _two_at_once(
     exercise: Exercise, observations: Mapping[str, Observation], wrong: set[str], seed: int
 ) -> list[Misconception]:
-    if all(observations[name].value is None for name in wrong):  # nothing came back that could be compared
-        return []
+    if exercise.truths or all(observations[name].value is None for name in wrong):
+        return []  # nothing came back that could be compared, or too little to tell two slips by
     names = {misconception.name for misconception in exercise.misconceptions}
     for one, other, answer in exercise.pairs:
         if {one.name, other.name} <= names and wrong <= {*one.fails, *other.fails}:
