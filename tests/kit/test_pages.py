@@ -9,11 +9,13 @@ import pytest
 from jupyterlab.commands import get_app_dir
 from jupyterlab_server.settings_utils import get_settings
 
+from attncourse_lessons import course
 from commandkit.errors import CommandError
-from lessonkit.authoring.pages import PAGES, SHORT, filled, units
+from lessonkit.authoring.pages import MARKER, filled, stale, units
 
 ROOT = Path(__file__).parents[2]
-READ = [*ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in ("instructors", "grading", "training"))]
+GUIDES = ("instructors", "grading", "training", "your_own_course")
+READ = [*ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in GUIDES)]
 
 
 def anchors(page):
@@ -22,36 +24,48 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_pages_tables_are_what_the_notebooks_and_the_exercises_say(page):
-    assert (ROOT / page).read_text(encoding="utf-8") == filled(ROOT, page), "run python -m lessonkit.authoring.pages"
+def test_the_tables_of_pages_are_what_the_notebooks_and_the_exercises_say():
+    assert [page for page, _ in stale(ROOT, course)] == [], "run attncourse build"
+    marked = {page.name for page in READ if MARKER.search(page.read_text(encoding="utf-8"))}
+    assert marked == {"README.md", "START.md", "instructors.md"}
 
 
-def test_readmes_table_names_the_lectures_and_their_minutes():
-    row = r"^\| (\d\d) \| \[(.*?)\]\((.*?)\) \|.*\| (\d+) \|$"
+def test_the_table_of_questions_names_the_lectures_their_questions_and_their_minutes():
+    row = r"^\| (\d\d) \| \[(.*?)\]\((.*?)\) \| (.*\?) \| (\d+) \|$"
     table = re.findall(row, (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert table == [(unit.number, unit.title, unit.lecture, str(unit.reading)) for unit in units(ROOT)]
+    expected = [(u.number, u.title, u.lecture, u.question, str(u.reading)) for u in units(ROOT, course)]
+    assert table == expected and len(table) == len(course.lessons)
 
 
-def test_the_short_term_has_seven_weeks_of_lectures_in_their_order():
-    weeks = [number for week in SHORT for number in week]
-    assert len(SHORT) == 7 and weeks == sorted({*weeks})
-    assert {*weeks} < {unit.number for unit in units(ROOT)}
+def test_a_table_of_weeks_has_the_lessons_that_it_names_and_their_sums():
+    text = "<!-- table: weeks: lookup order, training -->\n<!-- /table -->"
+    counted = units(ROOT, course)
+    first, second, total = filled(text, counted, Path("docs/x.md")).splitlines()[4:7]
+    two = [unit for unit in counted if unit.lesson.name in ("lookup", "order")]
+    assert first.count("(../lectures/") == 2 and f"| {sum(unit.reading for unit in two)} |" in first
+    assert second.startswith("| 2 |") and total.startswith("| all |")
 
 
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_to_a_file_and_to_a_heading_in_it(page):
-    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8")):
+    text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
 
 
-def test_a_page_without_the_place_for_its_table_is_told(tmp_path):
-    (tmp_path / "START.md").write_text("# Start here\n")
-    with pytest.raises(CommandError, match=r"START\.md has no single place for the table 'lectures'"):
-        filled(tmp_path, "START.md")
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, weeks"),
+        ("weeks: masking halving", "x.md: 'halving' is no lesson; the lessons are: getting_ready"),
+    ],
+)
+def test_a_marker_that_asks_for_what_there_is_not_is_told(marker, words):
+    with pytest.raises(CommandError, match=re.escape(words)):
+        filled(f"<!-- table: {marker} -->\n<!-- /table -->", units(ROOT, course), Path("x.md"))
 
 
 def test_a_lecture_without_its_minutes_is_told(tmp_path):
@@ -60,7 +74,7 @@ def test_a_lecture_without_its_minutes_is_told(tmp_path):
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "lectures" / "00_getting_ready.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
     with pytest.raises(CommandError, match=r"00_getting_ready\.ipynb: starts with no title and minutes"):
-        units(tmp_path)
+        units(tmp_path, course)
 
 
 def test_jupyterlab_opens_the_start_page_as_a_page_and_asks_for_no_news(tmp_path):

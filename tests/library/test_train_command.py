@@ -230,7 +230,8 @@ def test_a_tokenizer_of_another_run_is_refused(tiny, capsys):
 
 
 def test_the_module_is_the_command():
-    ran = subprocess.run([sys.executable, "-m", "attncourse", "translate", "zwei"], capture_output=True, text=True)
+    words = [sys.executable, "-m", "attncourse.training", "translate", "zwei"]
+    ran = subprocess.run(words, capture_output=True, text=True)
     assert ran.returncode == 1 and ran.stderr.startswith("error: there is no run under runs/")
 
 

@@ -148,7 +148,7 @@ def test_a_resumed_runs_tables_are_written_as_an_unbroken_ones_are(tmp_path):
 
 def test_what_a_process_killed_while_it_wrote_left_is_taken_away(tmp_path):
     train(build(), pairs(), replace(RECIPE, steps=3), tmp_path)
-    half = tmp_path / ".checkpoint.safetensors.12345"
+    half = tmp_path / ".checkpoint.safetensors-12345.part"
     half.write_bytes(b"half")
     train(build(), pairs(), replace(RECIPE, steps=4), tmp_path, resume=True)
     assert not half.exists()
@@ -456,7 +456,7 @@ def test_on_a_full_disk_the_last_good_file_is_intact_and_nothing_half_written_li
     def full(number):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints.os, "fsync", full)
+    monkeypatch.setattr("commandkit.files.os.fsync", full)
     with pytest.raises(CommandError, match=r"cannot be written \(No space left on device\); what was there before is"):
         checkpoints.save_tensors(path, {"a": torch.zeros(2)}, {"step": 2})
     saved = checkpoints.load_tensors(path)

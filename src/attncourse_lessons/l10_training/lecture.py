@@ -399,7 +399,7 @@ assert off["by tokens"] < 1e-4 and off["mean of means"] > 0.02
 # sharded*, FSDP). The command is the same for one GPU or eight:
 #
 # ```
-# torchrun --nproc-per-node 8 -m attncourse train --profile base --data multi30k
+# torchrun --nproc-per-node 8 -m attncourse.training train --profile base --data multi30k
 # ```
 #
 # **Clipping** is the last thing before the step: if the gradient, all parameters together, is longer than 1, say, it is
