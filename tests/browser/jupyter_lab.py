@@ -60,7 +60,7 @@ def running(folder: Path, home: Path) -> Iterator[Lab]:
         file.write_text(json.dumps(values))
     overrides = home / "settings/overrides.d"
     overrides.mkdir(parents=True, exist_ok=True)
-    shutil.copy(COURSE / "src/attncourse/authoring/jupyterlab.json5", overrides)  # the installed copy may be old
+    shutil.copy(COURSE / "src/lessonkit/authoring/jupyterlab.json5", overrides)  # the installed copy may be old
     token = secrets.token_hex()
     environment = {name: str(place) for name, place in places.items()} | {"JUPYTER_TOKEN": token}
     environment["MPLCONFIGDIR"] = get_cachedir()  # the list of fonts is there, and takes seconds to make

@@ -64,7 +64,7 @@ def test_a_slider_moves_the_picture_by_keyboard(read):
 def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     page = read("11_cheap_attention")
     run(cell(page, "from attncourse import viz"))
-    output = run(cell(page, 'pattern_pad.pattern_pad("window")'))
+    output = run(cell(page, 'pattern_pad("window")'))
     expect(output).to_contain_text("74 of 256 pairs")
     output.locator("[role=gridcell][tabindex='0']").focus()  # the pad's one stop for the Tab key
     for key in (*["ArrowRight"] * 3, " "):
