@@ -21,7 +21,7 @@ def lab(chromium, tmp_path_factory):
     for name in LECTURES:
         shutil.copy(COURSE / "lectures" / f"{name}.ipynb", home / "course/lectures")
     kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
-    cells = [new_code_cell("from attncourse import viz\nviz.pattern_pad()")]
+    cells = [new_code_cell(f"from {pattern_pad.__name__} import pattern_pad\npattern_pad()")]
     own = new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.write(own, home / "course/lectures/own.ipynb")
     with running(home / "course", home) as lab:
@@ -76,7 +76,7 @@ def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
 
 def test_a_widget_is_as_it_was_saved_when_the_reader_comes_back_to_another_kernel(read):
     page = read("own")
-    run(cell(page, "pattern_pad.pattern_pad()")).get_by_role("button", name="strided").click()
+    run(cell(page, "pattern_pad()")).get_by_role("button", name="strided").click()
     with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
         page.keyboard.press("ControlOrMeta+s")
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
