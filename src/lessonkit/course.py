@@ -80,6 +80,7 @@ class Course:
     ) -> None:
         self.package, self.library, self.widgets = package, tuple(library), widgets
         self.distribution, self._demo = distribution or package, demo
+        self._loaded: dict[str, Sequence[Exercise]] = {}
 
     def __repr__(self) -> str:
         return f"Course({self.package!r})"
@@ -133,10 +134,12 @@ class Course:
         lesson = self.lesson(assignment)
         if assignment not in self.assignments():
             return []
-        exercises = importlib.import_module(f"{self.package}.{lesson.module}.exercises").EXERCISES
-        for exercise in exercises:
-            exercise.reword(self.referred)
-        return list(exercises)
+        if assignment not in self._loaded:  # their words are gone through once, and not at every check
+            exercises = importlib.import_module(f"{self.package}.{lesson.module}.exercises").EXERCISES
+            for exercise in exercises:
+                exercise.reword(self.referred)
+            self._loaded[assignment] = exercises
+        return list(self._loaded[assignment])
 
     def all_exercises(self) -> dict[str, Exercise]:
         """Every exercise of the course by its name."""
