@@ -32,16 +32,14 @@ demo: $(firstword $(wildcard .venv/dev) .venv/grading)
 
 # What a contributor runs: two seeds for each known answer, some of the places where grading can be stopped, three lectures.
 test: setup
-	.venv/bin/pytest -n 2
-	.venv/bin/pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env $(sort lectures/00_getting_ready.ipynb \
+	.venv/bin/pytest -n 2 --nbval-lax --nbval-current-env tests src $(sort lectures/00_getting_ready.ipynb \
 	lectures/02_lookup.ipynb lectures/04_self_attention.ipynb $(CHANGED))
 	.venv/bin/ruff check
 	.venv/bin/mypy
 
 # Everything; continuous integration runs it.
 test-all: setup
-	.venv/bin/pytest -n 2 --all
-	.venv/bin/pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env lectures
+	.venv/bin/pytest -n 2 --all --nbval-lax --nbval-current-env tests src lectures
 	.venv/bin/ruff check
 	.venv/bin/mypy
 

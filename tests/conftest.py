@@ -20,17 +20,49 @@ def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run the slow tests, too, and known answers on all their seeds")
 
 
-@pytest.hookimpl(tryfirst=True)
+# What takes longest comes first, so that at the end of a run no process waits for another.
+LONGEST = (
+    "lessons/test_graders.py",
+    "browser/test_site_in_browser.py",
+    "kit/test_cluster.py",
+    "kit/test_hostile_system.py",
+    "kit/test_grading.py",
+    "lessons/test_every_assignment.py",
+    "browser/test_lectures_in_browser.py",
+    "library/test_trainer.py",
+    "kit/test_toy_course.py",
+    "kit/test_hostile.py",
+    "browser/test_formgrader_in_browser.py",
+    "browser/test_student_in_browser.py",
+    "kit/test_nbgrader_loop.py",
+    "kit/test_faults.py",
+    "lessons/test_mutants.py",
+)
+
+
 def pytest_collection_modifyitems(config, items):
-    """Leave out what is slow, and keep together what shares costly fixtures: a file, or the tests of an exercise."""
+    """Leave out what is slow, and put first what takes longest; the cells of a lecture keep their order."""
     if not config.getoption("all"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in set(slow)]
-    for item in items:
-        exercise = getattr(item, "callspec", None) and item.callspec.params.get("exercise")
-        group = getattr(exercise, "name", None) or item.path.relative_to(config.rootpath).as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
+    place = {config.rootpath / "tests" / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, -1 if item.path.suffix == ".ipynb" else len(place)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep together what shares costly fixtures and cached observations: a file, or the tests of an exercise."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _, test = nodeid.partition("::")
+            exercise = test.partition("[")[2].partition(":")[0].rstrip("]")
+            return f"{file}::{exercise}" if file.endswith("test_graders.py") else file
+
+    config.option.loadscopereorder = False  # they are in order
+    return Together(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o644) -> None:
@@ -35,3 +37,26 @@ def replace(made: str | Path, path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+@contextlib.contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold a lock, which the system gives back when this process ends. BlockingIOError if held and not waited for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        _lock(file, wait)
+        yield
+
+
+def _lock(file: Any, wait: bool) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise BlockingIOError(str(error)) from None
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

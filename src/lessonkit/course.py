@@ -177,16 +177,11 @@ class Course:
         The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
         """
         from lessonkit.exercises import progress
-        from lessonkit.exercises.judge import judge
+        from lessonkit.exercises.judge import judge_on_seeds
         from lessonkit.exercises.observe import observe
-        from lessonkit.exercises.verdict import Verdict
 
         exercise = self.exercise(name)
-        verdicts: list[Verdict] = []
-        for seed in seeds:
-            right_so_far = all(verdict.points == verdict.out_of for verdict in verdicts)
-            verdicts.append(judge(exercise, observe(exercise, answer, seed), seed, name=right_so_far))  # named once
-        verdict = Verdict.over(verdicts)
+        verdict = judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
         if progress.wanted():
             progress.keep(self.distribution, exercise, verdict)
         validated = os.environ.get("NBGRADER_EXECUTION") == "validate"

@@ -143,12 +143,12 @@ class Class:
         assert all(told.values()), told
         for name, words in trouble.says.items():
             assert words in told[name]
-        assert trouble.ended in str(row.facts.ended)
-        assert bool(row.facts.ended) == bool(trouble.dies or trouble.ended), row.facts.ended
-        flags = [flag for flag in row.facts.flags if ": stopped" not in flag]
-        assert trouble.flag in "; ".join(flags) and bool(flags) == bool(trouble.flag), row.facts.flags
+        assert trouble.ended in str(row.log.ended)
+        assert bool(row.log.ended) == bool(trouble.dies or trouble.ended), row.log.ended
+        flags = [flag for flag in row.log.flags if ": stopped" not in flag]
+        assert trouble.flag in "; ".join(flags) and bool(flags) == bool(trouble.flag), row.log.flags
         timed_out = re.search("stopped after [0-9]+ seconds|stopped: all cells together", self.shown(student))
-        assert (len(flags) < len(row.facts.flags)) == bool(timed_out), row.facts.flags
+        assert (len(flags) < len(row.log.flags)) == bool(timed_out), row.log.flags
         assert trouble.shows in self.shown(student)
         assert self.bytes_kept(student)
 

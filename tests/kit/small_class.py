@@ -13,6 +13,7 @@ from nbgrader.api import Gradebook
 from attncourse_lessons import course as lessons
 from lessonkit.grading.course import Log, nbgrader, own_settings
 from lessonkit.grading.demo import prepare
+from lessonkit.grading.records import records_of
 from lessonkit.grading.submissions import answer, solutions
 
 COURSE = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def command(course, *words):
 
 def ungraded(course, folder, keep=""):
     """A copy of a graded course as it was before, but with the same seeds: it must come to the same grades."""
-    made = {"executions", "graded", "autograded", "facts", "logs", "gradebook.db"}
+    made = {"executions", "records", "autograded", "gradebook.db"}
     left_out = shutil.ignore_patterns(*made - {keep})
     copy = shutil.copytree(course, folder / "course", ignore=left_out)
     shutil.copy(course / "released.db", copy / "gradebook.db")
@@ -86,3 +87,13 @@ def grades(course):
                 ]
                 found[submission.student.id] = json.dumps([submission.score, sorted(points), sorted(comments), shown])
     return found
+
+
+def record(course, student):
+    """Where a student's submission stands."""
+    return records_of(course, ASSIGNMENT).of(student)
+
+
+def attempts(course):
+    """What was cut off while it was executed, of students who are still there."""
+    return [key for student in STUDENTS for key in record(course, student)["attempts"]]

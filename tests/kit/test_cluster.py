@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from small_class import ASSIGNMENT, STUDENTS, grades, make_course, ungraded
+from small_class import ASSIGNMENT, STUDENTS, attempts, grades, make_course, ungraded
 
 from commandkit.errors import CommandError
 from lessonkit.grading import cluster
@@ -158,11 +158,11 @@ def test_workers_that_die_and_others_that_join_cost_nobody_a_point(undisturbed, 
 
 def test_a_worker_with_another_version_is_an_error_that_names_it(undisturbed, machines, tmp_path, monkeypatch):
     course = ungraded(undisturbed[0], tmp_path)
-    ours = {**workers.environment("attncourse_lessons"), "torch": "2.0"}
+    ours = {**workers.versions("attncourse_lessons"), "torch": "2.0"}
     monkeypatch.setattr("lessonkit.grading.grade.versions", lambda course: ours)
     with pytest.raises(CommandError, match=r"tcp://127\.0\.0\.1:\d+ \(.+\).*torch 2\.13.*torch 2\.0.*install the same"):
         grade(course, ASSIGNMENT, cluster=machines.address)
-    assert not list((course / "grading").rglob("executions/*")) and not list((course / "grading").rglob("tries/*"))
+    assert not list((course / "grading").rglob("executions/*")) and not attempts(course)
 
 
 def test_a_worker_that_lacks_a_module_is_told_what_to_install(machines):
@@ -183,7 +183,7 @@ def test_work_that_takes_its_worker_with_it_is_lost(tmp_path, monkeypatch):
         machines.start_worker()
         with (
             cluster.executor(machines.address) as (executor, _),
-            pytest.raises(workers.Lost, match="that executed it died"),
+            pytest.raises(workers.WorkerLost, match="that executed it died"),
         ):
             executor.submit(os._exit, 1).result()
     finally:
@@ -246,31 +246,31 @@ def test_a_machine_without_a_sandbox_refuses(monkeypatch):
         workers.run_elsewhere(ASSIGNMENT, "bubblewrap", {})
 
 
-CELL = {"count": 1, "outputs": [], "seconds": 0.1, "observations": None}
-RECORD = {"cells": [CELL], "ended": None, "flags": [], "seconds": 0.1, "peak_mb": 1, "sandbox": "bubblewrap"}
-NOT_RECORDS = [
+CELL = {"count": 1, "outputs": [], "seconds": 0.1, "verdict": None}
+EXECUTION = {"cells": [CELL], "ended": None, "flags": [], "seconds": 0.1, "peak_mb": 1, "sandbox": "bubblewrap"}
+NOT_EXECUTIONS = [
     None,
     [],
     "text",
     {},
-    {**RECORD, "cells": []},
-    {**RECORD, "cells": [CELL, CELL]},
-    {**RECORD, "cells": {"0": CELL}},
-    {**RECORD, "cells": [None]},
-    {**RECORD, "cells": [{**CELL, "outputs": [{"output_type": "magic"}]}]},
-    {**RECORD, "cells": [{**CELL, "outputs": ["text"]}]},
-    {**RECORD, "cells": [{**CELL, "observations": {}}]},
-    {**RECORD, "cells": [{name: CELL[name] for name in ("count", "outputs", "seconds")}]},
-    {**RECORD, "seconds": "long"},
-    {**RECORD, "peak_mb": True},
-    {**RECORD, "flags": [1]},
-    {**RECORD, "ended": 3},
-    {name: RECORD[name] for name in RECORD if name != "sandbox"},
+    {**EXECUTION, "cells": []},
+    {**EXECUTION, "cells": [CELL, CELL]},
+    {**EXECUTION, "cells": {"0": CELL}},
+    {**EXECUTION, "cells": [None]},
+    {**EXECUTION, "cells": [{**CELL, "outputs": [{"output_type": "magic"}]}]},
+    {**EXECUTION, "cells": [{**CELL, "outputs": ["text"]}]},
+    {**EXECUTION, "cells": [{**CELL, "verdict": []}]},
+    {**EXECUTION, "cells": [{name: CELL[name] for name in ("count", "outputs", "seconds")}]},
+    {**EXECUTION, "seconds": "long"},
+    {**EXECUTION, "peak_mb": True},
+    {**EXECUTION, "flags": [1]},
+    {**EXECUTION, "ended": 3},
+    {name: EXECUTION[name] for name in EXECUTION if name != "sandbox"},
 ]
 
 
-def test_a_record_is_believed_only_if_it_is_one():
-    assert checked(RECORD, 1) is RECORD
-    for wrong in NOT_RECORDS:
+def test_an_execution_is_believed_only_if_it_is_one():
+    assert checked(EXECUTION, 1) is EXECUTION
+    for wrong in NOT_EXECUTIONS:
         with pytest.raises(ValueError):
             checked(wrong, 1)

@@ -24,18 +24,30 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.converters import Autograde
 from nbgrader.preprocessors import SaveAutoGrades
-from small_class import ASSIGNMENT, NOTEBOOK, STUDENTS, WRONG, command, grades, make_course, ungraded
+from small_class import (
+    ASSIGNMENT,
+    NOTEBOOK,
+    STUDENTS,
+    WRONG,
+    attempts,
+    command,
+    grades,
+    make_course,
+    record,
+    ungraded,
+)
 
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.grading import execution, preprocessors
 from lessonkit.grading import grade as engine
 from lessonkit.grading import pool as workers
-from lessonkit.grading.cluster import Deserted
+from lessonkit.grading.cluster import NoWorkersLeft
 from lessonkit.grading.course import Log, application, nbgrader, own_settings
-from lessonkit.grading.execution import fingerprint, not_run
+from lessonkit.grading.execution import cache_key, not_run
 from lessonkit.grading.grade import grade, summary
 from lessonkit.grading.preprocessors import SaveExtras
+from lessonkit.grading.report.results import read_log
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="submissions are executed by our own workers on Linux"),
@@ -74,7 +86,7 @@ def remembered(undisturbed, monkeypatch):
 
 def known(course, how, job):
     """The record that a course has of a job."""
-    key = fingerprint({name: job[name] for name in job if name != "environment"}, how)
+    key = cache_key({name: job[name] for name in job if name != "versions"}, how)
     return json.loads((place(course) / "executions" / f"{key}.json").read_text())
 
 
@@ -158,7 +170,7 @@ WRITES = [
     (SaveAutoGrades, "preprocess", "before", 2),
     (SaveAutoGrades, "preprocess", "after", 1),
     (SaveExtras, "preprocess", "after", 1),
-    (preprocessors, "write_facts", "before", 2),
+    (preprocessors, "log_of", "before", 2),
     (Autograde, "write_single_notebook", "before", 1),
     (Autograde, "write_single_notebook", "after", 1),
     (Autograde, "convert_notebooks", "after", 1),
@@ -186,7 +198,7 @@ def test_a_head_that_is_killed_while_it_executes_leaves_no_process_and_loses_not
     remembered()
     outcome = grade(course, ASSIGNMENT)
     assert not outcome.failed and grades(course) == undisturbed[1]
-    assert not list(place(course).glob("tries/*"))
+    assert not attempts(course)
 
 
 def test_ctrl_c_ends_with_130_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
@@ -198,7 +210,7 @@ def test_ctrl_c_ends_with_130_leaves_no_process_and_loses_nothing(undisturbed, c
         head.send_signal(signal.SIGINT)
         assert (head.communicate(timeout=120)[1].strip(), head.returncode) == ("stopped", 130)
     until(lambda: not any(map(alive, theirs)), "the end of its workers")
-    assert not list(place(course).glob("tries/*"))  # nobody is a suspect
+    assert not attempts(course)  # nobody is a suspect
     kept = len(list(place(course).glob("executions/*.json")))
     remembered()
     outcome = grade(course, ASSIGNMENT)
@@ -255,7 +267,7 @@ def test_workers_that_are_killed_cost_nobody_a_point(undisturbed, course):
 
 def test_a_worker_that_stands_still_is_replaced(undisturbed, course, monkeypatch):
     execute, stopped = workers.Worker.execute, []
-    monkeypatch.setattr(workers, "CLEAN_SECONDS", 0.1)
+    monkeypatch.setattr(workers, "CLEANUP_TIMEOUT", 0.1)
 
     def stopping(self, job):
         if stopped:
@@ -263,7 +275,7 @@ def test_a_worker_that_stands_still_is_replaced(undisturbed, course, monkeypatch
         stopped.append(self)
         os.kill(self._process.pid, signal.SIGSTOP)
         with monkeypatch.context() as brief:
-            brief.setattr(workers, "PATIENCE", 0.5)
+            brief.setattr(workers, "ANSWER_TIMEOUT", 0.5)
             return execute(self, {**job, "limits": {**job["limits"], "notebook_seconds": 0.1}})
 
     monkeypatch.setattr(workers.Worker, "execute", stopping)
@@ -272,7 +284,7 @@ def test_a_worker_that_stands_still_is_replaced(undisturbed, course, monkeypatch
     assert outcome.executed == ["honest"] and grades(course)["honest"] == undisturbed[1]["honest"]
 
 
-def test_a_submission_that_takes_its_worker_with_it_is_set_aside_and_the_others_are_graded(
+def test_a_submission_that_takes_its_worker_with_it_is_quarantined_and_the_others_are_graded(
     undisturbed, course, monkeypatch, remembered
 ):
     tries = []
@@ -280,42 +292,43 @@ def test_a_submission_that_takes_its_worker_with_it_is_set_aside_and_the_others_
     def execute(assignment, how, job):
         if is_poison(job):
             tries.append(1)
-            raise workers.Lost("the worker died (exit code -9): it said nothing")
+            raise workers.WorkerLost("the worker died (exit code -9): it said nothing")
         return known(undisturbed[0], how, job)
 
     monkeypatch.setattr(workers, "execute", execute)
     outcome = grade(course, ASSIGNMENT, n_workers=2)
-    assert len(tries) == workers.TRIES and not outcome.failed and "wrong" not in outcome.graded
+    assert len(tries) == workers.MAX_ATTEMPTS and not outcome.failed and "wrong" not in outcome.graded
     said = summary(outcome, ASSIGNMENT, 1.0)
-    assert any("wrong: set aside after 3 tries" in line and "exit code -9" in line for line in said)
+    assert any("wrong: quarantined after 3 attempts" in line and "exit code -9" in line for line in said)
     assert any(line.endswith(f"attncourse grade {ASSIGNMENT} --force --student wrong") for line in said)
     found = grades(course)
     assert json.loads(found.pop("wrong"))[0] == 0
     assert found == {student: got for student, got in undisturbed[1].items() if student != "wrong"}
-    facts = json.loads((place(course) / "facts" / "wrong.json").read_text())
-    assert any("set aside after 3 tries" in flag and "exit code -9" in flag for flag in facts["flags"])
-    assert main(["grade", ASSIGNMENT, f"--course={course}"]) == 1 and len(tries) == workers.TRIES  # named, not tried
+    flags = record(course, "wrong")["notebooks"][NOTEBOOK]["flags"]
+    assert any("quarantined after 3 attempts" in flag and "exit code -9" in flag for flag in flags)
+    assert main(["grade", ASSIGNMENT, f"--course={course}"]) == 1
+    assert len(tries) == workers.MAX_ATTEMPTS  # it was named, and not tried
     remembered()
     outcome = grade(course, ASSIGNMENT, students=["wrong"], force=True)
     assert outcome.graded == ["wrong"] and grades(course) == undisturbed[1]
     assert main(["grade", ASSIGNMENT, f"--course={course}"]) == 0
 
 
-def test_what_was_set_aside_is_graded_once_nbgrader_has_executed_it(undisturbed, course, monkeypatch, remembered):
+def test_what_was_quarantined_is_graded_once_nbgrader_has_executed_it(undisturbed, course, monkeypatch, remembered):
     def lost(assignment, how, job):
-        raise workers.Lost("the worker died")
+        raise workers.WorkerLost("the worker died")
 
     monkeypatch.setattr(workers, "execute", lost)
-    assert "wrong" in grade(course, ASSIGNMENT, students=["wrong"]).set_aside
+    assert "wrong" in grade(course, ASSIGNMENT, students=["wrong"]).quarantined
     remembered()
     nbgrader(course, "autograde", ASSIGNMENT, "--force", "--student=wrong", log=Log(course / "log"))
     assert grades(course)["wrong"] == undisturbed[1]["wrong"]
     outcome = grade(course, ASSIGNMENT, students=["wrong"])
-    assert not outcome.set_aside and not outcome.executed
-    assert not list(place(course).glob("set-aside/*"))
+    assert not outcome.quarantined and not outcome.executed
+    assert not record(course, "wrong")["quarantined"]
 
 
-def test_what_takes_a_clusters_workers_with_it_is_tried_again_alone_and_then_set_aside(
+def test_what_takes_a_clusters_workers_with_it_is_tried_again_alone_and_then_quarantined(
     undisturbed, course, monkeypatch
 ):
     tries = []
@@ -323,32 +336,32 @@ def test_what_takes_a_clusters_workers_with_it_is_tried_again_alone_and_then_set
     def run(assignment, how, job):
         if is_poison(job):
             tries.append(1)
-            raise workers.Lost("the cluster's workers that executed it died")
+            raise workers.WorkerLost("the cluster's workers that executed it died")
         return known(undisturbed[0], how, job)
 
     monkeypatch.setattr(workers, "run", run)
     outcome = grade(course, ASSIGNMENT, n_workers=4)
-    assert len(tries) == 2 and "wrong" in outcome.set_aside
+    assert len(tries) == 2 and "wrong" in outcome.quarantined
     found = grades(course)
     assert json.loads(found.pop("wrong"))[0] == 0
     assert found == {student: got for student, got in undisturbed[1].items() if student != "wrong"}
 
 
-def test_what_leaves_no_worker_of_a_cluster_alive_is_in_the_end_set_aside(undisturbed, course, monkeypatch):
+def test_what_leaves_no_worker_of_a_cluster_alive_is_in_the_end_quarantined(undisturbed, course, monkeypatch):
     def run(assignment, how, job):
         if is_poison(job):
-            raise Deserted("no worker is left")
+            raise NoWorkersLeft("no worker is left")
         return known(undisturbed[0], how, job)
 
     monkeypatch.setattr(workers, "run", run)
-    for _ in range(1 + workers.TRIES):
+    for _ in range(1 + workers.MAX_ATTEMPTS):
         with pytest.raises(CommandError, match="no worker is left"):
             grade(course, ASSIGNMENT, n_workers=4)
     outcome = grade(course, ASSIGNMENT, n_workers=4)
-    assert list(outcome.set_aside) == ["wrong"] and not outcome.failed
+    assert list(outcome.quarantined) == ["wrong"] and not outcome.failed
 
 
-def test_a_submission_that_takes_the_head_with_it_is_set_aside_and_its_neighbours_are_not(undisturbed, course):
+def test_a_submission_that_takes_the_head_with_it_is_quarantined_and_its_neighbours_are_not(undisturbed, course):
     def run(assignment, how, job):
         if is_poison(job):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -358,8 +371,8 @@ def test_a_submission_that_takes_the_head_with_it_is_set_aside_and_its_neighbour
         workers.run = run
         return main(["grade", ASSIGNMENT, f"--course={course}", "--workers=4"])
 
-    ends = [forked(head) for _ in range(2 + workers.TRIES)]
-    assert ends == [-signal.SIGKILL] * (1 + workers.TRIES) + [1]
+    ends = [forked(head) for _ in range(2 + workers.MAX_ATTEMPTS)]
+    assert ends == [-signal.SIGKILL] * (1 + workers.MAX_ATTEMPTS) + [1]
     found = grades(course)
     assert json.loads(found.pop("wrong"))[0] == 0
     assert found == {student: got for student, got in undisturbed[1].items() if student != "wrong"}
@@ -369,7 +382,7 @@ def test_a_worker_that_cannot_start_is_nobodys_fault(course, monkeypatch):
     monkeypatch.setattr(workers.sys, "executable", "/bin/false")
     with pytest.raises(CommandError, match="no worker could be started: the worker died"):
         grade(course, ASSIGNMENT)
-    assert not list(place(course).glob("executions/*")) and not list(place(course).glob("tries/*"))
+    assert not list(place(course).glob("executions/*")) and not attempts(course)
 
 
 def test_a_submissions_process_that_cannot_start_is_nobodys_fault(course, monkeypatch):
@@ -381,10 +394,10 @@ def test_a_submissions_process_that_cannot_start_is_nobodys_fault(course, monkey
             os.kill(fork_server, signal.SIGKILL)
 
     monkeypatch.setattr(workers.Worker, "start", start_and_lose_the_fork_server)
-    monkeypatch.setattr(workers, "TRIES", 1)
+    monkeypatch.setattr(workers, "MAX_ATTEMPTS", 1)
     with pytest.raises(CommandError, match=r"no worker could be started: \w+Error"):
         grade(course, ASSIGNMENT, students=["honest"])
-    assert not list(place(course).glob("executions/*")) and not list(place(course).glob("tries/*"))
+    assert not list(place(course).glob("executions/*")) and not attempts(course)
     assert not list(course.glob("autograded/*"))
 
 
@@ -419,7 +432,7 @@ def test_of_identical_submissions_one_is_executed_also_when_it_is_forced(undistu
         assert len(runs) == len(outcome.executed) == 1 and sorted(outcome.graded) == twins
         found = grades(course)
         assert {found[name] for name in twins} == {undisturbed[1]["honest"]}
-        assert not list(place(course).glob("tries/*"))
+        assert not attempts(course)
 
 
 def test_files_that_nbgrader_leaves_behind_do_not_make_it_execute_again(course, runs):
@@ -441,8 +454,8 @@ def test_a_file_too_large_to_go_along_is_named(course, runs, monkeypatch):
     (course / "submitted" / "honest" / ASSIGNMENT / "data.bin").write_bytes(bytes(2 << 20))
     monkeypatch.setattr(execution, "MAX_FILE_MB", 1)
     grade(course, ASSIGNMENT, students=["honest"])
-    facts = json.loads((place(course) / "facts" / "honest.json").read_text())
-    assert any("`data.bin` (2 MB) was not there" in flag for flag in facts["flags"]) and len(runs) == 1
+    flags = record(course, "honest")["notebooks"][NOTEBOOK]["flags"]
+    assert any("`data.bin` (2 MB) was not there" in flag for flag in flags) and len(runs) == 1
 
 
 def test_every_notebook_of_an_assignment_is_executed_ahead_and_noted(course, runs):
@@ -456,17 +469,17 @@ def test_every_notebook_of_an_assignment_is_executed_ahead_and_noted(course, run
     outcome = grade(course, ASSIGNMENT, students=["honest"])
     assert len(runs) == 2 and threading.main_thread() not in runs and outcome.executed == ["honest"]
 
-    def facts():
-        found = json.loads((place(course) / "facts" / "honest.json").read_text())
-        return found, [found["notebooks"][name] for name in (NOTEBOOK, second)]
+    def logs():
+        found = record(course, "honest")
+        return read_log(found), [found["notebooks"][name] for name in (NOTEBOOK, second)]
 
-    both, (one, two) = facts()
-    assert both["seconds"] == pytest.approx(one["seconds"] + two["seconds"])
-    assert both["cells"] == one["cells"] + two["cells"]
+    both, (one, two) = logs()
+    assert both.seconds == pytest.approx(one["seconds"] + two["seconds"])
+    assert len(both.cells) == len(one["cells"]) + len(two["cells"])
     (theirs / f"{second}.ipynb").write_text("")
     assert grade(course, ASSIGNMENT).graded.count("honest") == 1
-    both, (one, two) = facts()
-    assert both["seconds"] == one["seconds"] and two["seconds"] is None and not two["cells"]
+    both, (one, two) = logs()
+    assert both.seconds == one["seconds"] and two["seconds"] is None and not two["cells"]
 
 
 @pytest.mark.parametrize("button", [True, False], ids=["the formgrader's button", "nbgrader's command"])
@@ -496,14 +509,9 @@ def test_torn_files_are_made_anew(undisturbed, executed, remembered):
     kept = sorted(place(executed).glob("executions/*.json"))
     for number, path in enumerate(kept):
         torn(path, number)
-    for path in kept:
-        (place(executed) / "tries").mkdir(exist_ok=True)
-        (place(executed) / "tries" / path.stem).write_bytes(b"\xff")
     outcome = grade(executed, ASSIGNMENT)
     assert sorted(outcome.executed) == EXECUTED and grades(executed) == undisturbed[1]
-    for number, path in enumerate(sorted(place(executed).glob("graded/*"))):
-        torn(path, number)
-    for number, path in enumerate(sorted(place(executed).glob("facts/*"))):
+    for number, path in enumerate(sorted(place(executed).glob("records/*"))):
         torn(path, number)
     outcome = grade(executed, ASSIGNMENT)
     assert sorted(outcome.graded) == list(STUDENTS) and grades(executed) == undisturbed[1]
@@ -580,7 +588,7 @@ def settled(undisturbed, tmp_path_factory):
 @pytest.fixture
 def again(settled, monkeypatch):
     """Grades one student of it again, after a run in which nothing had changed."""
-    monkeypatch.setattr(workers, "execute", lambda assignment, how, job: {**not_run(job, "why"), "sandbox": how})
+    monkeypatch.setattr(workers, "execute", lambda assignment, how, job: not_run(job, "why", how))
 
     def again():
         return grade(settled, ASSIGNMENT, students=["honest"])
@@ -656,5 +664,5 @@ def test_how_points_are_given_has_changed_and_they_are_given_again(settled, monk
     source = shutil.copytree(Path(engine.__file__).parent, tmp_path / "grading")
     monkeypatch.setattr(engine, "__file__", str(source / "grade.py"))
     again = request.getfixturevalue("again")
-    appended("observations.py")(source)
+    appended("check_cells.py")(source)
     assert again().graded == ["honest"]

@@ -1,7 +1,6 @@
 """What nbgrader scores when answers misbehave: crashes, loops, numbers without a verdict, files that cannot be read."""
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -18,17 +17,16 @@ from traitlets.config import Config
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
-from lessonkit.exercises.observe import observe
 from lessonkit.grading import check_cells as verdicts
-from lessonkit.grading import observations as judging
 from lessonkit.grading import pool as workers
 from lessonkit.grading.course import Log, application, environment, find_course, nbgrader, own_settings
 from lessonkit.grading.demo import CONFIG_HERE, prepare
-from lessonkit.grading.execution import fingerprint, job_of, seeds_of
+from lessonkit.grading.execution import cache_key, job_of, load_or_draw_seeds
 from lessonkit.grading.feedback import HideHiddenTests
 from lessonkit.grading.grade import grade
 from lessonkit.grading.pool import KERNEL, how_to_execute
-from lessonkit.grading.preprocessors import ExecuteOrReplay, ScoreByVerdict
+from lessonkit.grading.preprocessors import ExecuteOrReplay
+from lessonkit.grading.preprocessors import score as put_score_first
 from lessonkit.grading.report.results import read_results
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.submissions import answer, solutions
@@ -66,7 +64,8 @@ def verdict(points, exercise="thing", out_of=4):
 
 def score(cell, *others):
     """What nbgrader makes of an executed check cell, after ours: (points, the reason for 0)."""
-    notebook, _ = ScoreByVerdict().preprocess(new_notebook(cells=[*others, cell]), {})
+    notebook = new_notebook(cells=[*others, cell])
+    put_score_first(notebook)
     nbformat.validate(notebook)
     return determine_grade(cell)[0], (verdicts.verdict_of(cell) or {}).get("problem")
 
@@ -186,8 +185,9 @@ def executed(tmp_path, *sources, **traits):
 
 
 def error(cell):
-    """What the last error of a cell says."""
-    return next((output.evalue for output in reversed(cell.outputs) if output.output_type == "error"), None)
+    """What the last error of a cell says, or the card of a check cell."""
+    said = next((output.evalue for output in reversed(cell.outputs) if output.output_type == "error"), None)
+    return said or (verdicts.verdict_of(cell) or {}).get("problem")
 
 
 def test_what_ran_before_the_process_died_is_kept(how, tmp_path):
@@ -248,7 +248,7 @@ def test_an_execution_is_replayed_until_something_that_matters_changes(tmp_path,
 
 def test_what_was_executed_without_a_sandbox_is_not_replayed_for_a_run_in_one(tmp_path):
     job = job_of("attncourse_lessons", new_notebook(cells=[new_code_cell("1")]), [tmp_path], {}, {})
-    assert len({fingerprint(job, how) for how in ("bubblewrap", "none", KERNEL)}) == 3
+    assert len({cache_key(job, how) for how in ("bubblewrap", "none", KERNEL)}) == 3
 
 
 def test_a_submissions_own_files_are_there_and_links_are_not_followed(tmp_path):
@@ -265,29 +265,18 @@ def test_a_submissions_own_files_are_there_and_links_are_not_followed(tmp_path):
 
 
 def test_seeds_are_drawn_once_and_differ_from_course_to_course(tmp_path):
-    first = seeds_of(tmp_path / "one", ["thing", "other"])
-    assert seeds_of(tmp_path / "one", ["thing", "other"]) == first
-    assert seeds_of(tmp_path / "two", ["thing", "other"]) != first
-    more = seeds_of(tmp_path / "one", ["thing", "new"])
+    first = load_or_draw_seeds(tmp_path / "one", ["thing", "other"])
+    assert load_or_draw_seeds(tmp_path / "one", ["thing", "other"]) == first
+    assert load_or_draw_seeds(tmp_path / "two", ["thing", "other"]) != first
+    more = load_or_draw_seeds(tmp_path / "one", ["thing", "new"])
     assert more["thing"] == first["thing"] and len(set(map(tuple, [*first.values(), more["new"]]))) == 3
 
 
 def test_damaged_seeds_are_not_drawn_anew_in_silence(tmp_path):
-    seeds_of(tmp_path, ["thing"])
+    load_or_draw_seeds(tmp_path, ["thing"])
     (tmp_path / "seeds.json").write_text("{")
     with pytest.raises(CommandError, match="damaged"):
-        seeds_of(tmp_path, ["thing"])
-
-
-def test_observations_come_through_json_as_they_were():
-    exercise = lessons.exercise("attention_scores")
-    seen = observe(exercise, exercise.reference, 7, trusted=True)
-    through = json.loads(json.dumps(judging.as_data(seen)))
-    verdict = judging.verdict(exercise, [through], [7])
-    assert verdict.points == verdict.out_of
-    through["scores"]["value"][2] = "AAAA"
-    with pytest.raises(ValueError):
-        judging.verdict(exercise, [through], [7])
+        load_or_draw_seeds(tmp_path, ["thing"])
 
 
 # --------------------------------------------------------------------------- a class of troublemakers, through nbgrader

@@ -332,12 +332,12 @@ def test_the_right_points_and_the_reason(everybody, student):
 
 @pytest.mark.parametrize("student", BEHIND_THE_GUARD)
 def test_is_refused_or_a_person_is_told_to_look(everybody, student):
-    assert everybody.points(student)[OUTPUT] == 0 or everybody.rows[student].facts.unusual
+    assert everybody.points(student)[OUTPUT] == 0 or everybody.rows[student].log.suspicious
 
 
 @pytest.mark.parametrize("student", HONEST)
 def test_an_honest_answer_is_nothing_to_look_at(everybody, student):
-    assert everybody.rows[student].facts.unusual == ()
+    assert everybody.rows[student].log.suspicious == ()
 
 
 @pytest.mark.parametrize("student", HONEST)

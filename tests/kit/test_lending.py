@@ -1,6 +1,7 @@
 """A check may hand an answer a function. It stays with the grader, and the learner's process asks what it returns."""
 
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,10 +10,10 @@ from attncourse_lessons import course as lessons
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge
 from lessonkit.exercises.observe import observe
-from lessonkit.grading import observations as judging
 from lessonkit.grading.sandbox.forkserver import ForkServer
 from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.grading.sandbox.observer import Run
+from lessonkit.mimetype import VERDICT
 
 MATRIX = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
 
@@ -59,7 +60,7 @@ def fork_server():
 
 @pytest.fixture
 def graded(exercise, fork_server):
-    """What a learner's cells come to: the record, and the verdict on `answer`."""
+    """What a learner's cells come to: the execution, and the verdict on `answer`."""
 
     def grade(*sources):
         cells = [{"source": source, "grade_id": None, "exercise": None, "skip": False} for source in sources]
@@ -68,9 +69,9 @@ def graded(exercise, fork_server):
         cells.insert(1, check)
         job = {"course": "attncourse_lessons", "cells": cells, "files": {}, "seeds": {"callback": [5]}, "limits": {}}
         with contextlib.closing(fork_server.start(Limits())) as process:
-            record = Run(job, process, Limits()).record()
-        seen = record["cells"][1]["observations"]
-        return record, judging.verdict(exercise, seen, [5]) if seen else None
+            execution = Run(job, process, Limits()).execution()
+        verdict = execution["cells"][1]["verdict"]
+        return execution, verdict and SimpleNamespace(**verdict[VERDICT])
 
     return grade
 
@@ -89,8 +90,8 @@ def answer(body):
 
 
 def test_a_function_is_called_and_gone_back_through_as_if_it_were_here(graded):
-    record, verdict = graded("import torch\n" + RIGHT)
-    assert verdict.points == verdict.out_of and not record["flags"] and record["ended"] is None
+    execution, verdict = graded("import torch\n" + RIGHT)
+    assert verdict.points == verdict.out_of and not execution["flags"] and execution["ended"] is None
 
 
 def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(graded, exercise):
@@ -103,8 +104,8 @@ def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(grad
         x = draw.normal(3, 2).requires_grad_()
         return torch.autograd.grad(answer(model, x).square().sum(), x)[0]
 
-    record, verdict = graded(answer("return function(x) + x"))
-    assert verdict.points == 1 and not record["flags"] and record["ended"] is None
+    execution, verdict = graded(answer("return function(x) + x"))
+    assert verdict.points == 1 and not execution["flags"] and execution["ended"] is None
     _, verdict = graded(answer("return function(x.detach()) + x"))
     assert verdict.points == 0
 
@@ -112,8 +113,8 @@ def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(grad
 @pytest.mark.parametrize("truth", ["True", "bool(function(x).shape)", "numpy.bool_(True)", "torch.tensor(True)"])
 def test_an_answer_may_return_a_plain_truth(graded, exercise, truth):
     exercise.truths, exercise.reference = True, lambda function, x: torch.tensor(True)
-    record, verdict = graded("import numpy, torch\n" + f"def answer(function, x):\n    return {truth}\n")
-    assert verdict.points == 1 and record["ended"] is None
+    execution, verdict = graded("import numpy, torch\n" + f"def answer(function, x):\n    return {truth}\n")
+    assert verdict.points == 1 and execution["ended"] is None
 
 
 def test_in_the_notebook_a_handed_function_may_use_what_the_answer_may_not(exercise):
@@ -134,29 +135,29 @@ def test_in_the_notebook_a_handed_function_may_use_what_the_answer_may_not(exerc
     ],
 )
 def test_what_it_does_not_take_is_the_answers_own_error(graded, body, words):
-    record, verdict = graded(answer(body))
-    assert words in verdict.aspects[0].message and not record["flags"] and record["ended"] is None
+    execution, verdict = graded(answer(body))
+    assert words in verdict.aspects[0]["message"] and not execution["flags"] and execution["ended"] is None
 
 
 def test_an_error_of_the_functions_may_be_caught(graded):
     caught = "try:\n        function('hello')\n    except ValueError:\n        return torch.cat([x, x])"
-    record, verdict = graded(answer(caught))
-    assert verdict.points == 0 and "raised" not in verdict.aspects[0].message and record["ended"] is None
+    execution, verdict = graded(answer(caught))
+    assert verdict.points == 0 and "raised" not in verdict.aspects[0]["message"] and execution["ended"] is None
 
 
 def test_outside_the_check_it_is_not_there_and_nobody_is_accused(graded):
     keeps = "import torch\nkept = []\n" + RIGHT.replace("    y =", "    kept.append(function)\n    y =")
-    record, verdict = graded(keeps, "kept[0](torch.zeros(1, 2))", "1 + 1")
-    assert verdict.points == 1 and not record["flags"] and record["ended"] is None
-    assert record["cells"][2]["outputs"][0]["ename"] == "RuntimeError"
-    assert record["cells"][3]["outputs"][0]["data"]["text/plain"] == "2"
+    execution, verdict = graded(keeps, "kept[0](torch.zeros(1, 2))", "1 + 1")
+    assert verdict.points == 1 and not execution["flags"] and execution["ended"] is None
+    assert execution["cells"][2]["outputs"][0]["ename"] == "RuntimeError"
+    assert execution["cells"][3]["outputs"][0]["data"]["text/plain"] == "2"
 
 
 @pytest.mark.parametrize(
     "asks", ["request='call', number=7", "request='back', call=99, gradients=[]", "request='sing'", "number=0, other=1"]
 )
 def test_a_forged_request_gets_an_error_and_no_more(graded, asks):
-    record, verdict = graded(
+    execution, verdict = graded(
         "import torch, gc\n"
         "def answer(function, x):\n"
         "    process = next(o for o in gc.get_objects() if type(o).__name__ == 'Process' and hasattr(o, 'channel'))\n"
@@ -165,13 +166,13 @@ def test_a_forged_request_gets_an_error_and_no_more(graded, asks):
         "    assert kind == 'raised', kind\n"
         "    return torch.cat([x, x])\n"
     )
-    assert "raised" not in verdict.aspects[0].message and record["ended"] is None
+    assert "raised" not in verdict.aspects[0]["message"] and execution["ended"] is None
 
 
 def test_a_request_when_no_function_was_handed_over_is_tampering(graded):
-    record, verdict = graded(
+    execution, verdict = graded(
         "import gc\n"
         "process = next(o for o in gc.get_objects() if type(o).__name__ == 'Process' and hasattr(o, 'channel'))\n"
         "process.say('callback', request='call', number=0, arguments=())\n"
     )
-    assert verdict is None and "tampered" in record["ended"]
+    assert verdict is None and "tampered" in execution["ended"]

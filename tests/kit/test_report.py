@@ -15,20 +15,21 @@ from rich.console import Console
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
-from lessonkit.grading import run_log as facts
+from lessonkit.grading import run_log
+from lessonkit.grading.records import Records
 from lessonkit.grading.report import command as report
 from lessonkit.grading.report.page import page, visible
 from lessonkit.grading.report.results import (
     Column,
-    Facts,
     Released,
     Results,
     Row,
+    RunLog,
     distribution,
     flags,
     mistakes,
     outliers,
-    read_facts,
+    read_log,
 )
 from lessonkit.grading.report.similarity import RUN, aligned, normal_form, similar
 
@@ -134,7 +135,7 @@ def made_up_class(n=30, **answers):
         row.points = {column.grade_id: None if column.written else 4.0 for column in columns}
         row.verdicts = {name: verdict(name, 4.0, 4.0) for name in STYLES}
         row.total = 12.0
-        row.facts = Facts(seconds=0.1 + 0.001 * draw.random(), peak_mb=300.0 + draw.random(), sandbox="bubblewrap")
+        row.log = RunLog(seconds=0.1 + 0.001 * draw.random(), peak_mb=300.0 + draw.random(), sandbox="bubblewrap")
     released = {name: Released(text) for name, text in RELEASED.items()}
     return Results("a03", columns, rows, 15.0, {**released, "why": Released("", code=False)}, QUESTION)
 
@@ -341,16 +342,16 @@ def test_misconceptions_come_by_frequency():
 
 def test_time_and_memory_far_beyond_the_class_are_outliers():
     results = made_up_class(30)
-    results.rows[7].facts = Facts(seconds=29.0, peak_mb=301.0, cells=(("a", 1.0), ("check-attention_scores", 27.5)))
-    results.rows[8].facts = Facts(seconds=0.1, peak_mb=900.0)
-    results.rows[9].facts = Facts(seconds=0.9, peak_mb=350.0)  # far out by the quartiles, and nothing to talk about
+    results.rows[7].log = RunLog(seconds=29.0, peak_mb=301.0, cells=(("a", 1.0), ("check-attention_scores", 27.5)))
+    results.rows[8].log = RunLog(seconds=0.1, peak_mb=900.0)
+    results.rows[9].log = RunLog(seconds=0.9, peak_mb=350.0)  # far out by the quartiles, and nothing to talk about
     found = [(o.what, o.row.student, o.where) for o in outliers(results)]
     assert found == [("time", "s007", "(27.5 s of it in check-attention_scores)"), ("memory", "s008", "")]
 
 
 def test_a_tiny_class_has_no_outliers():
     results = made_up_class(9)
-    results.rows[0].facts = Facts(seconds=1000.0)
+    results.rows[0].log = RunLog(seconds=1000.0)
     assert outliers(results) == []
 
 
@@ -358,7 +359,7 @@ def test_flags_stand_in_the_order_in_which_a_person_looks():
     results = made_up_class(4)
     results.rows[0].repairs = ["a cell was there twice"]
     results.rows[1].unreadable = "the submitted file is empty"
-    results.rows[2].facts = Facts(ended="out of memory")
+    results.rows[2].log = RunLog(ended="out of memory")
     results.rows[3].tampering = ["replaced torch.allclose"]
     assert [flag.row.student for flag in flags(results)] == ["s003", "s002", "s001", "s000"]
 
@@ -369,58 +370,69 @@ def own(source):
 
 
 def test_a_cell_far_too_long_is_said_to_be_and_not_read(monkeypatch):
-    monkeypatch.setattr(facts, "ast", Mock())
-    long = "sys._getframe()\n" + "#" * facts.MAX_SOURCE
-    assert facts.unusual([own(long)], lessons) == [f"a cell of {len(long)} characters"]
-    assert not facts.ast.mock_calls
+    monkeypatch.setattr(run_log, "ast", Mock())
+    long = "sys._getframe()\n" + "#" * run_log.MAX_SOURCE
+    assert run_log.suspicious_names([own(long)], lessons) == [f"a cell of {len(long)} characters"]
+    assert not run_log.ast.mock_calls
 
 
 def test_a_name_of_a_thousand_parts_is_one_note_and_a_short_one():
-    (note,) = facts.unusual([own("sys.modules" + ".modules" * 1000)], lessons)
+    (note,) = run_log.suspicious_names([own("sys.modules" + ".modules" * 1000)], lessons)
     assert note.startswith("uses `sys.modules.modules") and len(note) < 200
 
 
 @pytest.mark.parametrize("name", ["sys.modules.get", "nn.MultiheadAttention.forward"])
 def test_a_name_is_seen_whatever_is_asked_of_it(name):
     checked = {**own(""), "exercise": "attention_scores"}
-    assert facts.unusual([own(f"{name}(1)"), checked], lessons) == [f"uses `{name}` in `a cell of its own`"]
+    assert run_log.suspicious_names([own(f"{name}(1)"), checked], lessons) == [f"uses `{name}` in `a cell of its own`"]
 
 
 def test_of_very_many_names_the_first_are_said():
     many = "\n".join(f"x{i}.ctypes" for i in range(1000))
-    found = facts.unusual([own(many), own(many.replace("x", "y"))], lessons)
-    assert len(found) == facts.MAX_NOTES and "`x0.ctypes`" in found[0]
+    found = run_log.suspicious_names([own(many), own(many.replace("x", "y"))], lessons)
+    assert len(found) == run_log.MAX_NOTES and "`x0.ctypes`" in found[0]
 
 
 def test_names_beside_ipythons_own_lines_are_seen_without_ipythons_slow_way(monkeypatch):
     slow = []
     monkeypatch.setattr(TransformerManager, "transform_cell", lambda *given: slow.append(given) or given[-1])
     code = "%matplotlib inline\n!ls\nif True:\n    %time 1\n    sys._getframe()"
-    assert facts.unusual([own(code)], lessons) == ["uses `sys._getframe` in `a cell of its own`"] and not slow
+    assert run_log.suspicious_names([own(code)], lessons) == ["uses `sys._getframe` in `a cell of its own`"]
+    assert not slow
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"seconds": "fast", "repairs": 3, "cells": [1, {"seconds": null}]}'])
-def test_facts_that_are_torn_or_odd_are_absent(tmp_path, text):
+ODD_LOG = {"seconds": "fast", "repairs": 3, "cells": [1, {"seconds": None}]}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"notebooks": {}}', json.dumps({"notebooks": {"n": ODD_LOG}})])
+def test_a_record_that_is_torn_or_odd_is_no_record(tmp_path, text):
+    records = Records(tmp_path)
     (tmp_path / "ada.json").write_text(text)
-    assert read_facts(tmp_path / "ada.json") in (None, Facts(cells=(("cell 2", 0.0),)))
-    assert read_facts(tmp_path / "bob.json") is None
+    assert records.of("ada") == records.of("bob") and read_log(records.of("ada")) is None
+    assert read_log({**records.of("ada"), "notebooks": {"n": ODD_LOG}}) is None
 
 
-def test_facts_are_read(tmp_path):
+def test_the_log_of_a_students_notebooks_is_read_as_one(tmp_path):
     noted = {
         "seconds": 1.5,
         "peak_mb": 400,
         "ended": "stopped after 30 seconds",
         "repairs": ["r"],
         "flags": ["f"],
-        "unusual": ["u"],
+        "suspicious": ["u"],
         "sandbox": "bubblewrap",
         "cells": [{"grade_id": None, "seconds": 1.0}, {"grade_id": "check-a", "seconds": 0.5}],
     }
-    (tmp_path / "ada.json").write_text(json.dumps(noted))
+    with Records(tmp_path).changing("ada") as record:
+        record["notebooks"]["one"] = noted
     cells = (("cell 1", 1.0), ("check-a", 0.5))
-    expected = Facts(1.5, 400.0, "stopped after 30 seconds", ("r",), ("f",), ("u",), "bubblewrap", cells)
-    assert read_facts(tmp_path / "ada.json") == expected
+    expected = RunLog(1.5, 400, "stopped after 30 seconds", ("r",), ("f",), ("u",), "bubblewrap", cells)
+    assert read_log(Records(tmp_path).of("ada")) == expected
+    with Records(tmp_path).changing("ada") as record:
+        record["notebooks"]["two"] = {**noted, "seconds": 2.0, "peak_mb": 300, "ended": None, "sandbox": "none"}
+    both = read_log(Records(tmp_path).of("ada"))
+    assert (both.seconds, both.peak_mb, both.ended, both.flags) == (3.5, 400, "stopped after 30 seconds", ("f",))
+    assert both.sandbox == "none" and len(both.cells) == 4
 
 
 # ------------------------------------------------------------------------------------------------------------- the page
@@ -469,15 +481,15 @@ def lively():
     results = made_up_class(30, ada={"AttentionDecoderStep": ODD}, bob={"AttentionDecoderStep": ODD + f"\n# {EVIL}"})
     rows = results.rows
     rows[0].name = EVIL
-    rows[1].submitted, rows[1].points, rows[1].verdicts, rows[1].answers, rows[1].facts = False, {}, {}, {}, None
+    rows[1].submitted, rows[1].points, rows[1].verdicts, rows[1].answers, rows[1].log = False, {}, {}, {}, None
     hinted = lessons.exercise("attention_scores").misconceptions[0].name
     for row, name in zip(rows[2:8], [hinted, hinted, hinted, EVIL, "a/b [bold]", hinted], strict=True):
         row.points["check-attention_scores"], row.total = 1.0, 9.0
         row.verdicts["attention_scores"] = verdict("attention_scores", 1.0, 4.0, [name])
     rows[8].verdicts["attention_scores"] = verdict("attention_scores", 0.0, 4.0, problem=EVIL)
     rows[9].tampering, rows[10].repairs, rows[11].unreadable = [EVIL], ["[/bold] a cell twice"], EVIL
-    rows[12].facts = Facts(seconds=25.0, peak_mb=300.0, ended="stopped after 30 seconds", cells=((EVIL, 24.0),))
-    rows[13].facts = None
+    rows[12].log = RunLog(seconds=25.0, peak_mb=300.0, ended="stopped after 30 seconds", cells=((EVIL, 24.0),))
+    rows[13].log = None
     rows[14].answers["why"] = EVIL
     return results
 
@@ -543,7 +555,7 @@ def test_the_page_shows_similar_answers_side_by_side(lively_page):
 def test_marks_without_a_sandbox_are_said_first(lively):
     results = made_up_class(3)
     for sandbox in ("none", "kernel"):
-        results.rows[1].facts = Facts(sandbox=sandbox)
+        results.rows[1].log = RunLog(sandbox=sandbox)
         text = Page(page(results, [], [], report.Path())).text
         assert text.index("Graded without a sandbox: Student 001") < text.index("Summary")
     assert "without a sandbox" not in Page(page(made_up_class(3), [], [], report.Path())).text
@@ -557,7 +569,7 @@ def test_an_empty_class_has_a_page():
 def test_a_class_graded_elsewhere_has_a_page_that_says_what_is_missing():
     results = made_up_class(12)
     for row in results.rows:
-        row.facts, row.answers, row.verdicts = None, {}, {}
+        row.log, row.answers, row.verdicts = None, {}, {}
     assert similar(results, EXERCISES) == []
     assert "Not known : time, memory" in Page(page(results, EXERCISES, [], report.Path())).text
 
@@ -608,7 +620,7 @@ def test_only_what_has_something_to_say_is_printed():
 def test_the_terminal_says_first_that_there_was_no_sandbox():
     results = made_up_class(3)
     for row in results.rows:
-        row.facts = Facts(sandbox="none")
+        row.log = RunLog(sandbox="none")
     assert printed(results).startswith("Graded without a sandbox: all submissions.")
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -38,6 +38,20 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
         hints=len(exercise.hints),
         extra=exercise.extra,
     )
+
+
+def judge_on_seeds(
+    exercise: Exercise, observations: Iterable[Mapping[str, Observation]], seeds: Sequence[int]
+) -> Verdict:
+    """One verdict over several seeds, with the observations on each. A misconception is named once, on the first.
+
+    ValueError where there are not as many of the one as of the other.
+    """
+    verdicts: list[Verdict] = []
+    for seen, seed in zip(observations, seeds, strict=True):
+        right_so_far = all(verdict.points == verdict.out_of for verdict in verdicts)
+        verdicts.append(judge(exercise, seen, seed, name=right_so_far))
+    return Verdict.over(verdicts)
 
 
 def same(seen: Observation, other: Observation) -> bool:

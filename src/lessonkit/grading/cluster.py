@@ -16,7 +16,7 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, needs
-from lessonkit.grading.pool import Lost
+from lessonkit.grading.pool import WorkerLost
 
 CONNECT_SECONDS = 10
 EMPTY_SECONDS = 60  # to wait for a worker when the last one has gone
@@ -50,14 +50,14 @@ def executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
             client.close(timeout=2)
 
 
-class Deserted(CommandError):
+class NoWorkersLeft(CommandError):
     """Every worker is gone, and something that was being executed may be why."""
 
 
 class OnCluster(Executor):
     """Futures whose result is the function's, or a CommandError with what to mend and on which machine.
 
-    Lost for what has taken several workers with it.
+    WorkerLost for what has taken several workers with it.
     """
 
     def __init__(self, client: Any, address: str) -> None:
@@ -109,7 +109,7 @@ class OnCluster(Executor):
             elif time.monotonic() - seen > EMPTY_SECONDS:
                 for ours in list(self._pending):
                     if self._pending.pop(ours, None) is not None:
-                        ours.set_exception(Deserted(f"no worker is left at {self.address}: start some; {AGAIN}"))
+                        ours.set_exception(NoWorkersLeft(f"no worker is left at {self.address}: start some; {AGAIN}"))
 
 
 def _result(theirs: Future) -> Any:
@@ -118,7 +118,8 @@ def _result(theirs: Future) -> Any:
     try:
         text = theirs.result()
     except KilledWorker as error:
-        raise Lost(f"the cluster's workers that executed it died, the last one {error.last_worker.address}") from None
+        last = error.last_worker.address
+        raise WorkerLost(f"the cluster's workers that executed it died, the last one {last}") from None
     except ModuleNotFoundError as error:
         raise CommandError(f"a worker has no {error.name}: install the course's package on every machine") from None
     try:

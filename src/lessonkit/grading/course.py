@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from unittest import mock
 
-import jsonschema
-from nbgrader import api as nbgrader_api
-from nbgrader import nbgraderformat
 from nbgrader.api import Assignment, Gradebook, MissingEntry
 from nbgrader.apps import NbGraderApp
 from nbgrader.apps.baseapp import NbGrader
@@ -100,26 +93,6 @@ def nbgrader(folder: Path, *words: str, log: Log) -> None:
             if stop.code:
                 why = log.errors[0] if log.errors else f"exit status {stop.code}"
                 raise CommandError(f"nbgrader {' '.join(words)}: {why} (the whole log: {log.path})") from None
-
-
-@contextlib.contextmanager
-def quick() -> Iterator[None]:
-    """Let nbgrader do once what it does anew for every submission: half of its time.
-
-    It opens some ten gradebooks a submission, each with an engine of its own, which compiles all queries again and
-    looks whether all tables are there; and for every cell it checks that the schema of cells is a schema.
-    """
-
-    def validate(instance: Any, schema: dict[str, Any]) -> None:
-        jsonschema.validators.validator_for(schema)(schema).validate(instance)
-
-    tables = nbgrader_api.Base.metadata
-    with (
-        mock.patch.object(nbgrader_api, "create_engine", functools.cache(nbgrader_api.create_engine)),
-        mock.patch.object(tables, "create_all", functools.cache(tables.create_all)),
-        mock.patch.object(nbgraderformat.common, "jsonschema", SimpleNamespace(validate=validate)),
-    ):
-        yield
 
 
 @contextlib.contextmanager

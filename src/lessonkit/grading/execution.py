@@ -1,9 +1,11 @@
-"""What there is to execute of a submission, the hash of all that can change what comes out, and what came out."""
+"""What there is to execute of a notebook, the hash of all that can change what comes out, and what came out.
+
+A job and an execution are JSON data: they go to a worker and come back from it, perhaps on another machine.
+"""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -12,15 +14,18 @@ import platform
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from nbformat import NotebookNode, from_dict
+from nbformat.v4 import new_output
 
 from commandkit.errors import CommandError
-from commandkit.files import write_whole
+from commandkit.files import locked, write_whole
 from lessonkit.course import folder_of, load
 from lessonkit.grading.check_cells import exercise_of, grading
+from lessonkit.mimetype import VERDICT
 
+KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel
 # nbgrader puts these beside a submission; no cell depends on them.
 BOOKKEEPING = {"timestamp.txt", "submission_secret.txt"}
 MAX_FILE_MB = 50  # of a file beside the notebook; a larger one stays behind
@@ -34,10 +39,52 @@ LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": 3},
 }
 
-Job = dict[str, Any]
-Record = dict[str, Any]
+
+class JobCell(TypedDict):
+    """A code cell to execute: the exercise that it checks, if it checks one."""
+
+    source: str
+    grade_id: str | None
+    exercise: str | None
+    skip: bool
+
+
+class Job(TypedDict, total=False):
+    """What a worker needs to execute a notebook: `files` beside it in base64, by name; seeds by exercise."""
+
+    course: str
+    cells: list[JobCell]
+    files: dict[str, str]
+    left_out: dict[str, int]  # bytes of files that are too large to go along
+    seeds: dict[str, list[int]]
+    limits: dict[str, float]
+    versions: dict[str, str]  # of what the main process has installed
+
+
+class ExecutedCell(TypedDict):
+    """What a cell showed; of a check cell in a sandbox the verdict, as the data of an output by its mimetype."""
+
+    count: int | None
+    outputs: list[dict[str, Any]]
+    seconds: float
+    verdict: dict[str, Any] | None
+
+
+class Execution(TypedDict, total=False):
+    """What came out of a job. `ended` says why no further cell could run, None if all did."""
+
+    cells: list[ExecutedCell]
+    ended: str | None
+    flags: list[str]
+    seconds: float | None
+    peak_mb: float | None
+    sandbox: str | None
+    metadata: dict[str, Any]
+    quarantined: bool  # nothing was executed, and it is not tried again by itself
+
+
 NUMBER = (int, float)
-FIELDS: dict[str, tuple[Any, str]] = {  # of a record
+FIELDS: dict[str, tuple[Any, str]] = {  # of an execution
     "cells": (list, "a list"),
     "ended": ((str, type(None)), "a text or null"),
     "flags": (list, "a list of texts"),
@@ -64,7 +111,7 @@ def job_of(
     Without the names that nbgrader ignores, and without the files `but`. What the learner wrote in words is left out:
     editing it must not execute anything again.
     """
-    cells = [
+    cells: list[JobCell] = [
         {
             "source": cell.source,
             "grade_id": grading(cell).get("grade_id"),
@@ -83,19 +130,19 @@ def job_of(
         "cells": cells,
         "files": files,
         "left_out": large,
-        "seeds": dict(seeds),
+        "seeds": {name: list(drawn) for name, drawn in seeds.items()},
         "limits": dict(limits),
     }
 
 
-def fingerprint(job: Job, how: str) -> str:
-    """A hash over a job, the environment and how it is executed."""
-    content = {"job": job, "environment": environment(job["course"]), "how": how}
+def cache_key(job: Job, how: str) -> str:
+    """A hash over a job, what is installed, and how it is executed."""
+    content = {"job": job, "versions": versions(job["course"]), "how": how}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @functools.cache
-def environment(course: str) -> dict[str, str]:
+def versions(course: str) -> dict[str, str]:
     """What a result depends on outside the notebook: versions, and what executes and observes it.
 
     That is the course's library, its exercises, the kit's exercises and its sandbox.
@@ -115,65 +162,79 @@ def environment(course: str) -> dict[str, str]:
     }
 
 
-def replay(notebook: NotebookNode, record: Record) -> None:
-    """Give a notebook the outputs of an execution of the same cells, in place."""
-    for cell, executed in zip(_code(notebook), record["cells"], strict=True):
+def show_outputs(notebook: NotebookNode, execution: Execution) -> set[str]:
+    """Give a notebook the outputs of an execution of the same cells, in place; the grade ids of those judged.
+
+    A verdict becomes a check cell's value. No other counts that comes out of a sandbox: what the notebook shows as
+    one, the learner's code has shown.
+    """
+    sandboxed, judged = execution["sandbox"] != KERNEL, set()
+    for cell, executed in zip(_code(notebook), execution["cells"], strict=True):
         cell.execution_count, cell.outputs = executed["count"], [from_dict(output) for output in executed["outputs"]]
-    notebook.metadata.update(from_dict({"language_info": LANGUAGE, **record.get("metadata", {})}))
+        for output in cell.outputs if sandboxed else ():
+            output.get("data", {}).pop(VERDICT, None)
+        if executed["verdict"]:
+            data = from_dict(executed["verdict"])
+            cell.outputs.append(new_output("execute_result", data, execution_count=cell.execution_count))
+            judged.add(grading(cell)["grade_id"])
+    notebook.metadata.update(from_dict({"language_info": LANGUAGE, **execution.get("metadata", {})}))
+    return judged
 
 
-def not_run(job: Job, reason: str) -> Record:
-    """The record of a job whose cells could not be run at all."""
+def not_run(job: Job, reason: str, how: str) -> Execution:
+    """The execution of a job whose cells could not be run at all."""
     error = {"output_type": "error", "ename": "NotRun", "evalue": reason, "traceback": [reason]}
-    cells = [{"count": None, "outputs": [error], "seconds": 0.0, "observations": None} for _ in job["cells"]]
-    return {"cells": cells, "ended": reason, "flags": [reason], "seconds": 0.0, "peak_mb": 0}
+    cells: list[ExecutedCell] = [
+        {"count": None, "outputs": [error], "seconds": 0.0, "verdict": None} for _ in job["cells"]
+    ]
+    return {"cells": cells, "ended": reason, "flags": [reason], "seconds": 0.0, "peak_mb": 0, "sandbox": how}
 
 
-def set_aside(job: Job, reason: str, how: str) -> Record:
-    """The record of a job that is not tried again by itself: it is shown, and not kept."""
-    return {**not_run(job, reason), "sandbox": how, "set_aside": True}
+def quarantined(job: Job, reason: str, how: str) -> Execution:
+    """The execution of a job that is not tried again by itself: it is shown, and not kept."""
+    return {**not_run(job, reason, how), "quarantined": True}
 
 
-def checked(record: Any, n_cells: int | None = None) -> Record:
-    """The record, if it is one (of `n_cells` cells). ValueError says what is not as it must be."""
-    if not isinstance(record, dict):
-        raise ValueError(f"a record is a dict, got {type(record).__name__}")
-    for name, (kinds, said) in FIELDS.items():
-        if name not in record or not isinstance(record[name], kinds) or isinstance(record[name], bool):
-            raise ValueError(f"a record's {name!r} must be {said}")
-    if not all(isinstance(flag, str) for flag in record["flags"]):
-        raise ValueError("a record's 'flags' must be a list of texts")
-    if n_cells is not None and len(record["cells"]) != n_cells:
-        raise ValueError(f"a record of {len(record['cells'])} cells, expected {n_cells}")
-    for cell in record["cells"]:
+def checked(execution: Any, n_cells: int | None = None) -> Execution:
+    """The execution, if it is one (of `n_cells` cells). ValueError says what is not as it must be."""
+    if not isinstance(execution, dict):
+        raise ValueError(f"an execution is a dict, got {type(execution).__name__}")
+    for name, (kinds, expected) in FIELDS.items():
+        if name not in execution or not isinstance(execution[name], kinds) or isinstance(execution[name], bool):
+            raise ValueError(f"an execution's {name!r} must be {expected}")
+    if not all(isinstance(flag, str) for flag in execution["flags"]):
+        raise ValueError("an execution's 'flags' must be a list of texts")
+    if n_cells is not None and len(execution["cells"]) != n_cells:
+        raise ValueError(f"an execution of {len(execution['cells'])} cells, expected {n_cells}")
+    for cell in execution["cells"]:
         if not (
             isinstance(cell, dict)
             and isinstance(cell.get("count", ""), int | None)
             and isinstance(cell.get("seconds"), int | float)
-            and isinstance(cell.get("observations", ""), list | None)
+            and isinstance(cell.get("verdict", ""), dict | None)
             and isinstance(cell.get("outputs"), list)
             and all(isinstance(output, dict) and output.get("output_type") in OUTPUTS for output in cell["outputs"])
         ):
-            raise ValueError("a record's cell must have a count, seconds, observations and outputs of a notebook's")
-    return record
+            raise ValueError("an executed cell must have a count, seconds, a verdict and a notebook's outputs")
+    return execution  # type: ignore[return-value]
 
 
 class Cache:
-    """A folder of records, one file each. Any number of processes may read and write it at once."""
+    """A folder of executions, one file each. Any number of processes may read and write it at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, key: str, n_cells: int) -> Record | None:
-        """The record of a job of `n_cells`, or None where there is none or its file is damaged."""
+    def get(self, key: str, n_cells: int) -> Execution | None:
+        """The execution of a job of `n_cells`, or None where there is none or its file is damaged."""
         try:
             return checked(json.loads(self._path(key).read_text(encoding="utf-8")), n_cells)
         except (OSError, ValueError, RecursionError):
             return None
 
-    def put(self, key: str, record: Record) -> None:
-        """Keep a record: it is either there whole or not at all."""
-        write_whole(self._path(key), json.dumps(record))
+    def put(self, key: str, execution: Execution) -> None:
+        """Keep an execution: it is either there whole or not at all."""
+        write_whole(self._path(key), json.dumps(execution))
 
     def forget(self, key: str) -> None:
         self._path(key).unlink(missing_ok=True)
@@ -182,7 +243,7 @@ class Cache:
         return self.folder / f"{key}.json"
 
 
-def seeds_of(folder: Path, exercises: Sequence[str]) -> dict[str, list[int]]:
+def load_or_draw_seeds(folder: Path, exercises: Sequence[str]) -> dict[str, list[int]]:
     """The seeds that decide an assignment's points: drawn when they are first asked for, and kept in `folder`.
 
     Three for each exercise, because sizes are drawn too: a mistake that one set of sizes hides shows on another.
@@ -192,7 +253,7 @@ def seeds_of(folder: Path, exercises: Sequence[str]) -> dict[str, list[int]]:
     kept = _seeds_in(path)
     missing = [name for name in exercises if name not in kept]
     if missing:
-        with lock(folder / "seeds.lock"):  # of two processes that draw at once, the second takes what the first drew
+        with locked(folder / "seeds.lock"):  # of two processes that draw at once, the second takes what the first drew
             kept = _seeds_in(path)
             drawn = {name: [secrets.randbits(128) for _ in range(3)] for name in exercises if name not in kept}
             kept |= drawn
@@ -209,29 +270,6 @@ def _seeds_in(path: Path) -> dict[str, list[int]]:
         raise CommandError(
             f"{path} is damaged ({error}): put back a copy of it, or delete it and grade everybody anew"
         ) from None
-
-
-@contextlib.contextmanager
-def lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a lock, which the system gives back when this process ends. BlockingIOError if held and not waited for."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        _lock(file, wait)
-        yield
-
-
-def _lock(file: Any, wait: bool) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError as error:
-            raise BlockingIOError(str(error)) from None
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def _files(folder: Path, ignore: Sequence[str]) -> Iterator[tuple[str, Path]]:

@@ -14,8 +14,8 @@ import signal
 import sys
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, needs
-from commandkit.files import write_whole
+from commandkit.files import locked
 from commandkit.interrupts import Asked
 
 with needs(typed("grade"), "grading"):
@@ -49,26 +49,29 @@ with needs(typed("grade"), "grading"):
     from lessonkit.course import course_of
     from lessonkit.grading import pool as workers
     from lessonkit.grading.check_cells import PREFIX
-    from lessonkit.grading.cluster import Deserted
-    from lessonkit.grading.course import Log, application, assignment_of, environment, find_course, quick
+    from lessonkit.grading.cluster import NoWorkersLeft
+    from lessonkit.grading.course import Log, application, assignment_of, environment, find_course
     from lessonkit.grading.execution import (
+        KERNEL,
         Cache,
+        Execution,
         Job,
-        Record,
+        cache_key,
         checked,
-        fingerprint,
-        lock,
-        seeds_of,
-        set_aside,
+        load_or_draw_seeds,
+        quarantined,
+        versions,
     )
-    from lessonkit.grading.execution import environment as versions
-    from lessonkit.grading.pool import KERNEL, how_to_execute
+    from lessonkit.grading.nbgrader_patches import speedups
+    from lessonkit.grading.pool import how_to_execute
     from lessonkit.grading.preprocessors import ExecuteOrReplay
+    from lessonkit.grading.records import records_of
     from lessonkit.grading.repair.exporter import unreadable
     from lessonkit.grading.repair.folder import prepare
 
 
 FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # whatever fails with one of these, the rest will, too
 READ_ONLY = "attempt to write a readonly database"
 
 
@@ -79,18 +82,18 @@ class Outcome:
     graded: list[str] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)  # of them, those that were not replayed from the cache
     unchanged: list[str] = field(default_factory=list)  # graded before, and nothing has changed since
-    set_aside: dict[str, str] = field(default_factory=dict)  # 0 points, because it could not be executed, and why
+    quarantined: dict[str, str] = field(default_factory=dict)  # 0 points, because it could not be executed, and why
     failed: dict[str, str] = field(default_factory=dict)  # and why
     how: str = ""
 
 
 @dataclass
 class Submission:
-    """A student's notebooks on their way: what is to be executed of each, by key, and what is not executed yet."""
+    """A student's notebooks on their way: what is to be executed of each, by cache key, and what is not yet."""
 
     student: str
     jobs: dict[str, Job]
-    missing: list[str] = field(default_factory=list)
+    missing: list[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +126,7 @@ def main(args: argparse.Namespace) -> int:
         )
     for line in summary(outcome, args.assignment, time.monotonic() - began):
         console.print(line, markup=False, soft_wrap=True)  # some of it is to be copied
-    return 1 if outcome.failed or outcome.set_aside else 0
+    return 1 if outcome.failed or outcome.quarantined else 0
 
 
 LISTEN_SECONDS = 0.2  # how long a Ctrl-C may wait while nothing comes back from the workers
@@ -156,17 +159,23 @@ def grade(
     if unsafe:
         app.config.ExecuteOrReplay.unsafe = True
     try:
-        with warnings.catch_warnings(), contextlib.chdir(course), environment(NBGRADER_EXECUTION="autograde"), quick():
+        autograding = environment(NBGRADER_EXECUTION="autograde")
+        with warnings.catch_warnings(), contextlib.chdir(course), autograding, speedups():
             warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
             with assignment_of(app.coursedir, assignment):
                 folder.mkdir(parents=True, exist_ok=True)
-            with lock(folder / "grade.lock", wait=False):
+            with locked(folder / "grade.lock", wait=False):
+                log.path.unlink(missing_ok=True)  # of the run before
                 run = Grading(app, assignment, force, log, stage)
                 return run.grade(run.submissions(students), n_workers, cluster)
     except BlockingIOError:
         raise CommandError(f"{assignment} is being graded already by another `{typed('grade')}`: wait for it") from None
     except PermissionError as error:
         raise CommandError(f"{error}: grading writes into the course's folder") from None
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
 
 
 class Grading:
@@ -176,7 +185,7 @@ class Grading:
         self.app, self.assignment, self.force, self.log, self.stage = app, assignment, force, log, stage
         self.course = course_of(app.config).package
         self.folder = Path("grading") / assignment
-        self.cache = Cache(self.folder / "executions")
+        self.records, self.cache = records_of(Path(), assignment), Cache(self.folder / "executions")
         self.step = ExecuteOrReplay(parent=app)
         self.how = how_to_execute(self.step.unsafe)
         self.outcome = Outcome(how=self.how)
@@ -188,8 +197,12 @@ class Grading:
         with assignment_of(app.coursedir, assignment) as (_, found):
             self._gradebook, self._submitted, checks = _known(found)
             self._notebooks = {notebook.name for notebook in found.notebooks}
-        self._fresh: set[str] = set()  # keys of what was executed in this run
-        seeds_of(self.folder, checks)  # they are part of the state, from the first submission on
+        self._attempts: Counter[str] = Counter()  # of these cache keys, if they were cut off
+        self._quarantined: dict[str, str] = {}  # and why
+        self._fresh: set[str] = set()  # begun in this run
+        self._running: dict[Future, tuple[str, list[Submission]]] = {}  # a cache key, and who waits for it
+        self._suspects: list[Submission] = []  # something was cut off while they were executed: each waits to be alone
+        load_or_draw_seeds(self.folder, checks)  # they are part of the state, from the first submission on
 
     def submissions(self, students: Sequence[str] | None) -> list[str]:
         """Who has submitted, of the students asked for. CommandError for one who has not."""
@@ -209,122 +222,133 @@ class Grading:
         """Execute ahead, as many at a time as there are workers, and grade each as soon as it is executed."""
         if cluster is not None and self.how == KERNEL:
             raise CommandError("--cluster: no sandbox here to execute a submission in again: grade on Linux")
-        tick = self.stage(f"grade {self.assignment}", len(students))
-        waiting = deque(students)
-        suspects: deque[Submission] = deque()  # something was cut off while they were executed: each waits to be alone
-        running: dict[Future, str] = {}  # -> key
-        asking: dict[str, list[Submission]] = {}  # of these keys: who waits for it
+        for record in map(self.records.of, students):
+            self._attempts |= Counter(record["attempts"])  # of each the most
+            self._quarantined |= record["quarantined"]
+        self._tick = self.stage(f"grade {self.assignment}", len(students))
         run = workers.run if cluster is None else workers.run_elsewhere
         # Where Ctrl-C is ignored, as in a script's background, it stays so.
         heard = () if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT,)
-        with self._counted(running), _executor(n_workers, cluster) as (executor, width), Asked(heard) as asked:
+        with self._taking_back(), _executor(n_workers, cluster) as (executor, width), Asked(heard) as asked:
 
-            def execute(submission: Submission, keys: Sequence[str]) -> None:
-                for key in keys:
-                    if key not in asking:
-                        running[self._submit(executor, run, key, submission.jobs[key])] = key
-                    asking.setdefault(key, []).append(submission)
+            def execute(job: Job) -> Future[Execution]:
+                return executor.submit(run, self.assignment, self.how, {**job, "versions": versions(self.course)})
 
-            def finish(submission: Submission) -> None:
-                self._replay(submission)
-                tick()
-
-            while waiting or running or suspects:
+            def take_what_is_done(alone: bool = False) -> None:
+                for done in wait(self._running, LISTEN_SECONDS, FIRST_COMPLETED).done:
+                    asked.stop()
+                    self._take(done, alone)
                 asked.stop()
-                while waiting and len(running) < 2 * width():
+
+            to_read = iter(students)
+            while True:
+                while len(self._running) < 2 * width() and (student := next(to_read, None)):
                     asked.stop()
-                    student = waiting.popleft()
-                    with self._problems(student, tick):
-                        if not self.force and self._mark_of(student) == self._state(student):
-                            self.outcome.unchanged.append(student)
-                            tick()
-                            continue
-                        submission = self._read(student)
-                        if any(map(self._tries, submission.missing)):
-                            suspects.append(submission)
-                        elif submission.missing:
-                            execute(submission, submission.missing)
-                        else:
-                            finish(submission)
-                alone = bool(suspects) and not running
-                if alone:
-                    submission = suspects.popleft()
-                    with self._problems(submission.student, tick):
-                        submission.missing = self._missing(submission)  # another's may have been the same
-                        if submission.missing:
-                            execute(submission, submission.missing[:1])
-                        else:
-                            finish(submission)
-                for done in wait(running, LISTEN_SECONDS, FIRST_COMPLETED).done if running else ():
-                    asked.stop()
-                    key = running.pop(done)
-                    for submission in asking.pop(key):
-                        if submission.student in self.outcome.failed:
-                            continue
-                        with self._problems(submission.student, tick):
-                            if self._is_kept(key, submission.jobs[key]) or self._keep(key, submission, done, alone):
-                                submission.missing.remove(key)
-                            if not submission.missing:
-                                finish(submission)
-                            elif not any(key in asking for key in submission.missing):
-                                suspects.append(submission)
+                    with self._problems(student):
+                        self._begin(student, execute)
+                if not self._running:
+                    break
+                take_what_is_done()
+            for submission in self._suspects:
+                with self._problems(submission.student):
+                    for key in self._missing(submission.jobs):  # without what another had the same of
+                        self._execute(submission, key, execute)
+                        while self._running:
+                            take_what_is_done(alone=True)
+                    if submission.student not in self.outcome.failed:
+                        self._replay(submission)
         return self.outcome
 
-    def _submit(self, executor: Executor, run: Callable[[str, str, Job], Record], key: str, job: Job) -> Future:
+    def _begin(self, student: str, execute: Callable[[Job], Future[Execution]]) -> None:
+        """Have executed what there is to execute of a submission; grade it at once where that is nothing."""
+        if not self.force and self._graded_as(student) == self._state(student):
+            self.outcome.unchanged.append(student)
+            self._tick()
+            return
+        submission = self._read(student)
+        if any(self._attempts[key] for key in submission.missing):
+            self._suspects.append(submission)
+            return
+        for key in submission.missing:
+            self._execute(submission, key, execute)
+        if not submission.missing:
+            self._replay(submission)
+
+    def _execute(self, submission: Submission, key: str, execute: Callable[[Job], Future[Execution]]) -> None:
+        """Have a job executed, or wait with those for whom it is being executed."""
+        for running, waiting in self._running.values():
+            if running == key:
+                waiting.append(submission)
+                return
         self._fresh.add(key)
-        tries = self._tries(key)
-        if tries > workers.TRIES:  # the first time it had company
-            done: Future[Record] = Future()
-            reason = f"set aside after {tries} tries, in each of which grading was cut off"
-            done.set_result(set_aside(job, reason, self.how))
-            return done
-        self._count(key, tries + 1)
-        return executor.submit(run, self.assignment, self.how, {**job, "environment": versions(self.course)})
-
-    def _keep(self, key: str, submission: Submission, done: Future, alone: bool) -> bool:
-        """Keep what came out, or set it aside; False where it must be tried again, alone. Raises what was raised."""
-        job = submission.jobs[key]
-        try:
-            record = checked(done.result(), len(job["cells"]))
-        except Deserted:
-            raise  # the try counts
-        except workers.Lost as error:
-            if not alone:
-                return False
-            record = set_aside(job, f"set aside after {self._tries(key)} tries: {error}", self.how)
-        except BaseException:
-            self._count(key, 0)
-            raise
-        if record.get("set_aside"):
-            write_whole(self.folder / "set-aside" / key, str(record["ended"]))
+        attempts = self._attempts[key]
+        if attempts > workers.MAX_ATTEMPTS:  # the first time it had company
+            done: Future[Execution] = Future()
+            reason = f"quarantined after {attempts} attempts, in each of which grading was cut off"
+            done.set_result(quarantined(submission.jobs[key], reason, self.how))
         else:
-            self.cache.put(key, record)
-            if submission.student not in self.outcome.executed:
-                self.outcome.executed.append(submission.student)
-        self._count(key, 0)
-        return True
+            self._count(submission, key, attempts + 1)
+            done = execute(submission.jobs[key])
+        self._running[done] = key, [submission]
 
-    def _why_aside(self, key: str) -> str | None:
-        """Why a job was set aside; None if it was not."""
-        path = self.folder / "set-aside" / key
-        return path.read_text(errors="replace") if path.exists() else None
+    def _take(self, done: Future[Execution], alone: bool) -> None:
+        """Keep what came out of a job, and grade those who need nothing else; or have it tried again, alone."""
+        key, waiting = self._running[done]
+        job = waiting[0].jobs[key]
+        with self._problems(*[submission.student for submission in waiting]):
+            try:
+                execution = checked(done.result(), len(job["cells"]))
+            except NoWorkersLeft:  # the attempt counts
+                raise
+            except workers.WorkerLost as error:
+                if not alone:
+                    self._suspects += [submission for submission in waiting if submission not in self._suspects]
+                    return
+                reason = f"quarantined after {self._attempts[key]} attempts: {error}"
+                execution = quarantined(job, reason, self.how)
+            except BaseException:
+                self._count(waiting[0], key, 0)
+                raise
+            finally:
+                del self._running[done]
+            if execution.get("quarantined"):
+                self._quarantined[key] = str(execution["ended"])
+            else:
+                self.cache.put(key, execution)
+                if waiting[0].student not in self.outcome.executed:
+                    self.outcome.executed.append(waiting[0].student)
+            del self._attempts[key]
+        for submission in waiting:
+            if submission.student not in self.outcome.failed:
+                submission.missing.remove(key)
+                if not submission.missing and not alone:
+                    with self._problems(submission.student):
+                        self._replay(submission)
+
+    def _count(self, submission: Submission, key: str, attempts: int) -> None:
+        """Note how often a job was begun and not finished, the present time included."""
+        self._attempts[key] = attempts
+        with self.records.changing(submission.student) as record:
+            record["attempts"] = {**record["attempts"], key: attempts}
+            if not attempts:
+                del record["attempts"][key]
 
     @contextlib.contextmanager
-    def _counted(self, running: dict[Future, str]) -> Iterator[None]:
-        """Only a run that is cut off leaves a try behind: one that ends by itself, if by Ctrl-C, takes it back."""
+    def _taking_back(self) -> Iterator[None]:
+        """Only a run that is cut off leaves an attempt behind: one that ends by itself, if by Ctrl-C, takes it back."""
         try:
             yield
-        except Deserted:
-            running.clear()  # one of them may have ended all workers
-            raise
-        finally:
+        except NoWorkersLeft:
+            raise  # what was being executed may have ended all workers
+        except BaseException:
             with contextlib.suppress(OSError):
-                for key in running.values():
-                    self._count(key, self._tries(key) - 1)
+                for key, (first, *_) in self._running.values():
+                    self._count(first, key, max(0, self._attempts[key] - 1))
+            raise
 
     def _read(self, student: str) -> Submission:
         """A student's notebooks, without those that cannot be read, which are graded without being executed."""
-        self._log_to(student).unlink(missing_ok=True)
+        self.log.errors.clear()
         coursedir, jobs = self.app.coursedir, {}
         folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
         but = {self.given / name for name in self.converter.exclude_overwriting.get(self.assignment, [])}
@@ -333,54 +357,49 @@ class Grading:
                 sanitised = self.converter.sanitise(str(notebook))
                 if not unreadable(sanitised):
                     job = self.step.job(sanitised, self.assignment, [folder, self.given], but)
-                    jobs[fingerprint(job, self.how)] = job
-        submission = Submission(student, jobs)
-        submission.missing = self._missing(submission)
-        return submission
+                    jobs[cache_key(job, self.how)] = job
+        return Submission(student, jobs, self._missing(jobs))
 
-    def _log_to(self, student: str) -> Path:
-        self.log.path = self.folder / "logs" / f"{student}.log"
-        self.log.path.parent.mkdir(exist_ok=True)
-        self.log.errors.clear()
-        return self.log.path
-
-    def _missing(self, submission: Submission) -> list[str]:
-        return [key for key, job in submission.jobs.items() if not self._is_kept(key, job)]
+    def _missing(self, jobs: Mapping[str, Job]) -> list[str]:
+        return [key for key, job in jobs.items() if not self._is_kept(key, job)]
 
     def _is_kept(self, key: str, job: Job) -> bool:
-        """Whether nothing is to be executed: it is, or was set aside. Once in a run that is forced, it is forgotten."""
-        aside = self.folder / "set-aside" / key
+        """Whether it was executed, or is quarantined. In a run that is forced, that is forgotten once."""
         if self.force and key not in self._fresh:
             self.cache.forget(key)
-            aside.unlink(missing_ok=True)
+            self._quarantined.pop(key, None)
         if self.how == KERNEL:
             self._fresh.add(key)
             return True  # nbgrader executes it
         if self.cache.get(key, len(job["cells"])) is None:
-            return aside.exists()
-        aside.unlink(missing_ok=True)  # nbgrader has executed it since
+            return key in self._quarantined
+        self._quarantined.pop(key, None)  # nbgrader has executed it since
         return True
 
     def _replay(self, submission: Submission) -> None:
         """Let nbgrader grade one student, from what is in the cache. NbGraderException if it cannot."""
         student = submission.student
         state = self._state(student)
-        self._mark(student).unlink(missing_ok=True)
-        (self.folder / "facts" / f"{student}.json").unlink(missing_ok=True)
-        aside = {key: why for key in submission.jobs if (why := self._why_aside(key))}
-        self.converter.set_aside = {key: set_aside(submission.jobs[key], why, self.how) for key, why in aside.items()}
-        self._log_to(student)
+        why = {key: self._quarantined[key] for key in submission.jobs if key in self._quarantined}
+        with self.records.changing(student) as record:
+            record["attempts"], record["quarantined"], record["notebooks"], record["graded"] = {}, why, {}, None
+        self.converter.quarantined = {
+            key: quarantined(submission.jobs[key], reason, self.how) for key, reason in why.items()
+        }
+        self.log.errors.clear()
         try:
             self.app.coursedir.student_id, self.converter.student = glob.escape(student), student
             self.converter.force = True
             self.converter.start()
         finally:
             self.app.coursedir.student_id = "*"
-        if aside:
-            self.outcome.set_aside[student] = next(iter(aside.values()))
+        if why:
+            self.outcome.quarantined[student] = next(iter(why.values()))
         else:
-            write_whole(self._mark(student), state)
+            with self.records.changing(student) as record:
+                record["graded"] = state
             self.outcome.graded.append(student)
+        self._tick()
 
     def _state(self, student: str) -> str:
         """A hash of all that decides a student's grade: what was submitted, the course's side of it, the package."""
@@ -390,42 +409,23 @@ class Grading:
         content = [_digest_of([folder]), course, versions(self.course), self.how, str(self.app.config.ExecuteOrReplay)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def _mark_of(self, student: str) -> str | None:
+    def _graded_as(self, student: str) -> str | None:
         """The state in which a student was graded last, if the result is still there."""
         coursedir = self.app.coursedir
-        graded = Path(coursedir.format_path(coursedir.autograded_directory, student, self.assignment))
-        mark = self._mark(student)
-        there = mark.exists() and any(graded.glob("*.ipynb")) and student in self._submitted
-        return mark.read_text(errors="replace") if there else None
-
-    def _mark(self, student: str) -> Path:
-        return self.folder / "graded" / student
-
-    def _tries(self, key: str) -> int:
-        """How often this was being executed when a run was cut off; while it is executed, one more."""
-        path = self.folder / "tries" / key
-        try:
-            return int(path.read_text(errors="replace")) if path.exists() else 0
-        except ValueError:  # torn
-            return 1
-
-    def _count(self, key: str, tries: int) -> None:
-        path = self.folder / "tries" / key
-        if tries > 0:
-            write_whole(path, str(tries))
-        else:
-            path.unlink(missing_ok=True)
+        result = Path(coursedir.format_path(coursedir.autograded_directory, student, self.assignment))
+        there = any(result.glob("*.ipynb")) and student in self._submitted
+        return self.records.of(student)["graded"] if there else None
 
     @contextlib.contextmanager
-    def _problems(self, student: str, tick: Callable[[], None]) -> Iterator[None]:
-        """One submission's trouble is its own."""
+    def _problems(self, *students: str) -> Iterator[None]:
+        """A submission's trouble is its own, and that of those who handed in the same."""
         try:
             yield
         except (CommandError, KeyboardInterrupt):
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-                raise CommandError(f"{error}: mend that and call it again; it goes on from here") from error
+            if isinstance(error, OSError) and error.errno in DISK:
+                raise
             words = f"{type(error).__name__}: {error}"
             if any(full in said for said in [words, *self.log.errors] for full in FULL):
                 raise CommandError("the disk is full: make room and call it again; it goes on from here") from error
@@ -434,8 +434,10 @@ class Grading:
             if isinstance(error, NbGraderException) and self.log.errors:  # it says no more than that there was one
                 told = next((said for said in self.log.errors if "Traceback" in said), self.log.errors[0])
                 words = f"{told.strip().splitlines()[-1]} (see {self.log.path})"
-            self.outcome.failed[student] = words
-            tick()
+            for student in students:
+                if student not in self.outcome.failed:
+                    self.outcome.failed[student] = words
+                    self._tick()
 
 
 class Replay(Autograde):
@@ -444,7 +446,7 @@ class Replay(Autograde):
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self.student = ""
-        self.set_aside: dict[str, Record] = {}  # by key: what ExecuteOrReplay shall not execute
+        self.quarantined: dict[str, Execution] = {}  # by cache key: what ExecuteOrReplay shall not execute
         self._texts: dict[str, tuple[str, Any]] = {}
 
     def init_notebooks(self) -> None:
@@ -455,7 +457,7 @@ class Replay(Autograde):
 
     def init_single_notebook_resources(self, notebook_filename: str) -> dict[str, Any]:
         resources = super().init_single_notebook_resources(notebook_filename)
-        return {**resources, "lessonkit_set_aside": self.set_aside}
+        return {**resources, "lessonkit_quarantined": self.quarantined}
 
     def sanitise(self, path: str) -> NotebookNode:
         """A submitted notebook as it is executed: without outputs, repaired, its checks and locked cells restored."""
@@ -482,16 +484,16 @@ class Replay(Autograde):
 def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
     """What to tell the instructor."""
     n = len(outcome.graded)
-    none = "none graded" if outcome.failed or outcome.set_aside else "nothing to do"
+    none = "none graded" if outcome.failed or outcome.quarantined else "nothing to do"
     lines = [f"{n} graded in {seconds:.0f} s ({60 * n / max(seconds, 1e-9):.0f} a minute)" if n else none]
     if outcome.unchanged:
         lines[0] += f", {len(outcome.unchanged)} unchanged since they were graded (--force grades them anew)"
     if outcome.how in ("none", KERNEL):
         lines.append("without a sandbox: what the submissions did to these grades, only they know")
     lines += [f"not graded: {student}: {why}" for student, why in outcome.failed.items()]
-    lines += [f"0 points: {student}: {why}" for student, why in outcome.set_aside.items()]
-    if outcome.set_aside:
-        again = " ".join(f"--student {shlex.quote(student)}" for student in outcome.set_aside)
+    lines += [f"0 points: {student}: {why}" for student, why in outcome.quarantined.items()]
+    if outcome.quarantined:
+        again = " ".join(f"--student {shlex.quote(student)}" for student in outcome.quarantined)
         lines.append(f"look at what it does, and try it again with: {typed('grade')} {assignment} --force {again}")
     return [*lines, f"{typed('report')} {assignment} shows the class; the formgrader, in jupyter lab, each submission"]
 

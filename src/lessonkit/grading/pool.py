@@ -1,4 +1,4 @@
-"""Workers as the head holds them: processes that execute jobs, each submission in a sandbox."""
+"""Workers, as the main process holds them: processes that execute jobs, each submission in a sandbox."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from commandkit.errors import CommandError
-from lessonkit.grading.execution import Job, Record, environment, set_aside
+from lessonkit.grading.execution import KERNEL, Execution, Job, quarantined, versions
 from lessonkit.grading.sandbox.limits import Limits
 
-KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel
-START_SECONDS, PATIENCE = 120, 60  # seconds to start, and seconds above a submission's own limit
-CLEAN_SECONDS = 5  # to clean up
-TRIES = 3
+START_TIMEOUT, ANSWER_TIMEOUT = 120, 60  # seconds to start, and seconds above a submission's own limit
+CLEANUP_TIMEOUT = 5  # seconds
+MAX_ATTEMPTS = 3
 VARIABLES = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "ATTNCOURSE_DATA"
 )  # fmt: skip
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """The worker died, or did not answer, while it executed a job."""
 
 
-class NotStarted(Lost):
+class WorkerNotStarted(WorkerLost):
     """Nothing of the submission has run, because of the machine: the submission is not to blame."""
 
 
-class Ended(Exception):
+class Cancelled(Exception):
     """The work was ended on purpose, by `end`."""
 
 
@@ -75,59 +75,59 @@ class Worker:
             stdin=theirs.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # One thread: OpenMP's threads would not survive the fork. And no more of the head's variables than it
-            # takes: they may hold passwords, and what a process has had in its memory a fork of it can find.
+            # One thread: OpenMP's threads would not survive the fork. And no more of the main process's variables than
+            # it takes: they may hold passwords, and what a process has had in its memory a fork of it can find.
             env={name: os.environ[name] for name in VARIABLES if name in os.environ} | {"OMP_NUM_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C is the head's to handle
+            start_new_session=True,  # Ctrl-C is the main process's to handle
         )
         theirs.close()
         self._buffer = bytearray()
         self._said = bytearray()
 
     def start(self) -> None:
-        """Wait until it can take a job. Raises NotStarted."""
+        """Wait until it can take a job. Raises WorkerNotStarted."""
         try:
-            self._line(START_SECONDS)
-        except Lost as error:
-            raise NotStarted(str(error)) from None
+            self._line(START_TIMEOUT)
+        except WorkerLost as error:
+            raise WorkerNotStarted(str(error)) from None
 
-    def execute(self, job: Job) -> Record:
-        """The record of a job. Raises Lost."""
-        self._jobs.settimeout(PATIENCE)
+    def execute(self, job: Job) -> Execution:
+        """What comes out of a job. Raises WorkerLost."""
+        self._jobs.settimeout(ANSWER_TIMEOUT)
         try:
             self._jobs.sendall(json.dumps(job).encode() + b"\n")
         except OSError as error:
-            raise Lost(f"the worker is gone: {error}") from None
-        record = self._line(Limits.of(job["limits"]).notebook_seconds + PATIENCE)
-        if "cannot" in record:
-            raise NotStarted(str(record["cannot"]))
-        return record
+            raise WorkerLost(f"the worker is gone: {error}") from None
+        execution = self._line(Limits.of(job["limits"]).notebook_seconds + ANSWER_TIMEOUT)
+        if "cannot" in execution:
+            raise WorkerNotStarted(str(execution["cannot"]))
+        return execution
 
     def kill(self) -> None:
         """End the worker, and every process of its submissions."""
         with contextlib.suppress(OSError):
-            self._jobs.shutdown(socket.SHUT_RDWR)  # it then cleans up behind itself, in the middle of a job too
+            self._jobs.shutdown(socket.SHUT_RDWR)  # it then cleans up, in the middle of a job too
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLEAN_SECONDS)
+            self._process.wait(CLEANUP_TIMEOUT)
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _line(self, seconds: float) -> Record:
+    def _line(self, seconds: float) -> Any:
         assert self._process.stdout and self._process.stderr
         until = time.monotonic() + seconds
         out, err = self._process.stdout.fileno(), self._process.stderr.fileno()
         while b"\n" not in self._buffer:
             ready = select.select([out, err], [], [], max(0.0, until - time.monotonic()))[0]
             if not ready:
-                raise Lost(f"the worker gave no answer for {seconds:.0f} seconds")
+                raise WorkerLost(f"the worker gave no answer for {seconds:.0f} seconds")
             if err in ready:
                 piece = os.read(err, 1 << 16)
                 self._said = (self._said + piece)[-4000:]
             if out in ready:
                 piece = os.read(out, 1 << 20)
                 if not piece:
-                    raise Lost(f"the worker died (exit code {self._process.wait()}): {self._last_words()}")
+                    raise WorkerLost(f"the worker died (exit code {self._process.wait()}): {self._last_words()}")
                 self._buffer += piece
         line, _, rest = self._buffer.partition(b"\n")
         self._buffer = bytearray(rest)
@@ -143,14 +143,15 @@ _all: dict[Worker, None] = {}  # of every thread, to end them
 _ends = 0  # how often all were ended
 
 
-def execute(assignment: str, how: str, job: Job) -> Record:
-    """Execute a job in this thread's own worker, which is started when it is first needed. Raises Lost, Ended.
+def execute(assignment: str, how: str, job: Job) -> Execution:
+    """Execute a job in this thread's own worker, which is started when it is first needed.
 
+    Raises WorkerLost, and Cancelled when `end` was called.
     CommandError if this machine's package is not the one that the job was made with.
     """
-    here = environment(job["course"])
-    if job.get("environment", here) != here:
-        raise CommandError(f"it has {_versions(here)}, the head has {_versions(job['environment'])}: "
+    here = versions(job["course"])
+    if job.get("versions", here) != here:
+        raise CommandError(f"it has {_in_short(here)}, the main process has {_in_short(job['versions'])}: "
                            "install the same on both")  # fmt: skip
     ends = _ends
     wanted = job["course"], assignment, how
@@ -163,36 +164,36 @@ def execute(assignment: str, how: str, job: Job) -> Record:
             _all[worker] = None
             _here.worker = (worker, wanted)
             if _ends != ends:
-                raise Ended
+                raise Cancelled
             worker.start()
         return worker.execute(job)
     except BaseException:
         _end(worker)
         if _ends != ends:
-            raise Ended from None
+            raise Cancelled from None
         raise
 
 
-def run(assignment: str, how: str, job: Job) -> Record:
-    """`execute`, and again if the worker was lost. After `TRIES` the job is set aside: no cell of it has run.
+def run(assignment: str, how: str, job: Job) -> Execution:
+    """`execute`, and again if the worker was lost. After `MAX_ATTEMPTS` the job is quarantined: no cell of it has run.
 
-    Raises Ended, and CommandError where it is not the job's fault.
+    Raises Cancelled, and CommandError where it is not the job's fault.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         try:
             return execute(assignment, how, job)
-        except Lost as error:
+        except WorkerLost as error:
             lost = error
-    if isinstance(lost, NotStarted):
+    if isinstance(lost, WorkerNotStarted):
         raise CommandError(f"no worker could be started: {lost}")
-    reason = f"set aside after {TRIES} tries, in which the grading process was lost: {lost}"
-    return set_aside(job, reason, how)
+    reason = f"quarantined after {MAX_ATTEMPTS} attempts, in which the grading process was lost: {lost}"
+    return quarantined(job, reason, how)
 
 
-def run_elsewhere(assignment: str, how: str, job: Job) -> Record:
-    """`run` on another machine than the head's, in the sandbox that this one has. All that a cluster executes.
+def run_elsewhere(assignment: str, how: str, job: Job) -> Execution:
+    """`run` on another machine than the main process's, in the sandbox that this one has. All that a cluster executes.
 
-    CommandError if it has none, unless the head's `how` is to do without.
+    CommandError if it has none, unless the main process's `how` is to do without.
     """
     here = how_to_execute(unsafe=how == "none")
     if here == KERNEL:
@@ -214,6 +215,6 @@ def _end(worker: Worker | None) -> None:
         worker.kill()
 
 
-def _versions(found: dict[str, str]) -> str:
+def _in_short(found: dict[str, str]) -> str:
     """Short, for a person: the package's hash is cut."""
     return ", ".join(f"{name} {version[:14]}" for name, version in found.items())

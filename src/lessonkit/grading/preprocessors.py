@@ -1,4 +1,4 @@
-"""The steps of `nbgrader autograde` that are ours: execution, points from verdicts, extra credit."""
+"""The steps of `nbgrader autograde` that are ours: execution with points from verdicts, and extra credit."""
 
 from __future__ import annotations
 
@@ -30,21 +30,36 @@ from lessonkit.grading.check_cells import (
     why_none,
     zero,
 )
-from lessonkit.grading.execution import Cache, Job, Record, fingerprint, job_of, replay, seeds_of
-from lessonkit.grading.pool import KERNEL, how_to_execute
+from lessonkit.grading.execution import (
+    KERNEL,
+    Cache,
+    ExecutedCell,
+    Execution,
+    Job,
+    cache_key,
+    job_of,
+    load_or_draw_seeds,
+    show_outputs,
+)
+from lessonkit.grading.pool import how_to_execute
+from lessonkit.grading.records import Records, records_of
 from lessonkit.grading.repair.exporter import unreadable
-from lessonkit.grading.run_log import nothing, write_facts
+from lessonkit.grading.run_log import log_of, nothing
 from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.mimetype import VERDICT
 
 Step = tuple[NotebookNode, Any]
 
 
+def _records(assignment: str) -> Records:
+    return records_of(Path(), assignment)  # nbgrader works in the course's folder
+
+
 class ExecuteOrReplay(Execute):
     """In the place of nbgrader's Execute: has the cells run by a worker, in a sandbox, or replays what it has kept.
 
-    What was observed of the answers goes to ScoreByVerdict by way of the resources. On macOS and Windows, where there
-    is no sandbox, the cells run in a kernel, and the checks judge in it.
+    A check cell gets the points of its verdict, and nothing else counts. On macOS and Windows, where there is no
+    sandbox, the cells run in a kernel, and the checks judge in it.
     """
 
     unsafe = Bool(False, help="Run students' code without a sandbox where this machine has none.").tag(config=True)
@@ -65,27 +80,30 @@ class ExecuteOrReplay(Execute):
 
     def preprocess(self, nb: NotebookNode, resources: Any = None, km: Any = None) -> Step:
         where = resources["nbgrader"]
-        course = course_of(self.config)
-        folder = Path("grading") / where["assignment"]  # nbgrader works in the course's folder
-        if unreadable(nb):
-            write_facts(folder / "facts", where, nb, *nothing(), course)
-            return nb, resources
-        how = how_to_execute(self.unsafe)
-        job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
-        key, kept = fingerprint(job, how), Cache(folder / "executions")
-        record = resources.get("lessonkit_set_aside", {}).get(key)
-        if record is None and self.keep:
-            record = kept.get(key, len(job["cells"]))
-        if record is None:
-            in_a_kernel = how == KERNEL
-            record = self._in_a_kernel(nb, resources, km) if in_a_kernel else pool.run(where["assignment"], how, job)
-            if self.keep and not record.get("set_aside"):
-                kept.put(key, record)
-        replay(nb, record)
-        observed = {c["exercise"]: e["observations"] for c, e in zip(job["cells"], record["cells"], strict=True)}
-        resources["lessonkit_seen"] = None if how == KERNEL else (observed, job["seeds"])
-        write_facts(folder / "facts", where, nb, job, record, course)
+        job, execution = nothing()
+        judged: set[str] = set()
+        if not unreadable(nb):
+            job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
+            execution = self._execution(nb, resources, km, job)
+            judged = show_outputs(nb, execution)
+        score(nb, judged)
+        with _records(where["assignment"]).changing(where["student"]) as record:
+            record["notebooks"][where["notebook"]] = log_of(nb, job, execution, course_of(self.config))
         return nb, resources
+
+    def _execution(self, nb: NotebookNode, resources: Any, km: Any, job: Job) -> Execution:
+        """What is kept of this job, or what now comes out of it."""
+        where, how = resources["nbgrader"], how_to_execute(self.unsafe)
+        key, cache = cache_key(job, how), Cache(Path("grading") / where["assignment"] / "executions")
+        execution = resources.get("lessonkit_quarantined", {}).get(key)
+        if execution is None and self.keep:
+            execution = cache.get(key, len(job["cells"]))
+        if execution is None:
+            in_a_kernel = how == KERNEL
+            execution = self._in_a_kernel(nb, resources, km) if in_a_kernel else pool.run(where["assignment"], how, job)
+            if self.keep and not execution.get("quarantined"):
+                cache.put(key, execution)
+        return execution
 
     def job(
         self, nb: NotebookNode, assignment: str, folders: Sequence[Path], but: Collection[Path] = ()
@@ -96,7 +114,7 @@ class ExecuteOrReplay(Execute):
         """
         course = course_of(self.config)
         known = course.all_exercises()  # what else looks like a check has no verdict to get
-        seeds = seeds_of(Path("grading") / assignment, [n for n in map(exercise_of, nb.cells) if n in known])
+        seeds = load_or_draw_seeds(Path("grading") / assignment, [n for n in map(exercise_of, nb.cells) if n in known])
         limits = {
             "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
             "notebook_seconds": self.notebook_timeout,
@@ -106,18 +124,18 @@ class ExecuteOrReplay(Execute):
         }
         return job_of(course.package, nb, folders, seeds, limits, CourseDirectory(config=self.config).ignore, but)
 
-    def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Record:
-        """The record of an execution by a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""
+    def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Execution:
+        """What comes out in a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""
         self._stopped: str | None = None  # why no further cell can run
         self._seconds: dict[int, float] = {}
         began = time.monotonic()
         super().preprocess(nb, resources, km)
-        cells = [
+        cells: list[ExecutedCell] = [
             {
                 "count": cell.execution_count,
                 "outputs": cell.outputs,
                 "seconds": self._seconds.get(index, 0.0),
-                "observations": None,
+                "verdict": None,
             }
             for index, cell in enumerate(nb.cells)
             if cell.cell_type == "code"
@@ -151,43 +169,23 @@ class ExecuteOrReplay(Execute):
         return cell, resources
 
 
-class ScoreByVerdict(NbGraderPreprocessor):
-    """Put the verdict's points where nbgrader looks for a cell's score: in its first output.
+def score(nb: NotebookNode, judged: Collection[str] = ()) -> None:
+    """Put each verdict's points where nbgrader looks for a cell's score: in its first output.
 
+    `judged` are the grade ids of cells whose verdict is a worker's; another's must be of its exercise, in its points.
     A check cell without a verdict gets 0 and a reason. What else was printed stays, below it, and costs nothing.
     """
-
-    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
-        answers = {grading(cell).get("grade_id"): cell for cell in nb.cells}
-        seen = resources.get("lessonkit_seen")  # None where the checks judged in a kernel
-        observed: dict[str, Any] = seen[0] if seen else {}
-        seeds: dict[str, list[int]] = seen[1] if seen else {}
-        for cell in nb.cells:
-            exercise = exercise_of(cell)
-            if exercise is not None:
-                if seen:  # a verdict that the notebook shows is none of ours
-                    for output in cell.outputs:
-                        output.get("data", {}).pop(VERDICT, None)
-                judged = bool(seen) and self._judge(cell, exercise, observed.get(exercise), seeds.get(exercise, []))
-                reason = unreadable(nb) or (None if judged else why_none(cell, answers.get(exercise)))
-                _put_score_first(cell, reason)
-            elif is_autograded(cell):
-                # A test of the instructor's own: nbgrader's rule, except that a warning is no failure.
-                for output in cell.outputs:
-                    if output.output_type == "stream":
-                        output.name = "stdout"
-        return nb, resources
-
-    def _judge(self, cell: NotebookNode, exercise: str, observed: Any, seeds: Sequence[int]) -> bool:
-        """Add the verdict on what was observed in a check cell, as its last value; False if nothing was."""
-        from lessonkit.grading import observations  # torch with it
-
-        if observed is None:
-            return False
-        verdict = observations.verdict(course_of(self.config).exercise(exercise), observed, seeds)
-        value = new_output("execute_result", verdict._repr_mimebundle_(), execution_count=cell.execution_count)
-        cell.outputs.append(value)
-        return True
+    answers = {grading(cell).get("grade_id"): cell for cell in nb.cells}
+    for cell in nb.cells:
+        exercise = exercise_of(cell)
+        if exercise is not None:
+            trusted = grading(cell)["grade_id"] in judged
+            _put_score_first(cell, unreadable(nb) or (None if trusted else why_none(cell, answers.get(exercise))))
+        elif is_autograded(cell):
+            # A test of the instructor's own: nbgrader's rule, except that a warning is no failure.
+            for output in cell.outputs:
+                if output.output_type == "stream":
+                    output.name = "stdout"
 
 
 class SaveExtras(NbGraderPreprocessor):

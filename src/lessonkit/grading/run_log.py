@@ -1,21 +1,18 @@
-"""What the grader noticed about a submission beside its points: for the report, one file each."""
+"""What the grader noticed about a submission beside its points: for the report."""
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
-from commandkit.files import write_whole
 from lessonkit.course import Course
 from lessonkit.grading.check_cells import TIMEOUT
-from lessonkit.grading.execution import MAX_FILE_MB, Job, Record
+from lessonkit.grading.execution import MAX_FILE_MB, Execution, Job, JobCell
 
 # Names that an answer has no use for: ways around the watch on forbidden calls, and out of the notebook.
 UNUSUAL = re.compile(
@@ -28,7 +25,7 @@ MAX_SOURCE = 50_000  # characters of a cell; a longer one is itself worth readin
 MAX_NOTES = 50  # nobody reads more
 
 
-def unusual(cells: Sequence[Mapping[str, Any]], course: Course) -> list[str]:
+def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
     """Names in the learner's own cells that a person should look at, a sentence for each: no accusation.
 
     The names that the assignment's exercises forbid are among them, so that a call which the watch on the calls has
@@ -74,25 +71,17 @@ def _names(source: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def nothing() -> tuple[Job, Record]:
-    """The job and the record of a notebook that could not be read: there was nothing to execute."""
-    record: Record = {"cells": [], "ended": None, "flags": [], "seconds": None, "peak_mb": None, "sandbox": None}
-    return {"cells": []}, record
+def nothing() -> tuple[Job, Execution]:
+    """The job and the execution of a notebook that could not be read: there was nothing to execute."""
+    return {"cells": []}, {"cells": [], "ended": None, "flags": [], "seconds": None, "peak_mb": None, "sandbox": None}
 
 
-def write_facts(
-    folder: Path, where: Mapping[str, str], notebook: NotebookNode, job: Job, record: Record, course: Course
-) -> None:
-    """Write into `folder`/<student>.json, in the place of what it said of this notebook before.
-
-    `where` is nbgrader's: the student and the notebook. Above what is known of each notebook stands the whole: times
-    are added up, of memory the most is taken, notes are put together.
-    """
-    noted = notebook.metadata.get("lessonkit")
-    noted = noted if isinstance(noted, dict) else {}
-    stopped = [
+def log_of(notebook: NotebookNode, job: Job, execution: Execution, course: Course) -> dict[str, Any]:
+    """What is known of a notebook that was executed, as JSON data."""
+    ours = notebook.metadata.get("lessonkit")
+    timeouts = [
         f"`{cell['grade_id'] or 'a cell of its own'}`: {output['evalue']}"
-        for cell, executed in zip(job["cells"], record["cells"], strict=True)
+        for cell, executed in zip(job["cells"], execution["cells"], strict=True)
         for output in executed["outputs"]
         if output.get("ename") == TIMEOUT
     ]
@@ -100,44 +89,30 @@ def write_facts(
         f"`{name}` ({size / 2**20:,.0f} MB) was not there when the cells ran: files above {MAX_FILE_MB} MB are left out"
         for name, size in job.get("left_out", {}).items()
     ]
-    facts: dict[str, Any] = {
-        "seconds": record["seconds"],
-        "peak_mb": record["peak_mb"],
-        "ended": record["ended"],
-        "repairs": list(noted.get("repairs", [])),
-        "flags": list(dict.fromkeys([*record["flags"], *stopped, *left_out])),
-        "unusual": unusual(job["cells"], course),
-        "sandbox": record["sandbox"],
+    return {
+        "seconds": execution["seconds"],
+        "peak_mb": execution["peak_mb"],
+        "ended": execution["ended"],
+        "repairs": list(ours.get("repairs", [])) if isinstance(ours, dict) else [],
+        "flags": list(dict.fromkeys([*execution["flags"], *timeouts, *left_out])),
+        "suspicious": suspicious_names(job["cells"], course),
+        "sandbox": execution["sandbox"],
         "cells": [
             {"grade_id": cell["grade_id"], "seconds": executed["seconds"]}
-            for cell, executed in zip(job["cells"], record["cells"], strict=True)
+            for cell, executed in zip(job["cells"], execution["cells"], strict=True)
         ],
         "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    path = folder / f"{where['student']}.json"
-    notebooks = {**_notebooks(path), where["notebook"]: facts}
-    whole = {"student": where["student"], **_together(list(notebooks.values())), "notebooks": notebooks}
-    write_whole(path, json.dumps(whole, indent=1))
 
 
-def _notebooks(path: Path) -> dict[str, dict[str, Any]]:
-    """What a file says of each notebook; nothing if it is not there or not as it must be."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["notebooks"]
-        _together(list(found.values()))
-        return found
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {}
-
-
-def _together(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of all of a student's notebooks as those of one."""
+def together(logs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The logs of all of a student's notebooks as one: times added up, of memory the most, notes put together."""
 
     def known(name: str) -> list[Any]:
-        return [each[name] for each in facts if each[name] is not None]
+        return [log[name] for log in logs if log.get(name) is not None]
 
     def joined(name: str) -> list[Any]:
-        return [item for each in facts for item in each[name]]
+        return [item for notes in known(name) for item in notes]
 
     sandboxes = sorted(known("sandbox"), key=lambda how: how in ("none", "kernel"))  # the weakest is what counts
     return {
@@ -146,8 +121,7 @@ def _together(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "ended": next(iter(known("ended")), None),
         "repairs": list(dict.fromkeys(joined("repairs"))),
         "flags": list(dict.fromkeys(joined("flags"))),
-        "unusual": list(dict.fromkeys(joined("unusual"))),
+        "suspicious": list(dict.fromkeys(joined("suspicious"))),
         "sandbox": sandboxes[-1] if sandboxes else None,
         "cells": joined("cells"),
-        "graded_at": max(known("graded_at")),
     }

@@ -33,12 +33,11 @@ def use_course(c: Any, lessons: str) -> None:
     ]
     # What was repaired stays in the notebook's metadata, also where an instructor has this step enabled.
     c.ClearMetadataPreprocessor.preserve_nb_metadata_mask = {("language_info", "name"), "lessonkit"}
-    # nbgrader's own list, with three of ours: execution that keeps what ran before a crash, points from the verdict of
-    # the check and from nothing else, extra credit.
+    # nbgrader's own list, with two of ours: execution that keeps what ran before a crash and takes points from the
+    # verdicts of the checks and from nothing else, and extra credit.
     c.Autograde.autograde_preprocessors = [
         "lessonkit.grading.preprocessors.ExecuteOrReplay",
         "nbgrader.preprocessors.IgnorePattern",
-        "lessonkit.grading.preprocessors.ScoreByVerdict",
         "nbconvert.preprocessors.ClearMetadataPreprocessor",
         "nbgrader.preprocessors.LimitOutput",
         "nbgrader.preprocessors.SaveAutoGrades",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
-from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from traitlets import Float
 
+from lessonkit.grading import nbgrader_patches
 from lessonkit.grading.repair import folder
 from lessonkit.grading.repair.reading import MAX_BYTES, OURS, Unreadable, read, read_bytes
 from lessonkit.grading.repair.released import Released, unanswered
@@ -23,22 +21,6 @@ def unreadable(notebook: NotebookNode) -> str | None:
     ours = notebook.metadata.get(OURS)
     reason = ours.get("unreadable") if isinstance(ours, dict) else None
     return reason if isinstance(reason, str) else None
-
-
-def _take_in_first(look_for_notebooks: Callable[[Autograde], None]) -> Callable[[Autograde], None]:
-    @functools.wraps(look_for_notebooks)
-    def init_notebooks(converter: Autograde) -> None:
-        if issubclass(converter.exporter_class, SubmissionExporter):
-            folder.prepare(converter.coursedir, converter.coursedir.assignment_id)
-        look_for_notebooks(converter)
-
-    return init_notebooks
-
-
-# nbgrader gives up where a submission's folder holds no notebook, before it calls anything that a config may name. But
-# it imports what the config names, this module, when it makes its Autograde: for the command and for the formgrader's
-# button. So the folders are taken in here.
-Autograde.init_notebooks = _take_in_first(Autograde.init_notebooks)
 
 
 class SubmissionExporter(NotebookExporter):
@@ -88,3 +70,6 @@ class SubmissionExporter(NotebookExporter):
                 "release": str(Path(release) / f"{where['notebook']}.ipynb"),
             }
         return self.from_notebook_node(notebook, resources=resources, **kw)
+
+
+nbgrader_patches.before_notebooks_are_listed(SubmissionExporter, folder.prepare)

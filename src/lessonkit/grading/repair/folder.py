@@ -1,22 +1,19 @@
 """Before a class is converted: each submission's folder holds nothing dangerous, and a notebook of the right name.
 
 Nothing is lost: what is taken out of a submission's folder goes to grading/<assignment>/originals/<student>/, and what
-was done is noted in grading/<assignment>/intake/<student>.json.
+was done is noted in the submission's record (see `lessonkit.grading.records`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
-import json
 import os
 import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat.v4 import new_markdown_cell, new_notebook
@@ -25,6 +22,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
 from commandkit.files import write_whole
+from lessonkit.grading.records import records_of
 from lessonkit.grading.repair.cells import belongs
 from lessonkit.grading.repair.reading import OURS, Unreadable, kind_of, read, read_bytes
 from lessonkit.grading.repair.released import Released
@@ -48,7 +46,7 @@ def prepare(coursedir: CourseDirectory, assignment: str) -> dict[str, list[str]]
     found = {}
     for student, folder in _submissions(coursedir, assignment):
         try:
-            found[student] = _Submission(coursedir, assignment, student, folder, expected).take_in()
+            found[student] = _Submission(coursedir, assignment, student, folder, expected).prepare()
         except OSError as error:
             coursedir.log.warning("Cannot prepare the submission of %s: %s", student, error)
     return found
@@ -56,11 +54,7 @@ def prepare(coursedir: CourseDirectory, assignment: str) -> dict[str, list[str]]
 
 def notes(coursedir: CourseDirectory, assignment: str, student: str) -> list[str]:
     """What `prepare` has done to a student's submission, a sentence each."""
-    return _load(_store(coursedir, assignment) / "intake" / f"{student}.json")["notes"]
-
-
-def _store(coursedir: CourseDirectory, assignment: str) -> Path:
-    return Path(coursedir.root) / "grading" / assignment
+    return records_of(Path(coursedir.root), assignment).of(student)["repaired"]["notes"]
 
 
 def _submissions(coursedir: CourseDirectory, assignment: str) -> Iterator[tuple[str, Path]]:
@@ -74,19 +68,19 @@ def _submissions(coursedir: CourseDirectory, assignment: str) -> Iterator[tuple[
 
 
 class _Submission:
-    """One student's folder, while it is taken in."""
+    """One student's folder, while it is prepared."""
 
     def __init__(
         self, coursedir: CourseDirectory, assignment: str, student: str, folder: Path, expected: Sequence[str]
     ) -> None:
-        store = _store(coursedir, assignment)
         self.db_url, self.assignment, self.folder, self.expected = coursedir.db_url, assignment, folder, expected
-        self.record, self.originals = store / "intake" / f"{student}.json", store / "originals" / student
+        self.student, self.records = student, records_of(Path(coursedir.root), assignment)
+        self.originals = Path(coursedir.root) / "grading" / assignment / "originals" / student
         self.notes: list[str] = []
         self.instead: dict[str, str] = {}  # what stood in the place of an expected notebook
 
-    def take_in(self) -> list[str]:
-        before = _load(self.record)
+    def prepare(self) -> list[str]:
+        before = self.records.of(self.student)["repaired"]
         if before["files"] is not None and before["files"] == _listing(self.folder):
             return before["notes"]
         plan = list(self._unwanted())
@@ -97,7 +91,7 @@ class _Submission:
         placed = before["placed"]
         self._save(None, placed)
         for path in reversed(plan):  # what is in a folder before the folder
-            self._set_aside(path)
+            self._move_to_originals(path)
         self.folder.mkdir(exist_ok=True)
         for name in self.expected:
             digest = self._provide(name, placed.get(name))
@@ -145,7 +139,7 @@ class _Submission:
             self.notes.append(f"`{self._relative(path)}` ({size / 1e6:,.0f} MB) was left out: the files are too large")
             yield path
 
-    def _set_aside(self, path: Path) -> None:
+    def _move_to_originals(self, path: Path) -> None:
         """Take something out of the submission, and keep it; of what is no file, keep what it was."""
         try:
             mode = path.lstat().st_mode
@@ -174,7 +168,7 @@ class _Submission:
         if chosen:
             self.notes.append(f"the notebook was handed in as `{self._relative(chosen)}`")
             if there and there != _digest(chosen) and not _is_placeholder(target):
-                self._set_aside(target)
+                self._move_to_originals(target)
             write_whole(target, chosen.read_bytes())
         elif there is None or _is_placeholder(target):
             write_whole(target, _placeholder(reason))
@@ -217,22 +211,14 @@ class _Submission:
         return ", ".join(f"`{self._relative(path)}`" for path in sorted(paths)[:5]) + (" ..." if len(paths) > 5 else "")
 
     def _save(self, files: dict[str, str] | None, placed: dict[str, str]) -> None:
-        content = {"files": files, "placed": placed, "notes": self.notes, "instead": self.instead}
-        write_whole(self.record, json.dumps(content, indent=1).encode())
+        with self.records.changing(self.student) as record:
+            record["repaired"] = {"files": files, "placed": placed, "notes": self.notes, "instead": self.instead}
 
 
 def shown(name: str) -> str:
     """A file's name as it can be printed and saved."""
     printable = "".join(letter if letter.isprintable() else "�" for letter in name)
     return printable if len(printable) <= 120 else printable[:119] + "…"
-
-
-def _load(path: Path) -> dict[str, Any]:
-    """The record of a submission that was taken in; an empty one if there is none."""
-    record: dict[str, Any] = {"files": None, "placed": {}, "notes": [], "instead": {}}
-    with contextlib.suppress(OSError, ValueError):
-        record |= json.loads(path.read_text(encoding="utf-8"))
-    return record
 
 
 def _listing(folder: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ with needs(typed("report"), "grading"):
 
     from lessonkit.course import course_of
     from lessonkit.grading.course import application, find_course
-    from lessonkit.grading.report.page import NO_FACTS, UNSAFE_NOTE, flat, full_share, page
+    from lessonkit.grading.report.page import NO_LOG, UNSAFE_NOTE, flat, full_share, page
     from lessonkit.grading.report.results import (
         OUTLIER_RULE,
         Column,
@@ -188,9 +188,9 @@ def _parts(
     alike = [_line("", f"{pair.first.name} and {pair.other}", f": {'; '.join(pair.evidence)}") for pair in pairs]
     yield "nearly identical: look at them side by side, on the page", _first(PAIRS, alike)
     handed_in = [row for row in results.rows if row.submitted]
-    unknown = [row for row in handed_in if row.facts is None]
+    unknown = [row for row in handed_in if row.log is None]
     of_whom = "" if len(unknown) == len(handed_in) else f"of {_who(unknown)}: "
-    yield "not known", [Text(f"{of_whom}{NO_FACTS}")] if unknown else []
+    yield "not known", [Text(f"{of_whom}{NO_LOG}")] if unknown else []
 
 
 def _line(kind: str, bold: str, rest: str) -> Text:

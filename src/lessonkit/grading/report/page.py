@@ -39,7 +39,7 @@ UNSAFE_NOTE = (
     "Nothing kept students’ code from writing marks, its own or others’: "
     "look at surprising marks yourself, or grade again where there is a sandbox."
 )
-NO_FACTS = (
+NO_LOG = (
     f"time, memory, repairs and whether there was a sandbox, because `{typed('grade')}` did not grade this. "
     "Under plain `nbgrader autograde` students’ code can write marks."
 )
@@ -52,7 +52,7 @@ def page(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair],
     from lessonkit.grading.report.similarity import aligned
 
     handed_in = [row for row in results.rows if row.submitted]
-    unknown = [row for row in handed_in if row.facts is None]
+    unknown = [row for row in handed_in if row.log is None]
     hints = {(e.name, m.name): m.hint for e in exercises for m in e.misconceptions}
     meanings = {(e.name, a.name): a.meaning for e in exercises for a in e.aspects}
     kinds: dict[str, list[Any]] = {}
@@ -64,11 +64,11 @@ def page(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair],
         missing=[row for row in results.rows if not row.submitted],
         waiting=[row for row in handed_in if row.waiting],
         median=statistics.median(row.total for row in handed_in) if handed_in else None,
-        sandboxes=Counter(row.facts.sandbox for row in handed_in if row.facts and row.facts.sandbox),
+        sandboxes=Counter(row.log.sandbox for row in handed_in if row.log and row.log.sandbox),
         unsafe=unsafe(results),
         unsafe_note=UNSAFE_NOTE,
         unknown=unknown,
-        no_facts=NO_FACTS,
+        no_log=NO_LOG,
         spreads=[distribution(results, column) for column in results.columns],
         meanings=meanings,
         mistakes=mistakes(results),
@@ -248,7 +248,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 {% for spread in spreads if spread.waiting %}<code>{{ spread.column.name }}</code> ({{ spread.waiting }})\
 {{ ", " if not loop.last }}{% endfor %}.</p>{% endif %}
 {% if unknown %}<p><strong>Not known</strong>{% if unknown | length < handed_in | length %} of
-{{ everyone(unknown) }}{% endif %}: {{ no_facts | code }}</p>{% endif %}
+{{ everyone(unknown) }}{% endif %}: {{ no_log | code }}</p>{% endif %}
 {% if sandboxes %}<p class="soft">Sandbox:
 {% for name, n in sandboxes.most_common() %}{{ name }} ({{ n }}){{ ", " if not loop.last }}{% endfor %}.</p>{% endif %}
 </section>

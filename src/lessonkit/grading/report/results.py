@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -18,7 +17,9 @@ from nbgrader.coursedir import CourseDirectory
 
 from lessonkit.grading.check_cells import PREFIX, exercise_of, grading, verdict_of
 from lessonkit.grading.course import assignment_of
+from lessonkit.grading.records import Record, records_of
 from lessonkit.grading.repair.exporter import unreadable
+from lessonkit.grading.run_log import together
 from lessonkit.grading.submissions import BEGIN, solutions
 
 # Sandboxes that are none: there, what a student's code wrote could stand for its marks.
@@ -40,7 +41,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunLog:
     """What the engine noted while it graded a submission; None where it noted nothing. `cells` are (name, seconds)."""
 
     seconds: float | None = None
@@ -48,7 +49,7 @@ class Facts:
     ended: str | None = None
     repairs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-    unusual: tuple[str, ...] = ()
+    suspicious: tuple[str, ...] = ()
     sandbox: str | None = None
     cells: tuple[tuple[str, float], ...] = ()
 
@@ -65,7 +66,7 @@ class Row:
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
     unreadable: str | None = None
     submitted: bool = True
-    facts: Facts | None = None  # None: not graded by `lessonkit grade`
+    log: RunLog | None = None  # None: not graded by `lessonkit grade`
     repairs: list[str] = field(default_factory=list)
     tampering: list[str] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)  # grade id -> the cell that the student wrote in
@@ -157,9 +158,9 @@ def _row(
         return row
     row.penalty = float(submission.late_submission_penalty or 0)
     row.total = max(0.0, float(submission.score) - row.penalty)
-    row.facts = read_facts(grading_folder(coursedir, assignment) / "facts" / f"{student.id}.json")
-    if row.facts:
-        row.repairs += row.facts.repairs
+    row.log = read_log(records_of(Path(coursedir.root), assignment).of(student.id))
+    if row.log:
+        row.repairs += row.log.repairs
     grades: dict[tuple[str, str], Grade] = {}
     for notebook in submission.notebooks:
         grades |= {(notebook.name, grade.name): grade for grade in notebook.grades}
@@ -221,26 +222,25 @@ def _well_formed(verdict: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_facts(path: Path) -> Facts | None:
-    """The facts in a file of the engine's; None if it is not there or cannot be read."""
+def read_log(record: Record) -> RunLog | None:
+    """What a submission's record says of its grading; None where it was not graded, or the record is odd."""
     try:
-        noted = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        noted = together(list(record["notebooks"].values()))
+    except (TypeError, ValueError):
         return None
-    if not isinstance(noted, dict):
+    if not record["notebooks"]:
         return None
-    cells = noted.get("cells")
-    return Facts(
-        _number(noted.get("seconds")),
-        _number(noted.get("peak_mb")),
-        str(noted["ended"]) if noted.get("ended") else None,
-        _strings(noted.get("repairs")),
-        _strings(noted.get("flags")),
-        _strings(noted.get("unusual")),
-        noted.get("sandbox") if isinstance(noted.get("sandbox"), str) else None,
+    return RunLog(
+        noted["seconds"],
+        noted["peak_mb"],
+        noted["ended"],
+        _strings(noted["repairs"]),
+        _strings(noted["flags"]),
+        _strings(noted["suspicious"]),
+        noted["sandbox"],
         tuple(
             (str(cell.get("grade_id") or f"cell {place}"), _number(cell.get("seconds")) or 0.0)
-            for place, cell in enumerate(cells if isinstance(cells, list) else [], start=1)
+            for place, cell in enumerate(noted["cells"], start=1)
             if isinstance(cell, dict)
         ),
     )
@@ -367,17 +367,17 @@ def flags(results: Results) -> list[Flag]:
     """What a person should see, by kind: signs of tampering, limits reached, what could not be read, repairs."""
     kinds: list[tuple[str, Any]] = [
         ("signs of tampering", lambda row: row.tampering),
-        ("reached a limit", lambda row: _limits(row.facts)),
-        ("worth reading", lambda row: row.facts.unusual if row.facts else []),
+        ("reached a limit", lambda row: _limits(row.log)),
+        ("worth reading", lambda row: row.log.suspicious if row.log else []),
         ("could not be read", lambda row: [row.unreadable] if row.unreadable else []),
         ("repaired", lambda row: row.repairs),
     ]
     return [Flag(kind, row, text) for kind, texts in kinds for row in results.rows for text in texts(row)]
 
 
-def _limits(facts: Facts | None) -> list[str]:
+def _limits(log: RunLog | None) -> list[str]:
     """What a submission was cut off at."""
-    return [] if facts is None else list(dict.fromkeys([*([facts.ended] if facts.ended else []), *facts.flags]))
+    return [] if log is None else list(dict.fromkeys([*([log.ended] if log.ended else []), *log.flags]))
 
 
 def why(row: Row, results: Results) -> str:
@@ -408,14 +408,14 @@ def _reason(verdict: dict) -> str:
 
 def unsafe(results: Results) -> list[Row]:
     """The submissions that were graded where their own code could have written the marks."""
-    return [row for row in results.rows if row.facts and row.facts.sandbox in UNSAFE]
+    return [row for row in results.rows if row.log and row.log.sandbox in UNSAFE]
 
 
 def outliers(results: Results) -> list[Outlier]:
     """The submissions that took far more time or memory than the class (see OUTLIER_RULE), the furthest out first."""
     found = []
     for what, unit, name in (("time", "s", "seconds"), ("memory", "MB", "peak_mb")):
-        known = [(row, value) for row in results.rows if (value := getattr(row.facts, name, None)) is not None]
+        known = [(row, value) for row in results.rows if (value := getattr(row.log, name, None)) is not None]
         if len(known) < MANY:
             continue
         first, median, third = statistics.quantiles([value for _, value in known], n=4, method="inclusive")
@@ -430,6 +430,6 @@ def outliers(results: Results) -> list[Outlier]:
 
 def _slowest(row: Row) -> str:
     """The cell that took most of a submission's time, if one did."""
-    cells = row.facts.cells if row.facts else ()
+    cells = row.log.cells if row.log else ()
     name, seconds = max(cells, key=lambda cell: cell[1], default=("", 0.0))
     return f"({seconds:.1f} s of it in {name})" if cells and 2 * seconds > sum(s for _, s in cells) else ""

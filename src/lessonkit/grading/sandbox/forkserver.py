@@ -155,7 +155,7 @@ def serve(
     from lessonkit.grading.sandbox import linux as walls
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.setsid()  # Ctrl-C is the head's to handle
+    os.setsid()  # Ctrl-C is the main process's to handle
     _warm_up()
     ours = {str(folder_of(package).parent) for package in packages_of(course)}  # out of sight in the sandbox
     if sandbox == "bubblewrap":

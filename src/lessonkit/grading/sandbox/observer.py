@@ -1,10 +1,10 @@
 """The trusted worker: has each submission run in a process of its own in the sandbox, and looks at its answers.
 
-`python -m lessonkit.grading.sandbox.observer COURSE a03 bubblewrap FOLDER` reads jobs from stdin and writes records to
-stdout, a line of JSON each. A job is what `execution.job_of` makes; a record is what `Run.record` returns.
+`python -m lessonkit.grading.sandbox.observer COURSE a03 bubblewrap FOLDER` reads jobs from stdin and writes executions
+to stdout, a line of JSON each; `lessonkit.grading.execution` says what they hold.
 
 Only this process holds the course's reference answers. It looks at a learner's answer by asking the learner's process
-to call it, and takes nothing but plain arrays.
+to call it, and takes nothing but plain arrays. When the check's cell has run, it judges what it has seen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,20 +40,22 @@ from lessonkit.grading.sandbox.protocol import Channel, ConnectionClosed, Protoc
 from lessonkit.grading.sandbox.remote_autograd import Calls, attached
 
 if TYPE_CHECKING:
+    from lessonkit.exercises.observe import Observation
+    from lessonkit.grading.execution import ExecutedCell, Execution
     from lessonkit.grading.sandbox.forkserver import ForkServer, Started
 
 KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
-GRACE = 2.0  # seconds that an interrupted cell has to come to its end
-PATIENCE = 10.0  # seconds that the process has to read what is sent to it
+INTERRUPT_TIMEOUT = 2.0  # seconds that an interrupted cell has to come to its end
+SEND_TIMEOUT = 10.0  # seconds that the process has to read what is sent to it
 MAX_CALLBACK_NUMBERS = 1 << 17  # numbers that a function handed to an answer is called with
 MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
 
 
-class Over(BaseException):
+class LimitExceeded(BaseException):
     """A limit was reached, and the process must end."""
 
 
-class Overtime(BaseException):
+class TimeLimitExceeded(BaseException):
     """The cell's time was up while its answer was asked."""
 
 
@@ -66,20 +68,20 @@ class Run:
 
     def __init__(self, job: Mapping[str, Any], started: Started, limits: Limits) -> None:
         self.job, self.process, self.limits = job, started, limits
-        self.channel = Channel(started.connection, PATIENCE)
+        self.channel = Channel(started.connection, SEND_TIMEOUT)
         self.outputs = Outputs()
         self.ended: str | None = None
         self.peak_bytes = 0
         self.current: Mapping[str, Any] = {}
-        self.observations: list | None = None
+        self.observations: list[Mapping[str, Observation]] | None = None
         self.looked = False  # at the present cell's answer; it is done once
         self.callback_calls = Calls()  # of functions that were handed to the answer
         self.began = time.monotonic()
         self.until = 0.0  # when the present cell must have ended
 
-    def record(self) -> dict[str, Any]:
-        """Run all cells: {"cells": [{"count", "outputs", "seconds", "observations"}], "ended", "flags", ...}."""
-        cells = []
+    def execution(self) -> Execution:
+        """Run all cells, and judge the answers."""
+        cells: list[ExecutedCell] = []
         self._prepare()
         for cell in self.job["cells"]:
             before = time.monotonic()
@@ -90,15 +92,10 @@ class Run:
                 self.outputs.stop("NotRun", f"not run, because {self.ended}")
             elif not cell["skip"]:
                 count = self._cell(cell)
-            outputs = self.outputs.end()
-            cells.append(
-                {
-                    "count": count,
-                    "outputs": outputs,
-                    "seconds": round(time.monotonic() - before, 3),
-                    "observations": self.observations,
-                }
-            )
+            outputs, done = self.outputs.end(), time.monotonic()
+            verdict = None if self.observations is None else self._verdict(cell["exercise"], self.observations)
+            self.began += time.monotonic() - done  # the submission has not taken this time
+            cells.append({"count": count, "outputs": outputs, "seconds": round(done - before, 3), "verdict": verdict})
         self.process.kill()
         return {
             "cells": cells,
@@ -108,12 +105,19 @@ class Run:
             "peak_mb": round(self.peak_bytes / 2**20),
         }
 
+    def _verdict(self, name: str, observations: Sequence[Mapping[str, Observation]]) -> dict[str, Any]:
+        """The verdict on what was seen of an answer, one for each seed, as the data of an output."""
+        from lessonkit.exercises.judge import judge_on_seeds
+
+        exercise = load(self.job["course"]).exercise(name)
+        return judge_on_seeds(exercise, observations, self.job["seeds"][name])._repr_mimebundle_()
+
     def _prepare(self) -> None:
         """Wait until the process is there, and put the submission's files beside the notebook."""
         self.until = time.monotonic() + 60
         try:
             self._receive("ready")
-        except (TimeoutError, Over, ConnectionClosed, ProtocolError) as error:
+        except (TimeoutError, LimitExceeded, ConnectionClosed, ProtocolError) as error:
             # Nothing of the submission has run: it is not to blame.
             raise RuntimeError(f"a process for a submission was lost before it was ready: {error!r}") from None
         self.began = time.monotonic()
@@ -138,7 +142,7 @@ class Run:
                 return None
             except Aborted:  # an error that no check may catch, such as KeyboardInterrupt
                 return None
-            except (TimeoutError, Overtime):
+            except (TimeoutError, TimeLimitExceeded):
                 self.outputs.stop("CellTimeoutError", self._overtime(whole))
                 return self._interrupt(name, whole)
         return None
@@ -153,11 +157,11 @@ class Run:
         self.outputs.silent = self.looked = True
         self.observations = None
         self.process.interrupt()
-        self.until = time.monotonic() + GRACE
+        self.until = time.monotonic() + INTERRUPT_TIMEOUT
         count = None
         try:
             count = self._done()
-        except (TimeoutError, Over):
+        except (TimeoutError, LimitExceeded):
             self.ended = f"the Python process could not be interrupted in {name}"
         if whole and self.ended is None:
             self.ended = f"all cells together took more than {self.limits.notebook_seconds:g} seconds"
@@ -170,7 +174,7 @@ class Run:
         """What the end of the process means for the cell that ran, and for those after it."""
         try:
             yield
-        except Over as over:
+        except LimitExceeded as over:
             why = str(over)
         except ConnectionClosed:
             why = f"the Python process died ({self.process.how_it_ended()})"
@@ -220,22 +224,21 @@ class Run:
         count, resident = walls.processes_of(self.process.pid)
         self.peak_bytes = max(self.peak_bytes, resident)
         if count > self.limits.processes:
-            raise Over(f"the Python process started more than {self.limits.processes} processes and was ended")
+            raise LimitExceeded(f"the Python process started more than {self.limits.processes} processes and was ended")
         most = self.limits.memory_mb * 2**20 * 1.25
         if resident > most and walls.processes_of(self.process.pid, exact=True)[1] > most:
-            raise Over(f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended")
+            raise LimitExceeded(f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended")
 
     def _check(self, name: str) -> None:
         """Look at the answer, if this is the cell that checks it and the first time that it asks."""
         from lessonkit.exercises.observe import observe_through
-        from lessonkit.grading.observations import as_data
 
         if name == self.current["exercise"] and name in self.job["seeds"] and not self.looked:
             self.looked = True
             exercise = load(self.job["course"]).exercise(name)
             runner = RemoteRunner(self._ask, exercise.forbidden)
             self.channel.callbacks, self.callback_calls = [], Calls()
-            self.observations = [as_data(observe_through(runner, exercise, seed)) for seed in self.job["seeds"][name]]
+            self.observations = [observe_through(runner, exercise, seed) for seed in self.job["seeds"][name]]
             self.channel.callbacks = None
         self.channel.send("enough")
 
@@ -262,7 +265,7 @@ class Run:
             self.channel.send(request, **content)
             reply = self._receive("reply", "problem")
         except TimeoutError:
-            raise Overtime from None
+            raise TimeLimitExceeded from None
         if reply["kind"] == "problem":
             kind, detail, where = (str(reply.get(key, "")) for key in ("kind_", "detail", "where"))
             raise AspectFailed(Problem(kind if kind in KINDS else "unusable", detail[:2000], where[:500]))
@@ -327,8 +330,8 @@ def main(package: str, assignment: str, kind: str, folder: str) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     tempfile.tempdir = folder
-    jobs, records = sys.stdin, os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints must not be taken for a record
+    jobs, answers = sys.stdin, os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else prints must not be taken for an answer
     course = load(package)
     data = os.environ.get("ATTNCOURSE_DATA")
     # Before this process knows any answer.
@@ -338,19 +341,19 @@ def main(package: str, assignment: str, kind: str, folder: str) -> None:
     # Tensors that a learner's process sent are added and multiplied here: a shape chosen to fill the memory must not.
     most = _data_bytes() + (2 << 30)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the head's to handle
-    threading.Thread(target=_end_with_head, args=(fork_server, folder), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
+    threading.Thread(target=_end_with_the_main_process, args=(fork_server, folder), daemon=True).start()
     with contextlib.closing(fork_server):
-        print(json.dumps({"ready": kind}), file=records, flush=True)
+        print(json.dumps({"ready": kind}), file=answers, flush=True)
         for line in jobs:
             job = json.loads(line)
             limits = Limits.of(job["limits"])
             try:
                 with contextlib.closing(fork_server.start(limits)) as process:
-                    record = Run(job, process, limits).record()
+                    answer = {**Run(job, process, limits).execution(), "sandbox": kind}
             except (RuntimeError, OSError) as error:  # the machine's fault
-                record = {"cannot": f"{type(error).__name__}: {error}"}
-            print(json.dumps({**record, "sandbox": kind}), file=records, flush=True)
+                answer = {"cannot": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), file=answers, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -360,7 +363,7 @@ def _data_bytes() -> int:
     return 1024 * int(status.partition("VmData:")[2].split()[0])
 
 
-def _end_with_head(fork_server: ForkServer, folder: str) -> None:
+def _end_with_the_main_process(fork_server: ForkServer, folder: str) -> None:
     """End this process and its submission when nobody holds the other end of stdin, in the middle of a job too."""
     hung_up = select.poll()
     hung_up.register(sys.stdin.fileno(), 0)
