@@ -123,6 +123,11 @@ class Course:
         known = ", ".join(lesson.name for lesson in self.lessons)
         raise LookupError(f"there is no lesson {name!r}. The lessons are: {known}.")
 
+    def parts(self, part: str) -> dict[str, ModuleType]:
+        """That module of every lesson that has it, by the lesson's name: `parts("figures")`."""
+        return {lesson.name: self.part(lesson.name, part) for lesson in self.lessons
+                if (lesson.folder / f"{part}.py").is_file()}  # fmt: skip
+
     @property
     def demo(self) -> str:
         """The assignment that the demo grades: the first, if the course has not chosen."""

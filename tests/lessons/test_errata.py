@@ -42,8 +42,8 @@ def test_an_erratum_says_where_it_stands_what_it_says_and_what_is_right(entry):
 
 @pytest.mark.parametrize("entry", ERRATA, ids=lambda entry: entry.name)
 def test_the_lecture_that_is_named_has_a_box_with_the_erratum(entry):
-    texts = boxes().get((entry.name, entry.lecture), [])
-    assert any("**On the slide.**" in text for text in texts), f"no box of lecture {entry.lecture} is marked with it"
+    texts = boxes().get((entry.name, entry.lesson), [])
+    assert any("**On the slide.**" in text for text in texts), f"no box of lecture {entry.lesson} is marked with it"
 
 
 def test_every_mark_in_a_lecture_is_an_erratums_name():

@@ -39,7 +39,7 @@ def _imported(tree: ast.AST, home: str, packages: Packages) -> Iterator[str]:
         if isinstance(node, ast.Import):
             for module in (alias.name for alias in node.names if alias.name.partition(".")[0] in packages):
                 yield module
-                yield from _behind(".".join(module.split(".")[:2]), None, packages)
+                yield from _defined_in(".".join(module.split(".")[:2]), None, packages)
         elif isinstance(node, ast.ImportFrom):
             parents = home.split(".")
             base = parents[: len(parents) - node.level + 1] if node.level else []
@@ -51,12 +51,21 @@ def _imported(tree: ast.AST, home: str, packages: Packages) -> Iterator[str]:
                 if _file(f"{module}.{alias.name}", packages):
                     yield f"{module}.{alias.name}"
                     uses = _attributes(tree, alias.asname or alias.name)
-                    yield from _behind(f"{module}.{alias.name}", uses, packages)
+                    yield from _defined_in(f"{module}.{alias.name}", uses, packages)
                 else:
-                    yield from _behind(module, {alias.name}, packages)
+                    yield from _defined_in(module, {alias.name}, packages)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parts":
+            yield from _of_every_lesson(node, packages)
 
 
-def _behind(module: str, names: set[str] | None, packages: Packages) -> set[str]:
+def _of_every_lesson(call: ast.Call, packages: Packages) -> Iterator[str]:
+    """The modules that `course.parts("figures")` imports: one of each lesson that has it."""
+    for part in (argument.value for argument in call.args if isinstance(argument, ast.Constant)):
+        for top, folder in packages.items():
+            yield from (f"{top}.{path.parent.name}.{part}" for path in folder.glob(f"l[0-9][0-9]_*/{part}.py"))
+
+
+def _defined_in(module: str, names: set[str] | None, packages: Packages) -> set[str]:
     """Where a package with an __init__.pyi has these names from; all that it has, for None and for an unknown name."""
     top, *inner = module.split(".")
     stub = packages[top].joinpath(*inner, "__init__.pyi")

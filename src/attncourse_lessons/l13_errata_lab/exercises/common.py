@@ -5,6 +5,7 @@ READY_MADE = (
     "attncourse.attention",
     "attncourse.efficient",
     "attncourse_lessons.errata",
+    "attncourse_lessons.slides",
     "attncourse.layers",
     "attncourse.positions",
     "attncourse.sizes",

@@ -1,5 +1,6 @@
 """What one erratum is: the line as printed and the line as it should be, as code, and a test that tells them apart."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,12 +43,12 @@ class Erratum:
     """What the slide says, at most a line of it."""
     correction: str
     question: str
-    lecture: str
-    """The lesson in which the box stands: "deep_stacks"."""
     printed: Callable[..., Any]
     corrected: Callable[..., Any]
     check: Callable[[Any], Finding]
     kind: Kind = "definite"
+    lesson: str = ""
+    """The one whose errata.py it stands in and whose lecture has the box: "deep_stacks"."""
     slip: bool = False
     """It may have happened when the slides were transcribed: we have seen texts of the decks, not the slides.
 
@@ -95,3 +96,36 @@ def near(got: Tensor, expected: Tensor, what: str = "worst error", within: float
 def equal(got: Any, expected: Any, what: str) -> Finding:
     """Two plain things, side by side."""
     return Finding(got == expected, f"{what} {got}, expected {expected}" if got != expected else f"{what} {got}")
+
+
+N = 6  # words, where a number of words is needed
+
+
+def masked(scores: Tensor, forbidden: Tensor) -> Tensor:
+    return scores.masked_fill(forbidden, -torch.inf).softmax(dim=-1)
+
+
+def places(n: int) -> tuple[Tensor, Tensor]:
+    """i (n, 1), the word that asks, and j (n,), the word that answers."""
+    return torch.arange(n)[:, None], torch.arange(n)
+
+
+def causal(scores: Tensor) -> Tensor:
+    i, j = places(len(scores))
+    return masked(scores, j > i)
+
+
+def rows_share_one(weigh) -> Finding:
+    sums = weigh(drawn(N, N)).sum(dim=-1)                                     # (n,)
+    said = ", ".join("NaN" if math.isnan(total) else f"{total:.2f}" for total in sums.tolist())
+    return Finding(torch.allclose(sums, torch.ones(N)), f"the rows sum to {said}")
+
+
+D, EPS = 16, 1e-5
+
+
+def over_features(x: Tensor) -> Tensor:
+    return x.mean(dim=-1, keepdim=True)
+
+
+NARANG = "Do Transformer Modifications Transfer?"

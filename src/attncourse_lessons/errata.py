@@ -3,14 +3,16 @@
 Lectures' boxes "On the slide" are marked with these names, and the errata lab runs them all.
 """
 
-from attncourse_lessons.errata.attention import ATTENTION
-from attncourse_lessons.errata.claims import CLAIMS
-from attncourse_lessons.errata.depth import DEPTH
-from attncourse_lessons.errata.entry import DECKS, Erratum, Finding
-from attncourse_lessons.errata.language_model import FAULTS, LANGUAGE_MODEL, STRUCTURAL, SlideModel, structural
+from dataclasses import replace
 
-ERRATA: tuple[Erratum, ...] = (*ATTENTION, *DEPTH, *LANGUAGE_MODEL, *CLAIMS)
-"""In the order of the course, roughly: attention, order, depth, the code slide's model, tables, claims."""
+from attncourse_lessons import course
+from attncourse_lessons.slides.erratum import DECKS, Erratum, Finding
+from attncourse_lessons.slides.model import FAULTS, STRUCTURAL, SlideModel, structural
+
+ERRATA: tuple[Erratum, ...] = tuple(
+    replace(entry, lesson=lesson) for lesson, errata in course.parts("errata").items() for entry in errata.ERRATA
+)
+"""All lessons' own, in the order of the course."""
 
 __all__ = ["DECKS", "ERRATA", "FAULTS", "STRUCTURAL", "Erratum", "Finding", "SlideModel", "erratum", "structural"]
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncourse._checks import check_at_least, check_one_of, check_tokens
-from attncourse_lessons.errata.entry import CS11711, Erratum, Finding, drawn, near
+from attncourse_lessons.slides.erratum import Finding, drawn, near
 
 EPS = 1e-5
 
@@ -90,7 +90,7 @@ class SlideBlock(nn.Module):
 
 
 class SlideModel(nn.Module):
-    """A causal language model of `n_layers` blocks: learned positions, and a norm behind the last block.
+    """A causal language model of `n_layers` blocks: learned positions, and a norm after the last block.
 
     `faults` are names of errata in `FAULTS`, which it gets back. Raises ValueError for others, and for token ids
     outside of the vocabulary. Texts longer than `max_length` raise IndexError, as tables do.
@@ -98,7 +98,7 @@ class SlideModel(nn.Module):
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         d_model: int = 64,
         n_heads: int = 4,
         n_layers: int = 2,
@@ -107,17 +107,17 @@ class SlideModel(nn.Module):
         faults: Collection[str] = (),
     ):
         super().__init__()
-        check_at_least(1, vocabulary=vocabulary, n_heads=n_heads, n_layers=n_layers, d_ff=d_ff, max_length=max_length)
+        check_at_least(1, vocab_size=vocab_size, n_heads=n_heads, n_layers=n_layers, d_ff=d_ff, max_length=max_length)
         for fault in faults:
             check_one_of("faults", fault, FAULTS)
         self.faults = frozenset(faults)
-        self.tokens = nn.Embedding(vocabulary, d_model)
+        self.tokens = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model)
         table = min(max_length, 128) if "max_len not handed on" in faults else max_length
         blocks = (SlideBlock(d_model, n_heads, d_ff, table, self.faults) for _ in range(n_layers))
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if "no final norm" in faults else Norm(d_model, self.faults)
-        self.logits = nn.Linear(d_model, vocabulary)
+        self.logits = nn.Linear(d_model, vocab_size)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """(batch, n, d_model): what goes into the first block."""
@@ -128,7 +128,7 @@ class SlideModel(nn.Module):
         return self.tokens(tokens) + self.positions(places)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (batch, n, vocabulary) of the next token."""
+        """Logits (batch, n, vocab_size) of the next token."""
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
@@ -149,72 +149,31 @@ def small_model(*faults: str, **sizes: int) -> SlideModel:
     """One with drawn parameters, the same at every call: to look at, not to train."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return SlideModel(**({"vocabulary": 20, "d_model": 16, "d_ff": 32, "max_length": 64} | sizes), faults=faults)
+        return SlideModel(**({"vocab_size": 20, "d_model": 16, "d_ff": 32, "max_length": 64} | sizes), faults=faults)
 
 
-def _drawn_tokens(batch: int, n: int) -> Tensor:
+def drawn_tokens(batch: int, n: int) -> Tensor:
     return torch.randint(20, (batch, n), generator=torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()
-def _alone_and_in_company(build) -> Finding:
-    model, tokens = build(), _drawn_tokens(3, 7)
+def alone_and_in_company(build) -> Finding:
+    model, tokens = build(), drawn_tokens(3, 7)
     return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and as the last of three, a text's logits differ by")
 
 
-POSITIONS_BY_BATCH = Erratum(
-    name="positions by the batch",
-    decks=(CS11711,),
-    place="In code, class TransformerLM",
-    claim="pos = torch.arange(x.size(0)).unsqueeze(1), where x is (batch, n)",
-    correction="torch.arange(x.size(1)): axis 0 is the batch",
-    question="Does a text get the same answer alone and in company?",
-    lecture="order",
-    printed=partial(small_model, "positions by the batch"),
-    corrected=small_model,
-    check=_alone_and_in_company,
-)
-
-
 @torch.no_grad()
-def _longer_than_128(build) -> Finding:
-    logits = build(max_length=256)(_drawn_tokens(1, 200))
+def longer_than_128(build) -> Finding:
+    logits = build(max_length=256)(drawn_tokens(1, 200))
     return Finding(bool(logits.isfinite().all()), f"200 of 256 tokens: logits {tuple(logits.shape)}")
 
 
-MAX_LEN = Erratum(
-    name="max_len not handed on",
-    decks=(CS11711,),
-    place="In code, class TransformerLM",
-    claim="Block(d_model, nhead, dim_ff) for _ in range(num_layers): max_len stays 128",
-    correction="hand max_len on to the blocks, whose mask is made for it",
-    question="A model for 256 tokens: does it read 200?",
-    lecture="errata_lab",
-    printed=partial(small_model, "max_len not handed on"),
-    corrected=small_model,
-    check=_longer_than_128,
-)
-
-
 @torch.no_grad()
-def _logits_by_depth(build) -> Finding:
-    sizes = [build(n_layers=depth, d_model=64, d_ff=256)(_drawn_tokens(4, 20)).std().item() for depth in (2, 24)]
+def logits_by_depth(build) -> Finding:
+    sizes = [build(n_layers=depth, d_model=64, d_ff=256)(drawn_tokens(4, 20)).std().item() for depth in (2, 24)]
     said = f"logits of size {sizes[0]:.2f} with 2 blocks, {sizes[1]:.2f} with 24"
     return Finding(abs(sizes[1] / sizes[0] - 1) < 0.2, said)
 
-
-NO_FINAL_NORM = Erratum(
-    name="no final norm",
-    decks=(CS11711,),
-    place="In code, class TransformerLM",
-    claim="for block in self.blocks: x = block(x); logits = self.fc(x)",
-    correction="a norm behind the last block, as soon as the blocks are pre-norm; another deck has it",
-    question="Have the logits of an untrained model the same size at every depth?",
-    lecture="deep_stacks",
-    printed=partial(small_model, "no final norm"),
-    corrected=small_model,
-    check=_logits_by_depth,
-)
 
 FAULTS = (
     "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the wrong side",
@@ -223,14 +182,11 @@ FAULTS = (
 )  # fmt: skip
 """The errata that a small language model can be given back."""
 
-LANGUAGE_MODEL = (POSITIONS_BY_BATCH, MAX_LEN, NO_FINAL_NORM)
-
-
 # Structural tests: each asks one question of a model that a function builds, untrained.
 
 
 def _hears_no_future(build) -> Finding:
-    model, tokens = build(), _drawn_tokens(2, 9)
+    model, tokens = build(), drawn_tokens(2, 9)
     other = tokens.clone()
     other[:, 5:] = (other[:, 5:] + 7) % 20
     return near(model(other)[:, :5], model(tokens)[:, :5], "when the future changes, the past moves by")
@@ -244,7 +200,7 @@ def _shares_sum_to_one(build) -> Finding:
 
 
 def _comes_back(build) -> Finding:
-    model, tokens = build().silence(), _drawn_tokens(2, 9)
+    model, tokens = build().silence(), drawn_tokens(2, 9)
     x = model.embed(tokens)
     for block in model.blocks:
         x = block(x)
@@ -259,7 +215,7 @@ def _norms_as_torch(build) -> Finding:
 
 
 def _any_batch(build) -> Finding:
-    model, tokens = build(), _drawn_tokens(100, 7)
+    model, tokens = build(), drawn_tokens(100, 7)
     return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and in company, a text's logits differ by")
 
 
@@ -269,8 +225,8 @@ STRUCTURAL = {
     "silence is identity": _comes_back,
     "norm as torch's": _norms_as_torch,
     "any company": _any_batch,
-    "200 tokens": _longer_than_128,
-    "size at depth": _logits_by_depth,
+    "200 tokens": longer_than_128,
+    "size at depth": logits_by_depth,
 }
 
 

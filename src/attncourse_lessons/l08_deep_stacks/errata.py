@@ -1,27 +1,26 @@
-"""Errata of what makes attention deep: norms, residual connections, and the place of the last norm."""
+"""Lines of slides that this lesson tests: as printed, as they should be, and what tells them apart."""
+
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from attncourse.layers import layer_norm
-from attncourse_lessons.errata.entry import (
+from attncourse_lessons.slides.erratum import (
     CS11711,
     CSE576,
     CSE5321,
-    FOUNDATIONS,
+    EPS,
     PARAMETRIC,
+    D,
     Erratum,
     Finding,
     drawn,
     near,
+    over_features,
 )
-
-D, EPS = 16, 1e-5
-
-
-def _mean(x: Tensor) -> Tensor:
-    return x.mean(dim=-1, keepdim=True)
+from attncourse_lessons.slides.model import logits_by_depth, small_model
 
 
 def _against_torch(norm) -> Finding:
@@ -31,7 +30,7 @@ def _against_torch(norm) -> Finding:
 
 def _sum_for_mean(x: Tensor) -> Tensor:
     mean = x.sum(dim=-1, keepdim=True)                                        # (n, 1)
-    return (x - mean) / torch.sqrt(_mean((x - mean).square()) + EPS)
+    return (x - mean) / torch.sqrt(over_features((x - mean).square()) + EPS)
 
 
 SUM_FOR_MEAN = Erratum(
@@ -41,7 +40,6 @@ SUM_FOR_MEAN = Erratum(
     claim="Let μ = Σ x_j; this is the mean",
     correction="μ = (1/d) Σ x_j",
     question="Does it do what torch's LayerNorm does?",
-    lecture="deep_stacks",
     printed=_sum_for_mean,
     corrected=layer_norm,
     check=_against_torch,
@@ -49,8 +47,8 @@ SUM_FOR_MEAN = Erratum(
 
 
 def _product_for_difference(x: Tensor) -> Tensor:
-    mean = _mean(x)                                                           # (n, 1)
-    return (x - mean) / torch.sqrt(_mean((x * mean).square()) + EPS)
+    mean = over_features(x)                                                  # (n, 1)
+    return (x - mean) / torch.sqrt(over_features((x * mean).square()) + EPS)
 
 
 PRODUCT_FOR_DIFFERENCE = Erratum(
@@ -60,7 +58,6 @@ PRODUCT_FOR_DIFFERENCE = Erratum(
     claim="σ = √((1/d) Σ (x_j μ)²)",
     correction="(x_j − μ)²",
     question="Does it do what torch's LayerNorm does?",
-    lecture="deep_stacks",
     printed=_product_for_difference,
     corrected=layer_norm,
     check=_against_torch,
@@ -76,8 +73,8 @@ def _at_two_sizes(norm) -> Finding:
 
 
 def _root_of_deviation(x: Tensor) -> Tensor:
-    deviation = _mean((x - _mean(x)).square()).sqrt()                         # (n, 1)
-    return (x - _mean(x)) / (deviation.sqrt() + EPS)
+    deviation = over_features((x - over_features(x)).square()).sqrt()                # (n, 1)
+    return (x - over_features(x)) / (deviation.sqrt() + EPS)
 
 
 ROOT_TOO_MANY = Erratum(
@@ -87,7 +84,6 @@ ROOT_TOO_MANY = Erratum(
     claim="(x − μ)/(√σ + ε), where σ is already the standard deviation",
     correction="(x − μ)/√(σ² + ε)",
     question="Do vectors of size 1 and of size 0.1 both leave with size 1?",
-    lecture="deep_stacks",
     printed=_root_of_deviation,
     corrected=layer_norm,
     check=_at_two_sizes,
@@ -106,40 +102,10 @@ UNIT_MEAN = Erratum(
     claim="normalizing to unit mean and standard deviation",
     correction="zero mean, and standard deviation one",
     question="Is the mean of a normalised vector zero?",
-    lecture="deep_stacks",
     printed=lambda x: 1 + layer_norm(x),
     corrected=layer_norm,
     check=_centred,
 )
-
-
-def _small_vectors(norm) -> Finding:
-    x = drawn(64, 64)                                                         # (n, d)
-    errors = {size: (norm(size * x) - F.layer_norm(size * x, (64,))).abs().max().item() for size in (1.0, 0.01)}
-    said = f"worst error {errors[1.0]:.1g} for vectors of size 1, {errors[0.01]:.1g} for size 0.01"
-    return Finding(errors[0.01] < 1e-3, said)
-
-
-def _eps_outside(x: Tensor) -> Tensor:
-    deviation = _mean((x - _mean(x)).square()).sqrt()                         # (n, 1)
-    return (x - _mean(x)) / (deviation + EPS)
-
-
-EPS_OUTSIDE = Erratum(
-    name="ε outside the root",
-    decks=(FOUNDATIONS, CS11711),
-    place="Training Trick #2: Layer Normalization; Layer Normalization",
-    claim="(x − μ)/(σ + ε) in one, (x − μ)/σ in the other",
-    correction="√(σ² + ε), as in torch and in this course",
-    question="Are vectors of size 0.01 normalised as torch does it?",
-    lecture="errata_lab",
-    printed=_eps_outside,
-    corrected=layer_norm,
-    check=_small_vectors,
-    kind="convention",
-)
-
-# Wirings: what becomes of x, given the sublayers and the norm between them.
 
 
 def _silent(x: Tensor) -> Tensor:
@@ -170,7 +136,6 @@ RESIDUAL_EQUATION = Erratum(
     claim="x³ = x² + x¹, where x¹ = LayerNorm(x)",
     correction="x³ = x² + x",
     question="Silent sublayers: does x come back?",
-    lecture="deep_stacks",
     printed=_from_the_normalised,
     corrected=_pre_norm,
     check=_silent_block,
@@ -192,11 +157,11 @@ RESIDUAL_CODE = Erratum(
     claim="x = self.ln1(x) … x = x + x2, and again with ln2",
     correction="give the normalised x a name of its own, and add to the x that came in, in both sublayers",
     question="Silent sublayers: does x come back?",
-    lecture="deep_stacks",
     printed=_both_from_the_normalised,
     corrected=_pre_norm,
     check=_silent_block,
 )
+
 
 LAYERS = 3
 
@@ -235,7 +200,6 @@ SAME_LABEL = Erratum(
     claim="x_l = LayerNorm(x_l⁵), the last line of block l",
     correction="x_{l+1}: what goes into the next block",
     question="Is there a state behind every block?",
-    lecture="deep_stacks",
     printed=_same_label,
     corrected=_next_label,
     check=_states_by_label,
@@ -256,16 +220,26 @@ FINAL_OF_ANY = Erratum(
     claim="Final LayerNorm: LayerNorm(x_{l+1})",
     correction="of x_{L+1}, behind the last block; l stands for any",
     question="Three blocks, and l = 1: is it the last state that is normalised?",
-    lecture="deep_stacks",
     printed=lambda states, l=1: layer_norm(states[l + 1]),
     corrected=lambda states: layer_norm(states[max(states)]),
     check=_final_of_the_last,
     slip=True,
 )
 
-DEPTH = (
-    SUM_FOR_MEAN, PRODUCT_FOR_DIFFERENCE, ROOT_TOO_MANY, UNIT_MEAN, EPS_OUTSIDE, RESIDUAL_EQUATION, RESIDUAL_CODE,
-    SAME_LABEL, FINAL_OF_ANY,
-)  # fmt: skip
 
-__all__ = ["DEPTH"]
+NO_FINAL_NORM = Erratum(
+    name="no final norm",
+    decks=(CS11711,),
+    place="In code, class TransformerLM",
+    claim="for block in self.blocks: x = block(x); logits = self.fc(x)",
+    correction="a norm behind the last block, as soon as the blocks are pre-norm; another deck has it",
+    question="Have the logits of an untrained model the same size at every depth?",
+    printed=partial(small_model, "no final norm"),
+    corrected=small_model,
+    check=logits_by_depth,
+)
+
+ERRATA = (
+    SUM_FOR_MEAN, PRODUCT_FOR_DIFFERENCE, ROOT_TOO_MANY, UNIT_MEAN, RESIDUAL_EQUATION, RESIDUAL_CODE,
+    SAME_LABEL, FINAL_OF_ANY, NO_FINAL_NORM,
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""Lines of slides that this lesson tests: as printed, as they should be, and what tells them apart."""
+
+import torch
+
+from attncourse.sizes import layer_cost
+from attncourse_lessons.slides.erratum import (
+    CS11711,
+    CSE576,
+    CSE5321,
+    FOUNDATIONS,
+    PARAMETRIC,
+    Erratum,
+    Finding,
+    N,
+    drawn,
+    near,
+)
+
+
+def _average(weighted_sum) -> Finding:
+    """Six values that are all alike: whatever the weights are, their average is that value."""
+    weights = drawn(N, N).softmax(dim=-1)                                     # (n, n)
+    same = drawn(1, 4, seed=1).expand(N, 4)                                   # (n, d)
+    return near(weighted_sum(weights, same), same, "the average of equal values is off by")
+
+
+SUM_OVER_I = Erratum(
+    name="sum over the asker",
+    decks=(CSE576,),
+    place="Self-Attention: keys, queries, values from the same sequence",
+    claim="o_i = Σ_i α_ij v_i",
+    correction="o_i = Σ_j α_ij v_j: the sum runs over the words that answer",
+    question="Values that are all alike: does their average come back?",
+    printed=lambda weights, values: weights.mT @ values,                      # summed over i: what is left names j
+    corrected=lambda weights, values: weights @ values,
+    check=_average,
+    slip=True,
+)
+
+
+def _next_to_each_other(project) -> Finding:
+    x, matrix = drawn(N, 6), drawn(6, 2, seed=1)                              # (n, d_model), (d_model, d_k)
+    return near(project(x, matrix), torch.stack([row @ matrix for row in x]))
+
+
+QX_AND_XQ = Erratum(
+    name="Qx beside XQ",
+    decks=(CSE576, FOUNDATIONS, PARAMETRIC),
+    place="Self-attention (Key-Query-Value, or its recipe), first by word and then in matrices",
+    claim="q_i = Qx_i on one slide, XQ on a later one",
+    correction="with words as rows, x_i Q and XQ; the other Q is this one's transpose",
+    question="Does one matrix serve both?",
+    printed=lambda x, matrix: torch.stack([matrix @ row for row in x]),
+    corrected=lambda x, matrix: x @ matrix,
+    check=_next_to_each_other,
+    kind="convention",
+)
+
+
+def _cost_of_a_layer(cost) -> Finding:
+    n, d = 30, 1000
+    counted = layer_cost("self-attention", n, d).multiply_adds
+    said = cost(n, d)
+    return Finding(abs(said / counted - 1) < 0.01, f"30 words, d = 1000: said {said:,}, counted {counted:,}")
+
+
+N_SQUARED = Erratum(
+    name="O(n²d) alone",
+    decks=(CSE576, FOUNDATIONS, CSE5321, CS11711),
+    place="Quadratic computation …; Computational Complexity per layer; RNNs vs. Transformers",
+    claim="its total number of operations grows as O(n²d)",
+    correction="O(nd² + n²d): the projections rule while n is below d (the paper's table 1 leaves them out, too)",
+    question="Thirty words, d = 1000, as one slide proposes: is it what a layer computes?",
+    printed=lambda n, d: 2 * n * n * d,
+    corrected=lambda n, d: 3 * n * d * d + 2 * n * n * d,
+    check=_cost_of_a_layer,
+    kind="overclaim",
+)
+
+
+def _cheaper_when_said(cheaper) -> Finding:
+    wrong = []
+    for n in (10, 100, 1000, 10_000):
+        costs = [layer_cost(kind, n, 512).multiply_adds for kind in ("self-attention", "recurrent")]
+        if cheaper(n, 512) != (costs[0] < costs[1]):
+            wrong.append(f"n = {n}: attention {costs[0] / costs[1]:.1f} times the recurrence")
+    return Finding(not wrong, "; ".join(wrong) or "as counted, at four lengths")
+
+
+SHORT_IS_CHEAPER = Erratum(
+    name="cheaper while n is small",
+    decks=(FOUNDATIONS,),
+    place="Computational Complexity per layer",
+    claim="n << d: complexity per layer is lower for a Transformer",
+    correction="of the pairs alone; with its projections it costs more than a simple recurrence at every length",
+    question="Is attention cheaper than a simple recurrence exactly where this says so?",
+    printed=lambda n, d: n < d,
+    corrected=lambda n, d: False,
+    check=_cheaper_when_said,
+    kind="overclaim",
+)
+
+ERRATA = (SUM_OVER_I, QX_AND_XQ, N_SQUARED, SHORT_IS_CHEAPER)
