@@ -2,7 +2,7 @@
 
     python benchmarks/errata.py [--steps 400] [--seeds 0 1 … 9] [--lr 0.005] [--only NAME ...] [--json] [--save FILE]
 
-The model is the code slide's in our words and repaired (`attncourse_lessons.slides.model.SlideModel`), and reads the standard
+The model is the code slide's in our words and repaired (`attncourse_lessons.slides.model`), and reads the standard
 library's docstrings, in pieces that are mostly single letters. Each variant has one fault, and gets the same texts in
 the same order, the same number of steps, the same schedule and learning rate. What counts is the loss on modules that
 no model has read, in nats a token, and its difference from the right model's *with the same seed*. A variant that
@@ -93,7 +93,7 @@ def summary(losses: dict, errors: dict, seeds: list[int], args, n_train: int, n_
         "python": platform.python_version(),
         "torch": version("torch"),
         "texts": {"train": n_train, "test": n_test},
-        "sizes": {"vocabulary": VOCABULARY, **SIZES},
+        "sizes": {"vocab_size": VOCABULARY, **SIZES},
         "steps": args.steps,
         "batch_tokens": BATCH_TOKENS,
         "lr": args.lr,

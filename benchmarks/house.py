@@ -2,10 +2,10 @@
 
     python benchmarks/house.py [FOLDER] [--json]
 
-FOLDER is a checkout (default: this one). A room is a folder of Python files below src, or a file that stands in a package
-itself. The lessons are one room: they are alike, and none knows another. An arrow goes from a room to one that it imports,
-wherever in its code. A room's floor is one above the highest that it imports; rooms that import each other are in a
-circle, and have none, nor has what rests on them. A package's face, its own __init__.py, is no room.
+FOLDER is a checkout (default: this one). A room is a folder of Python files below src, or a file that stands in a
+package itself. The lessons are one room: they are alike, and none knows another. An arrow goes from a room to one that
+it imports, wherever in its code. A room's floor is one above the highest that it imports; rooms that import each other
+are in a circle, and have none, nor has what rests on them. A package's face, its own __init__.py, is no room.
 """
 
 import argparse

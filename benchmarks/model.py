@@ -40,8 +40,8 @@ from attncourse.unpadding import unpadded_loss, unpadded_start
 TRAIN_GOAL = {"cpu": 1.2, "cuda": 1.5}
 DECODE_GOAL = 2.0
 SIZES = {
-    "small": {"vocabulary": 8000, "d_model": 256, "n_layers": 3, "n_heads": 4, "d_ff": 1024},
-    "base": {"vocabulary": 16000, "d_model": 512, "n_layers": 6, "n_heads": 8, "d_ff": 2048},
+    "small": {"vocab_size": 8000, "d_model": 256, "n_layers": 3, "n_heads": 4, "d_ff": 1024},
+    "base": {"vocab_size": 16000, "d_model": 512, "n_layers": 6, "n_heads": 8, "d_ff": 2048},
 }
 MAX_LENGTH = 64
 JSON_NAMES = {
@@ -56,9 +56,9 @@ JSON_NAMES = {
 class Batch:
     """Random sentences of the lengths given, padded."""
 
-    def __init__(self, lengths: Tensor, vocabulary: int, device: str):
+    def __init__(self, lengths: Tensor, vocab_size: int, device: str):
         def padded(n: Tensor) -> Tensor:
-            tokens = torch.randint(4, vocabulary, (len(n), int(n.max())))
+            tokens = torch.randint(4, vocab_size, (len(n), int(n.max())))
             return tokens.masked_fill(~lengths_to_mask(n, tokens.shape[1]), PAD).to(device)
 
         self.source, self.lengths = padded(lengths), lengths.to(device)
@@ -85,7 +85,7 @@ class Torch(nn.Module):
     def __init__(self, size: dict):
         super().__init__()
         d_model, n = size["d_model"], size["n_layers"]
-        self.embedding = nn.Embedding(size["vocabulary"], d_model)
+        self.embedding = nn.Embedding(size["vocab_size"], d_model)
         nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
         self.register_buffer("positions", sinusoidal(torch.arange(MAX_LENGTH), d_model))
         self.transformer = nn.Transformer(d_model, size["n_heads"], n, n, size["d_ff"], 0.0, batch_first=True)
@@ -114,7 +114,7 @@ class Marian(nn.Module):
         n, heads, d_ff = size["n_layers"], size["n_heads"], size["d_ff"]
         self.model = MarianMTModel(
             MarianConfig(
-                vocab_size=size["vocabulary"],
+                vocab_size=size["vocab_size"],
                 d_model=size["d_model"],
                 encoder_layers=n,
                 decoder_layers=n,
@@ -187,7 +187,7 @@ class Ending:
 
     def __init__(self, model: EncoderDecoder, step: Callable, ends: Tensor):
         self.model, self.model_step, self.ends = model, step, ends
-        self.longest, self.modules, self.eval = model.longest, model.modules, model.eval
+        self.max_positions, self.modules, self.eval = model.max_positions, model.modules, model.eval
 
     def start(self, source: Tensor, lengths: Tensor) -> "EndingState":
         return EndingState(unpadded_start(self.model, source, lengths), self.ends, 0)
@@ -268,9 +268,9 @@ def main() -> None:
     models = {name: peer(size).to(device) for name, peer in PEERS.items()}
     parameters = {name: sum(p.numel() for p in model.parameters() if p.requires_grad) for name, model in models.items()}
     drawn = torch.empty(args.batch).log_normal_(math.log(12), 0.36).round().clamp(3, 48).long()
-    captions = Batch(drawn, size["vocabulary"], device)
-    level = Batch(torch.full((args.batch,), 14), size["vocabulary"], device)
-    alone = Batch(drawn[:1], size["vocabulary"], device)
+    captions = Batch(drawn, size["vocab_size"], device)
+    level = Batch(torch.full((args.batch,), 14), size["vocab_size"], device)
+    alone = Batch(drawn[:1], size["vocab_size"], device)
     ends, repeats = drawn[torch.randperm(len(drawn))].to(device) + 1, max(3, args.repeats // 3)
     real = float((captions.target_out != PAD).float().mean())
 

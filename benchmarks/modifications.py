@@ -27,15 +27,15 @@ from pathlib import Path
 
 import torch
 
+from attncourse.counting import count_flops, count_parameters
 from attncourse.data import PAD, Tokenizer, docstrings, encode_texts, text_batches
 from attncourse.metrics import token_loss
-from attncourse.sizes import count_flops, count_parameters
 from attncourse.training import fit_texts
 from attncourse.transformer import LanguageModel, TransformerConfig
 
 VOCABULARY, LONGEST, BATCH_TOKENS, LR = 512, 128, 1024, 1e-2
 BASELINE = TransformerConfig(
-    vocabulary=VOCABULARY, d_model=64, n_layers=3, n_heads=4, d_ff=256, max_length=LONGEST, dropout=0.0,
+    vocab_size=VOCABULARY, d_model=64, n_layers=3, n_heads=4, d_ff=256, max_length=LONGEST, dropout=0.0,
     scale_embedding=True,  # whatever the positions: else a variant with RoPE would change two things
 )  # fmt: skip
 GATED = 171  # 2/3 of 256: three matrices of this width have as many numbers as two of that

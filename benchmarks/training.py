@@ -38,11 +38,11 @@ import torch
 from model import Marian, Torch
 from torch import nn
 
+from attncourse.counting import count_training_flops
 from attncourse.data import PAD, Batch, EncodedPair, collate, encode_pairs, epoch_batches
 from attncourse.decoding import beam_translate
 from attncourse.metrics import bleu
 from attncourse.recurrent import SUMMARIES, Seq2Seq
-from attncourse.sizes import count_training_flops
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
 from attncourse.training.recipe import Recipe
@@ -64,7 +64,7 @@ def micro_batches(pairs: Sequence[EncodedPair], recipe: Recipe, steps: int) -> l
 
 def shape(config: TransformerConfig) -> dict[str, int]:
     """What the peers are told, in the words of benchmarks/model.py."""
-    return {"vocabulary": config.vocabulary, "d_model": config.d_model, "n_layers": config.n_layers,
+    return {"vocab_size": config.vocab_size, "d_model": config.d_model, "n_layers": config.n_layers,
             "n_heads": config.n_heads, "d_ff": config.width_ff}  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def utilisation(
 
 def recurrent(config: TransformerConfig, summary: str) -> Seq2Seq:
     """A rung of the ladder below the Transformer: as wide, and with embeddings so narrow that it is about as large."""
-    return Seq2Seq(config.vocabulary, config.target_words, config.d_model // 2, config.d_model, summary)
+    return Seq2Seq(config.vocab_size, config.decoder_vocab_size, config.d_model // 2, config.d_model, summary)
 
 
 def quality(plan, corpora, tokenizers, device: str, rung: str | None = None) -> dict:

@@ -17,7 +17,7 @@ from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Posit
 from attncourse.unpadding import Padding, unpadded, unpadded_loss, unpadded_start
 
 WORDS, D_MODEL = 11, 8
-SMALL = dict(vocabulary=WORDS, d_model=D_MODEL, n_layers=2, n_heads=2, max_length=12, max_distance=5, n_buckets=8)
+SMALL = dict(vocab_size=WORDS, d_model=D_MODEL, n_layers=2, n_heads=2, max_length=12, max_distance=5, n_buckets=8)
 SOURCE = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 0, 0, 0], [8, 9, 1, 0, 0]])
 LENGTHS = torch.tensor([5, 2, 3])
 TARGET = torch.tensor([[1, 2, 3, 4], [5, 0, 0, 0], [7, 8, 9, 0]])

@@ -49,13 +49,13 @@ def bounds(x: Tensor) -> tuple[int, int] | None:
     return int(least), int(most)
 
 
-def check_tokens(name: str, tokens: Tensor, vocabulary: int, **sizes: int) -> None:
+def check_tokens(name: str, tokens: Tensor, vocab_size: int, **sizes: int) -> None:
     """(batch, n) tokens, at least one, each in the vocabulary where they may be looked at."""
     check_whole(name, tokens, "batch n", **sizes)
     if not tokens.numel():
         raise ValueError(f"{name}: got shape {tuple(tokens.shape)}, expected at least one token")
-    if (found := bounds(tokens)) and not 0 <= found[0] <= found[1] < vocabulary:
-        raise ValueError(f"{name}: got tokens {found[0]}..{found[1]}, expected each within 0..{vocabulary - 1}")
+    if (found := bounds(tokens)) and not 0 <= found[0] <= found[1] < vocab_size:
+        raise ValueError(f"{name}: got tokens {found[0]}..{found[1]}, expected each within 0..{vocab_size - 1}")
 
 
 def check_rows(rows: Tensor, batch: int) -> None:

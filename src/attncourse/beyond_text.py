@@ -66,7 +66,7 @@ class ViTConfig(TransformerConfig):
     Raises ValueError for what no model can be built from.
     """
 
-    vocabulary: int = field(default=1, init=False, repr=False)  # there are no words here
+    vocab_size: int = field(default=1, init=False, repr=False)  # there are no words here
     image_size: int
     """Height and width of the pictures, in pixels."""
     patch: int
@@ -386,7 +386,7 @@ class Wav2Vec2Config(TransformerConfig):
     n_entries = 320, d_code = 256 and n_negatives = 100. Raises ValueError for what no model can be built from.
     """
 
-    vocabulary: int = field(default=1, init=False, repr=False)  # there are no words here
+    vocab_size: int = field(default=1, init=False, repr=False)  # there are no words here
     activation: Activation = "gelu"
     d_feature: int = 64
     kernels: tuple[int, ...] = (10, 3, 3, 3, 3)

@@ -32,7 +32,7 @@ class Model(Protocol[S]):
     """What can be decoded, with a source: `Seq2Seq`, `EncoderDecoder`, and yours, if it has these."""
 
     @property
-    def longest(self) -> int | None:
+    def max_positions(self) -> int | None:
         """The most tokens that its positions allow."""
         ...
 
@@ -41,7 +41,7 @@ class Model(Protocol[S]):
         ...
 
     def step(self, token: Tensor, state: S, with_weights: bool = False, /) -> tuple[Tensor, S, Tensor | None]:
-        """Read one token a row: (logits of the next (batch, vocabulary), state, weights (batch, n_memory))."""
+        """Read one token a row: (logits of the next (batch, vocab_size), state, weights (batch, n_memory))."""
         ...
 
 
@@ -49,7 +49,7 @@ class PromptedModel(Protocol[S]):
     """What can be decoded, with a prompt in place of a source: `LanguageModel`, and yours, if it has these."""
 
     @property
-    def longest(self) -> int | None:
+    def max_positions(self) -> int | None:
         """The most tokens that its positions allow, the prompt's among them."""
         ...
 
@@ -58,7 +58,7 @@ class PromptedModel(Protocol[S]):
         ...
 
     def read(self, tokens: Tensor, state: S, /) -> Tensor:
-        """Read (batch, n) tokens at once: logits of the next (batch, vocabulary). The state changes."""
+        """Read (batch, n) tokens at once: logits of the next (batch, vocab_size). The state changes."""
         ...
 
     def step(self, token: Tensor, state: S, with_weights: bool = False, /) -> tuple[Tensor, S, Tensor | None]:
@@ -117,11 +117,11 @@ def sample(
 
 
 def warp_logits(
-    logits: Float[Tensor, "batch vocabulary"],
+    logits: Float[Tensor, "batch vocab_size"],
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-) -> Float[Tensor, "batch vocabulary"]:
+) -> Float[Tensor, "batch vocab_size"]:
     """Divide the logits by `temperature`, and forbid (−∞) all but the likely tokens. The largest logit becomes 0.
 
     `top_k` leaves the k likeliest (Fan et al. 2018), `top_p` the fewest whose probabilities add up to at least p
@@ -195,8 +195,8 @@ def beam_search(
         for t in range(1, max_length + 1):
             logits, state, _ = model.step(token, state, False)
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))      # sums of many small numbers
-            log_p = _without_pad(logits.log_softmax(dim=-1)).unflatten(0, (-1, n_beams))  # (open, n_beams, vocabulary)
-            vocabulary = log_p.shape[-1]
+            log_p = _without_pad(logits.log_softmax(dim=-1)).unflatten(0, (-1, n_beams))  # (open, n_beams, vocab_size)
+            vocab_size = log_p.shape[-1]
             if totals is None:
                 totals = log_p.new_full((batch, n_beams), -math.inf)
                 totals[:, 0] = 0.0
@@ -204,8 +204,8 @@ def beam_search(
             assert best is not None
             # Twice as many candidates as beams: even if n_beams of them end here, n_beams go on. To end, a text must be
             # among the first n_beams, as it would have to be to go on.
-            totals, index = (totals.unsqueeze(-1) + log_p).flatten(1).topk(min(2 * n_beams, n_beams * vocabulary))
-            beam, token = index // vocabulary, index % vocabulary                     # (open, 2 · n_beams) each
+            totals, index = (totals.unsqueeze(-1) + log_p).flatten(1).topk(min(2 * n_beams, n_beams * vocab_size))
+            beam, token = index // vocab_size, index % vocab_size                     # (open, 2 · n_beams) each
             candidates = torch.cat([_pick(written, beam), token.unsqueeze(-1)], dim=-1)
             ended = (token == EOS) | (t == max_length)
             kept = ended & (torch.arange(token.shape[1], device=device) < n_beams)
@@ -267,16 +267,16 @@ def _begin(model: Any, source: Tensor, lengths: Tensor, max_length: int) -> _Beg
         first = source.new_full((len(source),), BOS, dtype=torch.long)
         # A subclass may start otherwise; the package's own starts sooner without padding.
         start = partial(unpadded_start, model) if type(model) is EncoderDecoder else model.start
-        return _Beginning(start(source, lengths), first, None, min(max_length, model.longest or max_length))
+        return _Beginning(start(source, lengths), first, None, min(max_length, model.max_positions or max_length))
     check_whole("source", source, "batch n")
     check_whole("lengths", lengths, "batch", batch=len(source))
     shortest = int(lengths.min())
     if not 1 <= shortest <= int(lengths.max()) <= source.shape[1]:
         raise ValueError(f"lengths: got {lengths.tolist()}, expected each within 1..{source.shape[1]}, as padded")
-    if model.longest is not None:                                                     # the last token is not read
-        max_length = min(max_length, model.longest + 1 - int(lengths.max()))
+    if model.max_positions is not None:                                                     # the last token is not read
+        max_length = min(max_length, model.max_positions + 1 - int(lengths.max()))
         if max_length < 1:
-            got, expected = f"a prompt of {int(lengths.max())} tokens", f"at most {model.longest}"
+            got, expected = f"a prompt of {int(lengths.max())} tokens", f"at most {model.max_positions}"
             raise ValueError(f"source: got {got}, expected {expected}, the model's positions")
     source, state = source.long(), model.start()
     if shortest > 1:
@@ -327,7 +327,7 @@ def _write(
         return Decoded(tokens, _stack_weights(looked, len(source)) if looked and prompts is None else None)
 
 
-def _without_pad(logits: Float[Tensor, "batch vocabulary"]) -> Float[Tensor, "batch vocabulary"]:
+def _without_pad(logits: Float[Tensor, "batch vocab_size"]) -> Float[Tensor, "batch vocab_size"]:
     """Padding stands behind a text and is never part of it."""
     logits[:, PAD] = -math.inf
     return logits

@@ -15,7 +15,7 @@ from commandkit.errors import needs
 
 
 def token_loss(
-    logits: Float[Tensor, "batch n_target vocabulary"],
+    logits: Float[Tensor, "batch n_target vocab_size"],
     target: Int[Tensor, "batch n_target"],
     pad: int = PAD,
     label_smoothing: float = 0.0,
@@ -73,7 +73,7 @@ def text_log_probabilities(
     for start in range(0, len(texts), batch_size):
         chosen = by_length[start : start + batch_size]
         tokens = pad_batch([texts[i] for i in chosen])[0].to(device)                  # (batch, n)
-        log_p = model(tokens[:, :-1]).log_softmax(dim=-1)                             # (batch, n - 1, vocabulary)
+        log_p = model(tokens[:, :-1]).log_softmax(dim=-1)                             # (batch, n - 1, vocab_size)
         log_p = log_p.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()               # (batch, n - 1)
         for i, row in zip(chosen, log_p, strict=True):
             scores[i] = row[: len(texts[i]) - 1].clone()

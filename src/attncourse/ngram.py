@@ -26,14 +26,14 @@ class NGram:
     Raises ValueError for an order below 1, no token to count, or one outside the vocabulary.
     Kneser and Ney 1995; Chen and Goodman 1999, section 2.7 (this form), and 2.8 for D, one for each length.
 
-    >>> model = NGram([[1, 5, 6, 5, 7, 2], [1, 5, 6, 2]], order=2, vocabulary=8)
+    >>> model = NGram([[1, 5, 6, 5, 7, 2], [1, 5, 6, 2]], order=2, vocab_size=8)
     >>> model.probability(6, [1, 5]) > model.probability(7, [1, 5])
     True
     """
 
-    def __init__(self, texts: Iterable[Sequence[int]], order: int, vocabulary: int):
-        check_at_least(1, order=order, vocabulary=vocabulary)
-        self.order, self.vocabulary = order, vocabulary
+    def __init__(self, texts: Iterable[Sequence[int]], order: int, vocab_size: int):
+        check_at_least(1, order=order, vocab_size=vocab_size)
+        self.order, self.vocab_size = order, vocab_size
         counts: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(order + 1)]
         for text in map(tuple, texts):
             counts[order].update(zip(*(text[i if order > 1 else 1 :] for i in range(order)), strict=False))
@@ -44,8 +44,8 @@ class NGram:
         seen = [gram[0] for gram in counts[1]]
         if not seen:
             raise ValueError("texts: got no token to count, expected at least one text of <bos> and a token")
-        if not 0 <= min(seen) <= max(seen) < vocabulary:
-            raise ValueError(f"texts: got tokens {min(seen)}..{max(seen)}, expected each within 0..{vocabulary - 1}")
+        if not 0 <= min(seen) <= max(seen) < vocab_size:
+            raise ValueError(f"texts: got tokens {min(seen)}..{max(seen)}, expected each within 0..{vocab_size - 1}")
         self._counts = counts
         self._discount = [0.0, *map(_discount, counts[1:])]
         self._total: list[Counter[tuple[int, ...]]] = [Counter() for _ in counts]             # c(h)
@@ -61,7 +61,7 @@ class NGram:
 
     def probability(self, token: int, context: Sequence[int]) -> float:
         """p(token | context), of which the last `order` − 1 tokens count."""
-        p = 1 / self.vocabulary
+        p = 1 / self.vocab_size
         context = tuple(context)
         for n in range(1, min(self.order, len(context) + 1) + 1):
             h = context[len(context) - n + 1 :]
@@ -78,9 +78,9 @@ class NGram:
         longest = min(self.order - 1, len(context))
         return max(n for n in range(longest + 1) if self._total[n + 1][context[len(context) - n :]])
 
-    def distribution(self, context: Sequence[int]) -> Float[Tensor, " vocabulary"]:
+    def distribution(self, context: Sequence[int]) -> Float[Tensor, " vocab_size"]:
         """p(· | context), which sums to one."""
-        return torch.tensor([self.probability(token, context) for token in range(self.vocabulary)])
+        return torch.tensor([self.probability(token, context) for token in range(self.vocab_size)])
 
     def log_probabilities(self, text: Sequence[int]) -> Float[Tensor, " n"]:
         """In nats, of each token of the text but the first, given those before it."""

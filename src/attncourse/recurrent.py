@@ -39,7 +39,7 @@ class AttentionDecoderStep(nn.Module):
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         d_embedding: int,
         d_hidden: int,
         score: Score = dot_score,
@@ -50,12 +50,12 @@ class AttentionDecoderStep(nn.Module):
         check_one_of("cell", cell, CELLS)
         self.d_hidden, self.input_feeding = d_hidden, input_feeding
         self.d_state = 2 * d_hidden if cell == "lstm" else d_hidden
-        self.embedding = nn.Embedding(vocabulary, d_embedding)
+        self.embedding = nn.Embedding(vocab_size, d_embedding)
         build = {"rnn": nn.RNNCell, "lstm": _LSTMCell, "gru": nn.GRUCell}[cell]
         self.cell = build(d_embedding + d_hidden if input_feeding else d_embedding, d_hidden)
         self.score = score
         self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocabulary)
+        self.output = nn.Linear(d_hidden, vocab_size)
 
     def forward(
         self,
@@ -65,7 +65,7 @@ class AttentionDecoderStep(nn.Module):
         encoder_states: Float[Tensor, "batch n_source d_hidden"],
         mask: Bool[Tensor, "batch n_source"],
     ) -> tuple[
-        Float[Tensor, "batch vocabulary"],
+        Float[Tensor, "batch vocab_size"],
         Float[Tensor, "batch d_state"],
         Float[Tensor, "batch d_hidden"],
         Float[Tensor, "batch n_source"],
@@ -145,12 +145,12 @@ class Seq2Seq(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 3]))
     """
 
-    longest: int | None = None  # no table of positions ends what it can write
+    max_positions: int | None = None  # no table of positions ends what it can write
 
     def __init__(
         self,
         vocabulary_source: int,
-        vocabulary_target: int,
+        target_vocab_size: int,
         d_embedding: int,
         d_hidden: int,
         summary: Summary = "attention",
@@ -167,7 +167,7 @@ class Seq2Seq(nn.Module):
         self.embedding = nn.Embedding(vocabulary_source, d_embedding)
         build = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
         self.encoder = build(d_embedding, d_hidden // 2, batch_first=True, bidirectional=True)
-        self.decoder = AttentionDecoderStep(vocabulary_target, d_embedding, d_hidden, score, cell, input_feeding)
+        self.decoder = AttentionDecoderStep(target_vocab_size, d_embedding, d_hidden, score, cell, input_feeding)
 
     def encode(self, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"]) -> Memory:
         """Read the source. Nothing behind a sequence's length is ever read: packing stops both directions there.
@@ -199,7 +199,7 @@ class Seq2Seq(nn.Module):
 
     def step(
         self, token: Int[Tensor, " batch"], state: DecoderState, with_weights: bool = False
-    ) -> tuple[Float[Tensor, "batch vocabulary"], DecoderState, Float[Tensor, "batch n_memory"] | None]:
+    ) -> tuple[Float[Tensor, "batch vocab_size"], DecoderState, Float[Tensor, "batch n_memory"] | None]:
         """Read one target token: (logits of the next one, the state to go on from, where the model looked or None).
 
         The state that came in is left as it was.
@@ -215,14 +215,14 @@ class Seq2Seq(nn.Module):
         target_in: Int[Tensor, "batch n_target"],
         with_weights: bool = False,
     ):
-        """Teacher forcing: logits of each next token, given the true ones before it: (batch, n_target, vocabulary).
+        """Teacher forcing: logits of each next token, given the true ones before it: (batch, n_target, vocab_size).
 
         `with_weights=True` returns (logits, weights), the weights (batch, n_target, n_memory).
         Raises ValueError for a source length outside 1..n_source, a token outside its vocabulary, or a wrong shape.
         """
         state = self.start(source, lengths)
-        vocabulary = self.decoder.embedding.num_embeddings
-        check_tokens("target_in", target_in, vocabulary, batch=source.shape[0])
+        vocab_size = self.decoder.embedding.num_embeddings
+        check_tokens("target_in", target_in, vocab_size, batch=source.shape[0])
         steps = []
         for token in target_in.unbind(dim=1):
             logits, state, weights = self.step(token, state, with_weights=True)
@@ -259,21 +259,21 @@ class RecurrentLanguageModel(nn.Module):
     torch.Size([2, 3, 10])
     """
 
-    longest: int | None = None  # it reads on as long as there is something to read
+    max_positions: int | None = None  # it reads on as long as there is something to read
 
-    def __init__(self, vocabulary: int, d_hidden: int, cell: Cell = "gru"):
+    def __init__(self, vocab_size: int, d_hidden: int, cell: Cell = "gru"):
         super().__init__()
         check_one_of("cell", cell, CELLS)
-        self.embedding = nn.Embedding(vocabulary, d_hidden)
+        self.embedding = nn.Embedding(vocab_size, d_hidden)
         nn.init.normal_(self.embedding.weight, std=d_hidden**-0.5)       # logits of about the size of a state's numbers
         build = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
         self.network = build(d_hidden, d_hidden, batch_first=True)
-        self.output = nn.Linear(d_hidden, vocabulary)
+        self.output = nn.Linear(d_hidden, vocab_size)
         self.output.weight = self.embedding.weight
 
     def forward(
         self, tokens: Int[Tensor, "batch n"], state: RecurrentState | None = None
-    ) -> Float[Tensor, "batch n vocabulary"]:
+    ) -> Float[Tensor, "batch n vocab_size"]:
         """Logits of each next token. Padding behind a text changes nothing before it.
 
         With a `state`, `tokens` are the next ones after all that it has read, and it changes.
@@ -286,19 +286,19 @@ class RecurrentLanguageModel(nn.Module):
         states, carried = self.network(self.embedding(tokens), carried)                    # (batch, n, d_hidden)
         if state is not None:
             state.carried = carried if isinstance(carried, tuple) else (carried,)
-        return self.output(states)                                                         # (batch, n, vocabulary)
+        return self.output(states)                                                         # (batch, n, vocab_size)
 
     def start(self) -> RecurrentState:
         """Nothing is read yet."""
         return RecurrentState()
 
-    def read(self, tokens: Int[Tensor, "batch n"], state: RecurrentState) -> Float[Tensor, "batch vocabulary"]:
+    def read(self, tokens: Int[Tensor, "batch n"], state: RecurrentState) -> Float[Tensor, "batch vocab_size"]:
         """Read n tokens more; logits of what follows the last of them. The state changes."""
-        return self(tokens, state)[:, -1]                                                  # (batch, vocabulary)
+        return self(tokens, state)[:, -1]                                                  # (batch, vocab_size)
 
     def step(
         self, token: Int[Tensor, " batch"], state: RecurrentState, with_weights: bool = False
-    ) -> tuple[Float[Tensor, "batch vocabulary"], RecurrentState, None]:
+    ) -> tuple[Float[Tensor, "batch vocab_size"], RecurrentState, None]:
         """Read one token more: (logits of the next, the state, which has changed, and nowhere to have looked)."""
         return self.read(token.unsqueeze(1), state), state, None
 

@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "rope_style": get_args(RotationStyle),
 }
 SIZES = (
-    *("vocabulary", "vocabulary_target", "d_model", "n_layers", "n_layers_decoder", "n_heads", "n_kv_heads"),
+    *("vocab_size", "target_vocab_size", "d_model", "n_layers", "n_layers_decoder", "n_heads", "n_kv_heads"),
     *("d_head", "d_ff", "max_length", "max_distance", "n_buckets"),
 )
 
@@ -47,9 +47,9 @@ class TransformerConfig:
     Raises ValueError for sizes and choices that are wrong by themselves; the parts refuse what does not fit together.
     """
 
-    vocabulary: int
-    """How many tokens there are: on both sides, unless `vocabulary_target` says otherwise for the target."""
-    vocabulary_target: int | None = None
+    vocab_size: int
+    """How many tokens there are: on both sides, unless `target_vocab_size` says otherwise for the target."""
+    target_vocab_size: int | None = None
     d_model: int = 256
     n_layers: int = 3
     """Blocks in the encoder, or in the only stack; the decoder has as many unless `n_layers_decoder` says otherwise."""
@@ -128,12 +128,12 @@ class TransformerConfig:
         return self.n_heads if self.n_kv_heads is None else self.n_kv_heads
 
     @property
-    def layers_decoder(self) -> int:
+    def decoder_layers(self) -> int:
         return self.n_layers if self.n_layers_decoder is None else self.n_layers_decoder
 
     @property
-    def target_words(self) -> int:
-        return self.vocabulary if self.vocabulary_target is None else self.vocabulary_target
+    def decoder_vocab_size(self) -> int:
+        return self.vocab_size if self.target_vocab_size is None else self.target_vocab_size
 
     @property
     def ends_in_norm(self) -> bool:
@@ -141,14 +141,14 @@ class TransformerConfig:
 
     @property
     def shares_embedding(self) -> bool:
-        return self.share_embedding and self.target_words == self.vocabulary
+        return self.share_embedding and self.decoder_vocab_size == self.vocab_size
 
     @property
     def scales_embedding(self) -> bool:
         return self.positions in positions.TABLES if self.scale_embedding is None else self.scale_embedding
 
     @property
-    def longest(self) -> int | None:
+    def max_positions(self) -> int | None:
         """The most tokens that the positions allow; None where they know no maximum."""
         return None if self.positions in ("none", "shaw", "bucketed") else self.max_length
 
@@ -166,10 +166,10 @@ class Embedding(nn.Module):
     alone: on a GPU that would mean waiting).
     """
 
-    def __init__(self, config: TransformerConfig, vocabulary: int):
+    def __init__(self, config: TransformerConfig, vocab_size: int):
         super().__init__()
         d_model = config.d_model
-        self.tokens = nn.Embedding(vocabulary, d_model)
+        self.tokens = nn.Embedding(vocab_size, d_model)
         self.scale = d_model**0.5 if config.scales_embedding else 1.0
         self.positions = positions.make_table(config.positions, config.max_length, d_model)
         self.segments = nn.Embedding(config.n_segments, d_model) if config.n_segments else None
@@ -366,7 +366,7 @@ class Encoder(nn.Module):
         super().__init__()
         _check_config(config)
         self.config = config
-        self.embedding = Embedding(config, config.vocabulary)
+        self.embedding = Embedding(config, config.vocab_size)
         self.stack = Stack(config)
         initialise(self)
 
@@ -414,8 +414,8 @@ class Decoder(nn.Module):
     def __init__(self, config: TransformerConfig, cross: bool = True):
         super().__init__()
         _check_config(config)
-        self.embedding = Embedding(config, config.target_words)
-        self.stack = Stack(config, config.layers_decoder, causal=True, cross=cross)
+        self.embedding = Embedding(config, config.decoder_vocab_size)
+        self.stack = Stack(config, config.decoder_layers, causal=True, cross=cross)
         initialise(self)
 
     def forward(
@@ -456,9 +456,9 @@ class _Writer(nn.Module):
             self.output.weight = self.decoder.embedding.tokens.weight
 
     @property
-    def longest(self) -> int | None:
+    def max_positions(self) -> int | None:
         """The most tokens that its positions allow."""
-        return self.config.longest
+        return self.config.max_positions
 
 
 class EncoderDecoder(_Writer):
@@ -472,7 +472,7 @@ class EncoderDecoder(_Writer):
         self.config = config
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.output = nn.Linear(config.d_model, config.target_words, bias=False)
+        self.output = nn.Linear(config.d_model, config.decoder_vocab_size, bias=False)
         initialise(self.output)
         self.tie()
 
@@ -490,12 +490,12 @@ class EncoderDecoder(_Writer):
     ):
         """Teacher forcing in one pass: logits of each next token, given the true ones before it.
 
-        They are (batch, n_target, vocabulary); `with_weights=True` returns (logits, AttentionWeights).
+        They are (batch, n_target, vocab_size); `with_weights=True` returns (logits, AttentionWeights).
         Raises ValueError for a source length outside 1..n_source, positions past the maximum, tokens out of the
         vocabulary.
         """
         seen, written = (Weights(), Weights()) if with_weights else (None, None)
-        check_tokens("target_in", target_in, self.config.target_words, batch=source.shape[0])
+        check_tokens("target_in", target_in, self.config.decoder_vocab_size, batch=source.shape[0])
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
         memory = Memory(self.encoder(source, mask=mask, weights=seen), mask)              # (batch, n_source, d_model)
         logits = self.output(self.decoder(target_in, memory, weights=written))
@@ -518,19 +518,19 @@ class EncoderDecoder(_Writer):
         `pad` is a token of the vocabulary that is never an answer.
         Raises ValueError as `forward`, and for a `target_out` of another shape or of padding alone.
         """
-        logits = self(source, lengths, target_in)                                 # (batch, n_target, vocabulary)
-        check_answers("target_out", target_out, target_in, self.config.target_words, pad)
+        logits = self(source, lengths, target_in)                                 # (batch, n_target, vocab_size)
+        check_answers("target_out", target_out, target_in, self.config.decoder_vocab_size, pad)
         return cross_entropy(logits, target_out, label_smoothing, pad)
 
     def start(self, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"]) -> State:
         """Read the source; nothing is written yet."""
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
         memory = Memory(self.encoder(source, mask=mask), mask)                            # (batch, n_source, d_model)
-        return State(self.config.layers_decoder, self.decoder.stack.project(memory))
+        return State(self.config.decoder_layers, self.decoder.stack.project(memory))
 
     def step(
         self, token: Int[Tensor, " batch"], state: State, with_weights: bool = False
-    ) -> tuple[Float[Tensor, "batch vocabulary"], State, Float[Tensor, "batch n_source"] | None]:
+    ) -> tuple[Float[Tensor, "batch vocab_size"], State, Float[Tensor, "batch n_source"] | None]:
         """Read one token more: (logits of the next, the state, which has changed, weights).
 
         The weights are the mean over the heads of the last block's cross-attention; None unless asked for.
@@ -538,7 +538,7 @@ class EncoderDecoder(_Writer):
         weights = Weights() if with_weights else None
         states = self.decoder(token.unsqueeze(1), state.memory, state.caches, weights)        # (batch, 1, d_model)
         looked = None if weights is None else weights.cross_attn[-1].mean(dim=1).squeeze(1)   # (batch, n_source)
-        return self.output(states).squeeze(1), state, looked                              # (batch, vocabulary)
+        return self.output(states).squeeze(1), state, looked                              # (batch, vocab_size)
 
 
 class LanguageModel(_Writer):
@@ -548,7 +548,7 @@ class LanguageModel(_Writer):
         super().__init__()
         self.config = config
         self.decoder = Decoder(config, cross=False)
-        self.output = nn.Linear(config.d_model, config.target_words, bias=False)
+        self.output = nn.Linear(config.d_model, config.decoder_vocab_size, bias=False)
         initialise(self.output)
         self.tie()
 
@@ -559,14 +559,14 @@ class LanguageModel(_Writer):
         mask: Bool[Tensor, "*#batch n n"] | None = None,
         with_weights: bool = False,
     ):
-        """Logits of each next token, (batch, n, vocabulary). Padding behind a sequence changes nothing before it.
+        """Logits of each next token, (batch, n, vocab_size). Padding behind a sequence changes nothing before it.
 
         `mask` forbids more than the future: a window, say.
         `with_weights=True` returns (logits, weights), the weights (batch, n_layers, n_heads, n, n).
         Raises ValueError for positions past the maximum, tokens out of the vocabulary.
         """
         weights = Weights() if with_weights else None
-        logits = self.output(self.decoder(tokens, weights=weights, mask=mask))            # (batch, n, vocabulary)
+        logits = self.output(self.decoder(tokens, weights=weights, mask=mask))            # (batch, n, vocab_size)
         return logits if weights is None else (logits, torch.stack(weights.self_attn, dim=1))
 
     def loss(
@@ -582,22 +582,22 @@ class LanguageModel(_Writer):
         `pad` is a token of the vocabulary that is never an answer: in front, it takes a prompt out of the loss.
         Raises ValueError as `forward`, and for a `tokens_out` of another shape or of padding alone.
         """
-        check_tokens("tokens_in", tokens_in, self.config.target_words)
-        check_answers("tokens_out", tokens_out, tokens_in, self.config.target_words, pad)
-        logits = self(tokens_in, mask=mask)                                               # (batch, n, vocabulary)
+        check_tokens("tokens_in", tokens_in, self.config.decoder_vocab_size)
+        check_answers("tokens_out", tokens_out, tokens_in, self.config.decoder_vocab_size, pad)
+        logits = self(tokens_in, mask=mask)                                               # (batch, n, vocab_size)
         return cross_entropy(logits, tokens_out, label_smoothing, pad)
 
     def start(self) -> State:
         """Nothing is read yet."""
-        return State(self.config.layers_decoder)
+        return State(self.config.decoder_layers)
 
-    def read(self, tokens: Int[Tensor, "batch n"], state: State) -> Float[Tensor, "batch vocabulary"]:
+    def read(self, tokens: Int[Tensor, "batch n"], state: State) -> Float[Tensor, "batch vocab_size"]:
         """Read n tokens more, at once; logits of what follows the last of them. The state changes."""
-        return self.output(self.decoder(tokens, caches=state.caches)[:, -1])              # (batch, vocabulary)
+        return self.output(self.decoder(tokens, caches=state.caches)[:, -1])              # (batch, vocab_size)
 
     def step(
         self, token: Int[Tensor, " batch"], state: State, with_weights: bool = False
-    ) -> tuple[Float[Tensor, "batch vocabulary"], State, Float[Tensor, "batch n"] | None]:
+    ) -> tuple[Float[Tensor, "batch vocab_size"], State, Float[Tensor, "batch n"] | None]:
         """Read one token more: (logits of the next, the state, which has changed, weights over the tokens read)."""
         weights = Weights() if with_weights else None
         states = self.decoder(token.unsqueeze(1), None, state.caches, weights)             # (batch, 1, d_model)
@@ -628,16 +628,16 @@ def _check_memory(memory: Memory | None, looks: bool) -> None:
         raise TypeError(f"memory: got {type(memory).__name__}, expected Memory(states, mask)")
 
 
-def check_answers(name: str, answers: Tensor, tokens: Tensor, vocabulary: int, pad: int) -> None:
+def check_answers(name: str, answers: Tensor, tokens: Tensor, vocab_size: int, pad: int) -> None:
     """One answer for each token, at least one of them real (where they may be looked at). Raises ValueError."""
     batch, n = tokens.shape
-    check_tokens(name, answers, vocabulary, batch=batch, n=n)
+    check_tokens(name, answers, vocab_size, batch=batch, n=n)
     if may_look(answers) and not (answers != pad).any():
         raise ValueError(f"{name}: got padding alone, expected at least one real token")
 
 
 def cross_entropy(
-    logits: Float[Tensor, "*batch vocabulary"], answers: Int[Tensor, "*batch"], label_smoothing: float, pad: int
+    logits: Float[Tensor, "*batch vocab_size"], answers: Int[Tensor, "*batch"], label_smoothing: float, pad: int
 ) -> Float[Tensor, ""]:
     """Nats a token, averaged over the answers that are not `pad`; the shapes are the caller's to check.
 
@@ -646,7 +646,7 @@ def cross_entropy(
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: got {label_smoothing}, expected 0 to 1")
-    logits, answers = logits.flatten(0, -2), answers.flatten()                            # (n_tokens, vocabulary)
+    logits, answers = logits.flatten(0, -2), answers.flatten()                            # (n_tokens, vocab_size)
     return F.cross_entropy(logits, answers, ignore_index=pad, label_smoothing=label_smoothing)
 
 

@@ -93,7 +93,7 @@ def unpadded_start(model: EncoderDecoder, source: Int[Tensor, "batch n"], length
     read = Padding(mask.squeeze(1))
     with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, read, read):
         memory = model.decoder.stack.project(_read(model, source, mask, read))
-    return State(model.config.layers_decoder, memory)
+    return State(model.config.decoder_layers, memory)
 
 
 def unpadded_loss(
@@ -110,9 +110,9 @@ def unpadded_loss(
 
 def _translating(model, compute, source, lengths, target_in, target_out, label_smoothing=0.0, pad=0):
     mask = source_mask(source, lengths, least=1)                                          # (batch, 1, n_source)
-    check_tokens("target_in", target_in, model.config.target_words, batch=source.shape[0])
+    check_tokens("target_in", target_in, model.config.decoder_vocab_size, batch=source.shape[0])
     read = Padding(mask.squeeze(1))
-    written = _padding_after("target_out", target_out, target_in, model.config.target_words, pad)
+    written = _padding_after("target_out", target_out, target_in, model.config.decoder_vocab_size, pad)
     with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, written, read):
         return compute(model, source, mask, read, target_in, target_out, written, label_smoothing, pad)
 
@@ -130,8 +130,8 @@ def _read(model: EncoderDecoder, source: Tensor, mask: Tensor, padding: Padding)
 
 
 def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, mask=None):
-    check_tokens("tokens_in", tokens_in, model.config.target_words)
-    padding = _padding_after("tokens_out", tokens_out, tokens_in, model.config.target_words, pad)
+    check_tokens("tokens_in", tokens_in, model.config.decoder_vocab_size)
+    padding = _padding_after("tokens_out", tokens_out, tokens_in, model.config.decoder_vocab_size, pad)
     with unpadded(model.decoder.stack, padding):
         return compute(model, tokens_in, tokens_out, padding, mask, label_smoothing, pad)
 
@@ -141,9 +141,9 @@ def _write(model, tokens_in, tokens_out, padding, mask, label_smoothing, pad):
     return cross_entropy(model.output(x), padding.unpad(tokens_out), label_smoothing, pad)
 
 
-def _padding_after(name: str, answers: Tensor, tokens: Tensor, vocabulary: int, pad: int) -> Padding:
+def _padding_after(name: str, answers: Tensor, tokens: Tensor, vocab_size: int, pad: int) -> Padding:
     """Where nothing follows any more: padding between real answers is read by those after it."""
-    check_answers(name, answers, tokens, vocabulary, pad)
+    check_answers(name, answers, tokens, vocab_size, pad)
     padding = Padding((answers != pad).flip(1).cumsum(1).flip(1) > 0)
     if not len(padding.index):                                    # on a GPU, where `check_answers` may not look
         raise ValueError(f"{name}: got padding alone, expected at least one real token")

@@ -246,12 +246,12 @@ def test_an_instance_in_place_of_the_class_is_told():
 
 def test_a_parameter_of_another_shape_is_told():
     class AttentionDecoderStep(nn.Module):
-        def __init__(self, vocabulary, d_embedding, d_hidden):
+        def __init__(self, vocab_size, d_embedding, d_hidden):
             super().__init__()
-            self.embedding = nn.Embedding(vocabulary, d_embedding)
+            self.embedding = nn.Embedding(vocab_size, d_embedding)
             self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
             self.combine = nn.Linear(d_hidden, d_hidden)
-            self.output = nn.Linear(d_hidden, vocabulary)
+            self.output = nn.Linear(d_hidden, vocab_size)
 
         def forward(self, token, state, attentional, encoder_states, mask):
             state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
@@ -285,12 +285,12 @@ def test_an_array_is_called_an_ndarray_and_a_question_ends_in_one_mark(softmax):
 class Step(nn.Module):
     """What the release gives of AttentionDecoderStep."""
 
-    def __init__(self, vocabulary, d_embedding, d_hidden):
+    def __init__(self, vocab_size, d_embedding, d_hidden):
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, d_embedding)
+        self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
         self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocabulary)
+        self.output = nn.Linear(d_hidden, vocab_size)
 
     def forward(self, token, state, attentional, encoder_states, mask):
         state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
@@ -320,8 +320,8 @@ def test_a_changed_init_is_told_where_it_matters():
 
 def test_a_missing_super_init_is_told():
     class Forgetful(Step):
-        def __init__(self, vocabulary, d_embedding, d_hidden):
-            self.embedding = nn.Embedding(vocabulary, d_embedding)
+        def __init__(self, vocab_size, d_embedding, d_hidden):
+            self.embedding = nn.Embedding(vocab_size, d_embedding)
 
     assert "`__init__` must begin with `super().__init__()`" in text(check("AttentionDecoderStep", Forgetful))
 

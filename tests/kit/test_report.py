@@ -41,9 +41,9 @@ RELEASED = {
     "attention_distribution": "def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:\n"
     '    """Turn scores into weights."""\n' + STUB,
     "AttentionDecoderStep": "class AttentionDecoderStep(nn.Module):\n"
-    "    def __init__(self, vocabulary: int, d_embedding: int, d_hidden: int):\n"
+    "    def __init__(self, vocab_size: int, d_embedding: int, d_hidden: int):\n"
     "        super().__init__()\n"
-    "        self.embedding = nn.Embedding(vocabulary, d_embedding)      # E\n"
+    "        self.embedding = nn.Embedding(vocab_size, d_embedding)      # E\n"
     "        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)    # eats [embedding; attentional vector]\n\n"
     "    def forward(self, token, state, attentional, encoder_states, mask):\n"
     '        """Read one token."""\n' + STUB.replace("    ", "        "),

@@ -128,7 +128,7 @@ def test_the_repaired_model_is_the_packages_own_language_model():
     torch.manual_seed(0)
     ours = SlideModel(11, d_model=8, n_heads=2, d_ff=12, max_length=9)
     config = TransformerConfig(
-        vocabulary=11, d_model=8, n_heads=2, n_layers=2, d_ff=12, max_length=9, positions="learned", dropout=0.0,
+        vocab_size=11, d_model=8, n_heads=2, n_layers=2, d_ff=12, max_length=9, positions="learned", dropout=0.0,
         tie_output=False, scale_embedding=False,
     )  # fmt: skip
     other = LanguageModel(config).eval()

@@ -31,9 +31,9 @@ def test_a_picture_that_is_cut_tells_how_many_patches_there_are(alt):
 def test_where_was_looked_is_said_by_row_and_column(alt):
     table = torch.zeros(4, 4)
     table[1, 2] = 0.8
-    figures.looking([torch.rand(8, 8)], {"rollout": [table]}, ["a 3"])
+    figures.attention_on_images([torch.rand(8, 8)], {"rollout": [table]}, ["a 3"])
     assert "a 3: rollout most at (2, 3)" in alt[0]
-    _, words = figures.looking_frame(torch.rand(8, 8), table, asking=5, title="head 1")
+    _, words = figures.attention_on_image(torch.rand(8, 8), table, asking=5, title="head 1")
     assert words == "head 1: of 80% that the patch in row 2, column 2 gives to patches, most goes to (2, 3)."
 
 
@@ -58,9 +58,10 @@ def test_the_use_of_codes_names_the_most_used(alt):
 
 
 def test_a_sound_and_the_game_say_what_they_show(alt):
-    figures.sound(torch.randn(800), torch.randn(4, 101), [(0.0, 0.05, "hod"), (0.05, 0.1, "heed")], 8000, 200)
-    figures.hide_and_guess()
-    figures.pictures([torch.rand(8, 8)] * 2, ["one", "two"])
+    vowels = [(0.0, 0.05, "hod"), (0.05, 0.1, "heed")]
+    figures.waveform_and_spectrogram(torch.randn(800), torch.randn(4, 101), vowels, 8000, 200)
+    figures.wav2vec_diagram()
+    figures.image_row([torch.rand(8, 8)] * 2, ["one", "two"])
     assert "hod, heed" in alt[0] and "4 frames" in alt[0]
     assert "own code q5" in alt[1] and alt[2] == "2 pictures of 8 by 8 pixels: one, two."
 
@@ -72,7 +73,7 @@ STROKE = torch.tensor([[0.0, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
 
 @proven
 def test_pictures_stand_upright_under_their_names():
-    one, two = axes(figures.pictures, [STROKE, STROKE[:2]], ["one", "two"])
+    one, two = axes(figures.image_row, [STROKE, STROKE[:2]], ["one", "two"])
     assert (one.get_title(), two.get_title()) == ("one", "two")
     assert grid(one) == STROKE.tolist() and grid(two) == STROKE[:2].tolist()
 
@@ -111,7 +112,7 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
 def test_where_was_looked_lies_beside_its_picture_under_its_title():
     first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.5, 0.0]])
     maps = {"rollout": [first, second], "last": [second / 2, first / 4]}
-    found = axes(figures.looking, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
+    found = axes(figures.attention_on_images, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
     assert [ax.get_title() for ax in found] == ["picture", "rollout", "last", "", "", ""]
     assert [ax.get_ylabel() for ax in found[::3]] == ["a 3", "a 7"]
     assert [grid(ax) for ax in found] == [
@@ -137,7 +138,7 @@ def at(image, x, y):
 @pytest.mark.parametrize(("asking", "framed"), [(None, []), (1, [(1.5, -0.5, 2, 2)]), (2, [(-0.5, 1.5, 2, 2)])])
 def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, framed):
     table = torch.tensor([[0.5, 0.25], [0.0, 0.125]])
-    left, right = axes(figures.looking_frame, STROKE, table, asking, "head 1")
+    left, right = axes(figures.attention_on_image, STROKE, table, asking, "head 1")
     assert (left.get_title(), right.get_title()) == ("the picture", "head 1")
     assert grid(left) == STROKE.tolist() and grid(right) == table.tolist()
     assert [*cells(left)] == [*cells(right)] == framed
@@ -157,7 +158,7 @@ def test_each_place_has_a_map_with_a_dot_where_it_is():
 @proven
 def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_between_their_ends():
     wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
-    up, down = axes(figures.sound, wave, loudness, [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], 2, 2)
+    up, down = axes(figures.waveform_and_spectrogram, wave, loudness, [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], 2, 2)
     ends = [[(0.25, 0), (0.25, 1)], [(2, 0), (2, 1)]]
     assert strokes(up) == [[(0, 0), (0.5, 1), (1, -0.75), (1.5, 0.5)], *ends]
     assert strokes(down) == ends
@@ -169,7 +170,7 @@ def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_be
 
 @proven
 def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
-    (ax,) = axes(figures.hide_and_guess)
+    (ax,) = axes(figures.wav2vec_diagram)
     around = "Transformer: every frame looks at all"
     hidden = {3, 4, 5}
     ways = joined(ax)

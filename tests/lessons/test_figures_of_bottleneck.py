@@ -12,7 +12,7 @@ figures = course.part("bottleneck", "figures")
 
 @proven
 def test_each_state_of_an_unrolled_network_reads_a_token_and_guesses_the_next():
-    (ax,) = axes(figures.unrolled, ["<bos>", "Return", "the", "lamp"])
+    (ax,) = axes(figures.unrolled_rnn, ["<bos>", "Return", "the", "lamp"])
     assert joined(ax) == [
         ("$h_0$", "$h_1$"), ("<bos>", "$h_1$"), ("$h_1$", "Return"),
         ("$h_1$", "$h_2$"), ("Return", "$h_2$"), ("$h_2$", "the"),
@@ -32,7 +32,7 @@ GATES = {
 
 @proven
 def test_gates_are_multiplied_into_the_old_state_and_the_candidate():
-    panels = {ax.get_title(): ax for ax in axes(figures.gates)}
+    panels = {ax.get_title(): ax for ax in axes(figures.lstm_and_gru)}
     assert [*panels] == [*GATES]
     for name, ax in panels.items():
         assert set(GATES[name]) <= set(joined(ax))
@@ -47,7 +47,7 @@ def test_gates_are_multiplied_into_the_old_state_and_the_candidate():
 
 @proven
 def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
-    recurrent, attention = axes(figures.walk, 4, 2)
+    recurrent, attention = axes(figures.signal_path, 4, 2)
     assert recurrent.get_title() == "recurrent: the signal goes through 3 cells; 4 steps, one after the other"
     assert attention.get_title().startswith("attention: the signal goes through 1 average; 1 step")
     steps = [("1", "2"), ("2", "3"), ("3", "4")]
@@ -74,7 +74,7 @@ def lit(ax):
 @proven
 def test_measured_lines_have_a_tick_and_a_point_where_something_was_measured():
     lines = {"a": {100: 900.0, 200: 30.0, 4000: 50.0}, "b": {100: 50.0, 4000: 7.0}}
-    (ax,) = axes(viz.measured, lines, "order", "perplexity", log_x=True, log_y=True, low=1)
+    (ax,) = axes(viz.line_plot, lines, "order", "perplexity", log_x=True, log_y=True, low=1)
     assert curves(ax) == {"a": {"100": 900, "200": 30, "4,000": 50}, "b": {"100": 50, "4,000": 7}}
     assert labels(ax.xaxis) == {100: "100", 200: "200", 4000: "4,000"}
     assert (ax.get_xscale(), ax.get_yscale(), ax.get_ylim()[0]) == ("log", "log", 1)

@@ -27,7 +27,7 @@ def test_norm_steps_refuse_vectors_that_no_plane_shows():
 
 
 def test_wirings_are_read_out_step_by_step(shown):
-    figures.wiring({"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention"]})
+    figures.block_wiring({"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention"]})
     assert "post: attention of x added to x, then a norm on the way of x." in shown[0]
     assert "pre: attention of a normalised x added to x." in shown[0]
     assert "plain: attention in place of x." in shown[0]
@@ -47,13 +47,13 @@ def test_frames_of_the_gradient_flow_have_the_same_axes():
 def test_landscapes_say_how_much_of_them_is_low(shown):
     side = torch.linspace(-1, 1, 5)
     bowl = 2 * (side[:, None] ** 2 + side**2) + 0.01
-    figures.landscapes({"bowl": (side, bowl), "plain": (side, torch.full((5, 5), 0.05))})
+    figures.loss_landscapes({"bowl": (side, bowl), "plain": (side, torch.full((5, 5), 0.05))})
     assert "bowl: 0.01 in the middle, at most 4; below 0.1 in 4% of it" in shown[0]
     assert "plain: 0.05 in the middle, at most 0.05; below 0.1 in 100% of it" in shown[0]
 
 
 def test_runs_are_read_out_by_group(shown):
-    viz.runs({"right": [0.25, 0.5], "wrong": [0.125]}, "loss")
+    viz.strip_plot({"right": [0.25, 0.5], "wrong": [0.125]}, "loss")
     assert shown[0] == "loss, one mark a run, an upright line at each mean. right: 0.250, 0.500; wrong: 0.125."
 
 
@@ -96,7 +96,7 @@ def near(x, y):
 @proven
 def test_a_wiring_is_read_from_x_upwards():
     wirings = {"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention", "norm"]}
-    post, pre, plain = axes(figures.wiring, wirings)
+    post, pre, plain = axes(figures.block_wiring, wirings)
     assert [ax.get_title() for ax in (post, pre, plain)] == ["post", "pre", "plain"]
     assert ("attention", "+") in joined(post) and ("+", "norm") in joined(post) and boxed(post) == ["attention", "norm"]
     assert {("norm", "attention"), ("attention", "+")} <= set(joined(pre)) and boxed(pre) == ["norm", "attention"]
@@ -129,7 +129,7 @@ def test_a_landscape_is_as_high_as_the_losses_are():
     side = torch.linspace(-1, 1, 9)
     steep = 10 ** (-1.5 * side + 0.5 * side[:, None] - 1)                 # rows go up, columns to the right
     flat = 10 ** (side + side[:, None] - 1.25)
-    first, second = axes(figures.landscapes, {"steep": (side, steep), "flat": (side, flat)})
+    first, second = axes(figures.loss_landscapes, {"steep": (side, steep), "flat": (side, flat)})
     assert (first.get_title(), second.get_title()) == ("steep", "flat")
     for ax, height in ((first, lambda x, y: -1.5 * x + 0.5 * y - 1), (second, lambda x, y: x + y - 1.25)):
         assert len(contours(ax)) >= 5
@@ -144,7 +144,7 @@ def test_a_landscape_is_as_high_as_the_losses_are():
 
 @proven
 def test_each_run_has_a_mark_in_the_row_of_its_group_and_each_group_its_mean():
-    (ax,) = axes(viz.runs, {"right": [0.25, 0.75], "wrong": [0.125]}, "loss")
+    (ax,) = axes(viz.strip_plot, {"right": [0.25, 0.75], "wrong": [0.125]}, "loss")
     assert strokes(ax) == [
         [(0.25, 0), (0.75, 0)], [(0.5, -0.3), (0.5, 0.3)], [(0.125, 1)], [(0.125, 0.7), (0.125, 1.3)]
     ]  # fmt: skip

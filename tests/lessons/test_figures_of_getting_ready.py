@@ -74,7 +74,7 @@ def test_what_does_not_broadcast_is_drawn_as_it_is_and_said():
 
 @proven
 def test_a_rectangle_is_hatched_where_it_is_padded():
-    (ax,) = axes(figures.rectangle, {"lamp": [5], "kettle": [4, 3], "bowl": [7]}, pad=0, means=[5, 3.5, 7])
+    (ax,) = axes(figures.padded_batch, {"lamp": [5], "kettle": [4, 3], "bowl": [7]}, pad=0, means=[5, 3.5, 7])
     assert {(x, y): hatch for (x, y, *_), (_, hatch) in cells(ax).items()} == {
         (0, 2): "", (1, 2): "////", (0, 1): "", (1, 1): "", (0, 0): "", (1, 0): "////",
     }  # fmt: skip
@@ -89,7 +89,7 @@ def test_a_rectangle_is_hatched_where_it_is_padded():
 def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
     clouds = {"a": (torch.tensor([1.0, 2, 4]), torch.tensor([0.1, 0.5, 0.2])),
               "b": (torch.tensor([3.0, 5]), torch.tensor([0.7, 0.3]))}  # fmt: skip
-    a, b = axes(figures.clouds, clouds, "length", "loss", impossible=(0, 0.25), diagonal=True)
+    a, b = axes(figures.scatter_panels, clouds, "length", "loss", impossible=(0, 0.25), diagonal=True)
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("length", "loss")
     assert dots(a) == [(1, 0.1), (2, 0.5), (4, 0.2)] and dots(b) == [(3, 0.7), (5, 0.3)]
     assert strokes(a) == [[(1, 1), (4, 4)]] and strokes(b) == [[(3, 3), (5, 5)]]
@@ -100,7 +100,7 @@ def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
 
 @proven
 def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
-    (ax,) = axes(figures.exponents, torch.tensor([0.0, 2.0, 5.0]), 90)
+    (ax,) = axes(figures.exp_range, torch.tensor([0.0, 2.0, 5.0]), 90)
     assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0), (-3, 0), (0, 0)]
     assert labels(ax.yaxis) == {1: "as they come", 0: "less the\nlargest"}
     at = places(ax)

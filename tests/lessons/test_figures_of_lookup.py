@@ -57,7 +57,7 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
 
 @proven
 def test_keys_stand_on_the_clock_at_their_hours_and_the_hand_at_the_one_that_is_asked():
-    (ax,) = axes(figures.clock, [2, 8], torch.tensor([-0.5, 0.9]), asked=7)
+    (ax,) = axes(figures.clock_keys, [2, 8], torch.tensor([-0.5, 0.9]), asked=7)
 
     def on_the_clock(hour):
         angle = 2 * math.pi * hour / 24                          # clockwise from the top

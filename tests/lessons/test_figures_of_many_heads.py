@@ -43,7 +43,7 @@ def test_every_query_stands_in_a_bar_however_small_or_large_its_gradient(gradien
 
 
 def test_shares_are_said_in_per_cent_of_their_row(shown):
-    figures.shares({"small": {"a": 1, "b": 3}, "large": {"a": 5, "b": 5}}, {"small": "4", "large": "10"})
+    figures.stacked_shares({"small": {"a": 1, "b": 3}, "large": {"a": 5, "b": 5}}, {"small": "4", "large": "10"})
     assert "small (4): a 25%, b 75%" in shown[0] and "large (10): a 50%, b 50%" in shown[0]
 
 
@@ -133,7 +133,7 @@ def test_a_softmax_has_a_bar_a_score_a_bar_a_weight_and_a_bar_for_gradients_of_o
 @proven
 def test_shares_lie_end_to_end_and_fill_the_row():
     parts = {"small": {"a": 1, "b": 3, "c": 4}, "large": {"a": 6, "b": 4, "c": 10}}
-    (ax,) = axes(figures.shares, parts, {"small": "8", "large": "20"})
+    (ax,) = axes(figures.stacked_shares, parts, {"small": "8", "large": "20"})
     assert bars(ax, stacked=True) == {"a": {"small": 0.125, "large": 0.3}, "b": {"small": 0.375, "large": 0.2},
                                       "c": {"small": 0.5, "large": 0.5}}  # fmt: skip
     starts = [bar.get_x() for container in ax.containers for bar in container]

@@ -15,8 +15,8 @@ WORDS = ["pad", "the", "chef"]
 
 def test_pots_say_how_much_of_what_they_spanned_is_left():
     square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.5, 0.5]])
-    _, before = figures.shrinking([square, square / 2], 0)
-    drawn, after = figures.shrinking([square, square / 2], 1)
+    _, before = figures.mixing_rounds([square, square / 2], 0)
+    drawn, after = figures.mixing_rounds([square, square / 2], 1)
     assert before.startswith("5 points in the plane before the first round")
     assert "after 1 round." in after and "25% of the area" in after
     assert drawn.axes[0].get_title() == "after 1 round: 25% of the area"
@@ -24,7 +24,7 @@ def test_pots_say_how_much_of_what_they_spanned_is_left():
 
 def test_who_hears_whom_counts_the_leaks_above_the_diagonal_alone(shown):
     clean = torch.tensor([[1.0, 0.0], [2.0, 1.0]])
-    figures.who_hears_whom({"masked": clean, "not masked": clean + 1})
+    figures.dependence_maps({"masked": clean, "not masked": clean + 1})
     assert "masked: nothing leaks; not masked: 1 of 1 places leak." in shown[0]
 
 
@@ -66,7 +66,7 @@ POTS += [POTS[0] * torch.tensor([0.5, 1.0]), POTS[0] / 2]
 @proven
 @pytest.mark.parametrize(("at", "title"), [(0, "before"), (1, "after 1 round: 50% of the area")])
 def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(at, title):
-    (ax,) = axes(figures.shrinking, POTS, at)
+    (ax,) = axes(figures.mixing_rounds, POTS, at)
     assert strokes(ax) == [[tuple(place)] for place in POTS[at].tolist()]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("red", "blue", title)
     hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in ax.patches]
@@ -79,7 +79,7 @@ def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(
 def test_a_map_of_influence_has_a_row_an_output_and_a_cross_at_each_leak():
     maps = {"masked": torch.tensor([[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [0.5, 0.0, 2.0]]),
             "leaky": torch.tensor([[4.0, 1.0, 0.0], [0.0, 0.25, 0.0], [0.25, 0.0, 1.0]])}  # fmt: skip
-    masked, leaky = axes(figures.who_hears_whom, maps)
+    masked, leaky = axes(figures.dependence_maps, maps)
     assert (masked.get_title(), leaky.get_title()) == ("masked", "leaky")
     root = round(0.5**0.5, 6)                                            # the scale goes by roots
     assert grid(masked) == [[root, 0, 0], [1, root, 0], [0.5, 0, 1]]

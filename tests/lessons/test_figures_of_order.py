@@ -15,27 +15,27 @@ figures = course.part("order", "figures")
 
 
 def test_counting_says_the_digits_and_how_far_the_neighbours_are():
-    figure, words = figures.counting(8)
+    figure, words = figures.binary_and_waves(8)
     assert len(figure.axes) == 3
     assert "Position 8 is 1000 in binary" in words
     assert "Position 7 is 2.0 away in digits" in words and "Position 9 is 1.0 away in digits" in words
 
 
 def test_waves_have_neighbours_equally_far_at_every_position():
-    away = [re.findall(r"([\d.]+) in waves", figures.counting(position)[1]) for position in range(16)]
+    away = [re.findall(r"([\d.]+) in waves", figures.binary_and_waves(position)[1]) for position in range(16)]
     assert len({distance for pair in away for distance in pair}) == 1
     assert [len(pair) for pair in away] == [1, *[2] * 14, 1]
 
 
 def test_turning_shows_the_same_angle_at_every_shift_and_another_at_another_offset():
-    angles = [[figures.turning(offset, shift)[0].axes[0].get_title() for shift in (0, 3, 5)] for offset in (1, 2)]
+    angles = [[figures.rotated_pair(offset, shift)[0].axes[0].get_title() for shift in (0, 3, 5)] for offset in (1, 2)]
     assert len(set(angles[0])) == len(set(angles[1])) == 1 and angles[0] != angles[1]
-    assert "The key, we, at position 3 and the query, know, at position 5" in figures.turning(2, 3)[1]
+    assert "The key, we, at position 3 and the query, know, at position 5" in figures.rotated_pair(2, 3)[1]
 
 
 def test_bands_say_how_often_the_columns_change_their_sign(shown):
     table = sinusoidal(torch.arange(64), 8)
-    figures.bands(table, title="tags", marked=[32])
+    figures.position_heatmap(table, title="tags", marked=[32])
     flips = (table[1:].sign() != table[:-1].sign()).sum(dim=0)
     assert "tags: 64 positions by 8 columns." in shown[0]
     assert f"the first column changes its sign {flips[0]} times, the middle one {flips[4]} times" in shown[0]
@@ -47,7 +47,8 @@ def test_a_distance_table_is_read_out_row_by_row(shown):
 
 
 def test_accuracy_past_the_end_is_told_inside_and_beyond_and_a_short_line_has_refused(shown):
-    figures.past_the_end({"a": [1.0] * 6 + [0.5] * 8, "b": [1.0] * 6}, trained=8, chance=0.25, first=2, smooth=4)
+    accuracies = {"a": [1.0] * 6 + [0.5] * 8, "b": [1.0] * 6}
+    figures.accuracy_past_training(accuracies, trained=8, chance=0.25, first=2, smooth=4)
     assert "of 16. a: 100% up to position 8, 50% beyond; b: 100% up to position 8, refuses beyond." in shown[0]
     assert "Guessing: 25%" in shown[0]
 
@@ -55,7 +56,7 @@ def test_accuracy_past_the_end_is_told_inside_and_beyond_and_a_short_line_has_re
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
     matrix = torch.eye(6)
     matrix[4:] = 1 / 6
-    figures.attention_past_the_end({"a": matrix, "b": torch.eye(6)}, trained=4)
+    figures.attention_past_training({"a": matrix, "b": torch.eye(6)}, trained=4)
     assert "a: largest weight of a query 1.00 inside, 0.17 beyond; b" in shown[0]
 
 
@@ -71,7 +72,7 @@ def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
 @proven
 @pytest.mark.parametrize("position", [0, 5])
 def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_beside(position):
-    left, middle, right = axes(figures.counting, position)
+    left, middle, right = axes(figures.binary_and_waves, position)
     assert [ax.get_title() for ax in (left, middle, right)] == [
         "binary digits", "sines and cosines", f"how far from {position}"
     ]  # fmt: skip
@@ -93,7 +94,7 @@ def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_
 
 @proven
 def test_bands_have_a_row_a_position_and_lines_where_they_are_marked():
-    ax, _ = axes(figures.bands, torch.tensor([[1.0, -2, 3], [4, 5, 7]]), marked=[1], title="tags")
+    ax, _ = axes(figures.position_heatmap, torch.tensor([[1.0, -2, 3], [4, 5, 7]]), marked=[1], title="tags")
     assert grid(ax) == [[1, -2, 3], [4, 5, 7]] and strokes(ax) == [[(0, 1), (1, 1)]]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("column", "position", "tags")
 
@@ -113,7 +114,7 @@ def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
 @proven
 @pytest.mark.parametrize(("offset", "shift"), [(1, 0), (2, 3)])
 def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not(offset, shift):
-    circle, lines = axes(figures.turning, offset, shift)
+    circle, lines = axes(figures.rotated_pair, offset, shift)
     query, key = complex(0.95, 0.35), complex(0.6, -0.75)
 
     def turned(vector, position):
@@ -141,7 +142,7 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
 @proven
 def test_accuracy_past_the_end_is_the_mean_of_some_positions_in_their_middle():
     lines = {"a": [1.0] * 6 + [0.5] * 4 + [0.25] * 3, "b": [1.0, 0.5] * 3}
-    a, b, *rest = axes(figures.past_the_end, lines, trained=8, chance=0.125, first=2, smooth=4)
+    a, b, *rest = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
     assert (a.get_title(), b.get_title()) == ("a", "b")
     level = [(0, 0.125), (1, 0.125)]
     assert strokes(a) == [level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)]]      # the last one by itself
@@ -158,7 +159,7 @@ def test_accuracy_past_the_end_is_the_mean_of_some_positions_in_their_middle():
 def test_attention_past_the_end_has_lines_where_the_training_ended():
     matrix = torch.eye(4)
     matrix[2:] = torch.tensor([0.125, 0.5, 0.125, 0.25])
-    a, b = axes(figures.attention_past_the_end, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
+    a, b = axes(figures.attention_past_training, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
     assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
     assert grid(b) == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]

@@ -18,7 +18,7 @@ TABLE = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.9, 0.0, 0.1]])
 
 def test_one_question_says_who_asks_what_is_shared_out_and_what_comes_back():
     scores, received = torch.tensor([2.0, -1.0, 0.0]), torch.tensor([0.9, 0.1])
-    figure, words = figures.one_question(WORDS, 2, scores, TABLE[2], received, "ab")
+    figure, words = figures.one_query(WORDS, 2, scores, TABLE[2], received, "ab")
     assert len(figure.axes) == 3
     assert words == "“her” asks. Its weights: Anna 0.90, lent 0.00, her 0.10. It receives: a 0.90, b 0.10."
 
@@ -48,7 +48,7 @@ def test_windows_need_as_many_layers_as_the_way_is_long(shown, n, width, layers)
 
 @pytest.mark.parametrize(("width", "layers", "heard"), [(1, 1, 3), (3, 3, 19), (6, 2, 24), (12, 1, 24)])
 def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, heard):
-    _, words = figures.reach(24, width, layers)
+    _, words = figures.receptive_field(24, width, layers)
     assert f"position 13 hears of {heard} of 24 positions" in words
 
 
@@ -58,7 +58,7 @@ def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, 
 @proven
 def test_the_word_that_asks_gets_its_scores_its_weights_and_the_average_of_the_values():
     numbers, output = torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0.75, 0.125])
-    scores, weights, received = axes(figures.one_question, WORDS, 2, numbers, TABLE[2], output, ["a", "b"])
+    scores, weights, received = axes(figures.one_query, WORDS, 2, numbers, TABLE[2], output, ["a", "b"])
     assert [ax.get_title() for ax in (scores, weights, received)] == ["scores", "weights", "“her” receives"]
     assert bars(scores) == {"": {"Anna": 2, "lent": -1, "her": 0.5}}
     assert bars(weights) == {"": {0: 0.9, 1: 0, 2: 0.1}}                 # the same rows, with the words at the left
@@ -144,7 +144,7 @@ def test_a_signal_goes_through_all_cells_through_one_layer_or_from_window_to_win
 @proven
 @pytest.mark.parametrize(("asking", "heard"), [(None, range(1, 6)), (1, range(4))])
 def test_whom_a_word_hears_of_is_filled_layer_by_layer_from_the_top(asking, heard):
-    (ax,) = axes(figures.reach, 7, 1, 2, asking)
+    (ax,) = axes(figures.receptive_field, 7, 1, 2, asking)
     asking = 3 if asking is None else asking
     dots = {stroke[0]: line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True) if len(stroke) == 1}
     assert [{x for x in range(7) if dots[x, level] != "white"} for level in (2, 1, 0)] == [

@@ -23,7 +23,7 @@ def test_the_pieces_of_each_word_are_named_and_counted():
 
 
 def test_padding_is_counted_as_a_share_of_the_rectangles(said):
-    figures.packed({"one": [[2, 4], [3, 3]], "other": [[5]]})
+    figures.padded_batches({"one": [[2, 4], [3, 3]], "other": [[5]]})
     assert "one: 14% of the rectangles is padding; they are 2 × 4, 2 × 3" in said[0]
     assert "other: 0% of the rectangles is padding" in said[0]
 
@@ -56,7 +56,7 @@ def test_pieces_stand_in_their_order_in_boxes_as_long_as_they_are():
 
 @proven
 def test_batches_are_filled_as_far_as_their_tokens_go_and_hatched_beyond():
-    one, other = axes(figures.packed, {"one": [[2, 4], [3, 3]], "other": [[5, 1]]})
+    one, other = axes(figures.padded_batches, {"one": [[2, 4], [3, 3]], "other": [[5, 1]]})
     assert (one.get_title(), other.get_title()) == ("one\n14% padding", "other\n40% padding")
     assert filled(one) == {0: (2, 4), 1: (4, 4), 4: (3, 3), 5: (3, 3)}
     assert filled(other) == {0: (5, 5), 1: (1, 5)}

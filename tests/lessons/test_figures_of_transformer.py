@@ -35,14 +35,14 @@ def test_another_kind_of_block_is_refused():
 
 
 def test_the_towers_say_where_the_memory_goes(shown):
-    figures.towers(2)
+    figures.encoder_decoder_stacks(2)
     assert "goes to each of the 2 blocks of the decoder" in shown[0]
 
 
 def test_points_ranks_and_differences_are_read_out(shown):
     viz.labelled_points({"one": {"Transformer": (1e18, 27.3), "ByteNet": (1e20, 23.75)}}, "FLOPs", "BLEU")
     viz.ranking([("T5", 90.3)], "score")
-    viz.differences({"here": {"RoPE": (-0.15, 0.02), "GELU": (0.01, 0.02)}})
+    viz.differences_from_baseline({"here": {"RoPE": (-0.15, 0.02), "GELU": (0.01, 0.02)}})
     assert "one: Transformer 27.3 at 1e+18; ByteNet 23.75 at 1e+20" in shown[0]
     assert "T5 90.3" in shown[1]
     assert "RoPE −0.150 ± 0.020; GELU +0.010 ± 0.020" in shown[2]
@@ -53,7 +53,7 @@ def test_points_ranks_and_differences_are_read_out(shown):
 
 @proven
 def test_towers_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each_block():
-    (ax,) = axes(figures.towers, 2)
+    (ax,) = axes(figures.encoder_decoder_stacks, 2)
     alone = [("encoder alone", "the cat [?] here", "look around", "sat"),
              ("decoder alone", "<bos> the cat", "look back", "the cat sat")]  # fmt: skip
     both = [("die Katze saß", "look around", None), ("<bos> the cat", "back, across", "the cat sat")]

@@ -12,7 +12,7 @@ from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import EncoderDecoder, LanguageModel, TransformerConfig
 
 WORDS = 12
-SMALL = {"vocabulary": WORDS, "d_model": 16, "n_layers": 2, "n_heads": 2, "max_length": 32}
+SMALL = {"vocab_size": WORDS, "d_model": 16, "n_layers": 2, "n_heads": 2, "max_length": 32}
 SOURCE = torch.tensor([[4, 5, 6, 7, 2], [8, 2, 0, 0, 0], [9, 4, 2, 0, 0]])
 LENGTHS = torch.tensor([5, 2, 3])
 

@@ -85,24 +85,24 @@ def test_code_tables_and_indented_paragraphs_are_no_prose():
 
 def test_an_epoch_predicts_every_token_but_the_first_of_each_text_once(encoded):
     texts, _ = encoded
-    seen = [int(t) for batch in text_batches(texts, 256, longest=20, seed=0) for t in batch.tokens_out.flatten()]
+    seen = [int(t) for batch in text_batches(texts, 256, max_length=20, seed=0) for t in batch.tokens_out.flatten()]
     assert sorted(t for t in seen if t != PAD) == sorted(t for text in texts for t in text[1:])
 
 
 def test_what_goes_in_is_what_must_come_out_one_step_later(encoded):
-    for batch in text_batches(encoded[0], 128, longest=20, seed=0):
+    for batch in text_batches(encoded[0], 128, max_length=20, seed=0):
         assert torch.equal(batch.tokens_in[:, 1:][batch.tokens_out[:, 1:] != PAD],
                            batch.tokens_out[:, :-1][batch.tokens_out[:, 1:] != PAD])  # fmt: skip
 
 
 def test_batches_keep_to_their_size_and_hold_little_padding(encoded):
-    batches = list(text_batches(encoded[0], 256, longest=40, seed=0))
+    batches = list(text_batches(encoded[0], 256, max_length=40, seed=0))
     assert max(batch.tokens_in.numel() for batch in batches) <= 256
     assert sum((b.tokens_out == PAD).sum() for b in batches) < 0.1 * sum(b.tokens_out.numel() for b in batches)
 
 
 def test_a_piece_longer_than_a_batch_gets_one_of_its_own():
-    [batch] = text_batches([[BOS, *range(4, 34)]], batch_tokens=8, longest=100, seed=0)
+    [batch] = text_batches([[BOS, *range(4, 34)]], batch_tokens=8, max_length=100, seed=0)
     assert batch.tokens_in.shape == (1, 30)
 
 
@@ -139,7 +139,7 @@ def test_a_token_that_follows_one_word_only_is_a_bad_bet_in_a_new_context():
 
 
 def test_what_begins_a_text_keeps_its_occurrences():
-    model = NGram([[BOS, 4, 5, EOS]] * 9 + [[BOS, 6, 5, EOS]], order=3, vocabulary=VOCABULARY)
+    model = NGram([[BOS, 4, 5, EOS]] * 9 + [[BOS, 6, 5, EOS]], order=3, vocab_size=VOCABULARY)
     assert model.probability(4, [BOS]) > 4 * model.probability(6, [BOS])
 
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_counted_is_refused(arguments, words):
 
 
 def test_a_text_shorter_than_the_context_counts_as_far_as_it_goes():
-    model = NGram([[BOS, 4], [BOS, 4, 5, 6, 7, EOS]], order=5, vocabulary=VOCABULARY)
+    model = NGram([[BOS, 4], [BOS, 4, 5, 6, 7, EOS]], order=5, vocab_size=VOCABULARY)
     assert model.probability(4, [BOS]) > 0.5
 
 
@@ -242,9 +242,9 @@ def test_an_unknown_cell_and_a_token_out_of_the_vocabulary_are_refused():
 
 
 def test_a_language_model_learns_what_follows_what(encoded):
-    texts, vocabulary = encoded
+    texts, vocab_size = encoded
     torch.manual_seed(0)
-    model = RecurrentLanguageModel(vocabulary, d_hidden=32)
+    model = RecurrentLanguageModel(vocab_size, d_hidden=32)
     history = fit_texts(model, texts, steps=60, batch_tokens=256, progress=False)
     assert len(history.losses) == 60 and sum(history.losses[-5:]) < 0.9 * sum(history.losses[:5])
     assert not model.training

@@ -4,7 +4,7 @@ import pytest
 
 from attncourse.training.recipe import Recipe
 from attncourse.training.trainer import Progress, Step
-from attncourse.viz import training_curves as live
+from attncourse.training import curves as live
 
 
 def progress(steps, ended="", scores=()):

@@ -35,7 +35,7 @@ def dtype(request):
 
 def config(**changes):
     """Small, and with the distances of "shaw" and "bucketed" short enough to be clipped."""
-    small = dict(vocabulary=WORDS, d_model=D_MODEL, n_layers=2, n_heads=HEADS, d_ff=D_FF, dropout=0.0, max_length=16)
+    small = dict(vocab_size=WORDS, d_model=D_MODEL, n_layers=2, n_heads=HEADS, d_ff=D_FF, dropout=0.0, max_length=16)
     return TransformerConfig(**small | dict(max_distance=5, n_buckets=8) | changes)
 
 
@@ -339,7 +339,7 @@ def tokens(n, words=WORDS):
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize("place", ["pre", "post"])
 def test_an_encoder_decoder_is_torchs_transformer_between_embeddings(place, dtype):
-    choices = dict(n_layers_decoder=3, vocabulary_target=9, norm_place=place, final_norm=True, positions="learned")
+    choices = dict(n_layers_decoder=3, target_vocab_size=9, norm_place=place, final_norm=True, positions="learned")
     ours = EncoderDecoder(config(scale_embedding=True, tie_output=False, **choices)).to(dtype)
     theirs = TorchTransformer(9, place).to(dtype)
     embeddings = ours.encoder.embedding, ours.decoder.embedding

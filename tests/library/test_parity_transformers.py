@@ -59,7 +59,7 @@ def no_float32_inside(monkeypatch, dtype):
 
 
 def config(**choices):
-    small = dict(vocabulary=WORDS, d_model=D_MODEL, n_heads=HEADS, d_ff=D_FF, max_length=LONGEST, dropout=0.0)
+    small = dict(vocab_size=WORDS, d_model=D_MODEL, n_heads=HEADS, d_ff=D_FF, max_length=LONGEST, dropout=0.0)
     return TransformerConfig(**small | choices)
 
 

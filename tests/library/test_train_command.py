@@ -23,8 +23,8 @@ from attncourse_lessons.cli import main
 
 TINY_MODEL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "dropout": 0.0}
 TINY_RECIPE = {"steps": 6, "batch_tokens": 128, "warmup": 2, "lr": 1e-2, "evaluate_every": 3}
-NUMBERS = {"name": "number-words", "train": 200, "test": 20, "vocabulary": 60, "joint": False, "dates": 0.1}
-CAPTIONS = {"name": "multi30k", "vocabulary": 60, "joint": True}
+NUMBERS = {"name": "number-words", "train": 200, "test": 20, "vocab_size": 60, "joint": False, "dates": 0.1}
+CAPTIONS = {"name": "multi30k", "vocab_size": 60, "joint": True}
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ def build(corpus):
 
 def build_transformer(corpus):
     torch.manual_seed(0)
-    words = {"vocabulary": len(corpus[1]), "vocabulary_target": len(corpus[2])}
+    words = {"vocab_size": len(corpus[1]), "target_vocab_size": len(corpus[2])}
     return EncoderDecoder(TransformerConfig(**words, d_model=32, n_layers=2, dropout=0.0))
 
 

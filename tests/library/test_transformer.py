@@ -34,7 +34,7 @@ from attncourse.unpadding import unpadded_loss
 
 WORDS, D_MODEL, MAX_LENGTH = 11, 8, 12
 SCHEMES = get_args(Positions)
-SMALL = dict(vocabulary=WORDS, d_model=D_MODEL, n_layers=2, n_heads=2, dropout=0.0, max_length=MAX_LENGTH)
+SMALL = dict(vocab_size=WORDS, d_model=D_MODEL, n_layers=2, n_heads=2, dropout=0.0, max_length=MAX_LENGTH)
 some = settings(deadline=None, max_examples=20, derandomize=True)
 each_scheme = pytest.mark.parametrize("positions", SCHEMES)
 
@@ -74,7 +74,7 @@ def configs(draw, **fixed):
         n_segments=draw(st.sampled_from([0, 2])),
         tie_output=draw(st.booleans()),
         share_embedding=draw(st.booleans()),
-        vocabulary_target=draw(st.sampled_from([None, 7])),
+        target_vocab_size=draw(st.sampled_from([None, 7])),
         bias=draw(st.booleans()),
         dropout=0.1,
         dropout_attention=0.1,
@@ -92,7 +92,7 @@ class Batch:
     def __init__(self, size, choices):
         batch, n_source, n_target, seed = size
         torch.manual_seed(seed)
-        words = choices.get("vocabulary_target") or WORDS
+        words = choices.get("target_vocab_size") or WORDS
         self.words = words
         self.lengths = torch.randint(1, n_source + 1, (batch,))
         self.target_lengths = torch.randint(1, n_target + 1, (batch,))
@@ -296,8 +296,8 @@ def test_as_many_tokens_as_the_positions_allow_and_not_one_more(positions):
     model = built(LanguageModel, positions=positions)
     assert model(torch.ones(1, MAX_LENGTH, dtype=torch.long)).isfinite().all()
     longer = torch.ones(1, MAX_LENGTH + 1, dtype=torch.long)
-    assert model.longest == (None if positions in ("none", "shaw", "bucketed") else MAX_LENGTH)
-    if model.longest is None:
+    assert model.max_positions == (None if positions in ("none", "shaw", "bucketed") else MAX_LENGTH)
+    if model.max_positions is None:
         assert model(longer).isfinite().all()
     else:
         with pytest.raises(ValueError, match=f"got {MAX_LENGTH + 1} .*expected .*{MAX_LENGTH}"):
@@ -499,7 +499,7 @@ def test_tokens_and_lengths_may_be_of_either_whole_type(dtype):
 
 
 def test_a_tied_output_is_the_targets_embedding():
-    for model in (EncoderDecoder(config(vocabulary_target=7)), LanguageModel(config())):
+    for model in (EncoderDecoder(config(target_vocab_size=7)), LanguageModel(config())):
         assert model.output.weight is model.decoder.embedding.tokens.weight
     untied = EncoderDecoder(config(tie_output=False))
     assert untied.output.weight is not untied.decoder.embedding.tokens.weight
@@ -510,8 +510,8 @@ def test_source_and_target_share_their_embedding_if_they_have_one_vocabulary():
         model = EncoderDecoder(config(**choices))
         return model.encoder.embedding.tokens is model.decoder.embedding.tokens
 
-    assert shared() and shared(vocabulary_target=WORDS)
-    assert not shared(vocabulary_target=7) and not shared(share_embedding=False)
+    assert shared() and shared(target_vocab_size=WORDS)
+    assert not shared(target_vocab_size=7) and not shared(share_embedding=False)
 
 
 # Compiling, exporting, keeping
@@ -633,7 +633,7 @@ LONG = torch.ones(3, MAX_LENGTH + 1, dtype=torch.long)
 
 NOT_ONE = {
     name: (lambda name=name: config(**{name: 0}), ValueError, f"^{name}: got 0, expected")
-    for name in ("vocabulary", "vocabulary_target", "d_model", "n_layers", "n_layers_decoder", "n_heads", "n_kv_heads",
+    for name in ("vocab_size", "target_vocab_size", "d_model", "n_layers", "n_layers_decoder", "n_heads", "n_kv_heads",
                  "d_head", "d_ff", "max_length", "max_distance", "n_buckets")
 }
 UNKNOWN = {
@@ -676,7 +676,7 @@ BAD = {
     "a token past the vocabulary": (lambda: ENCODER(SOURCE + 9), ValueError, r"^tokens: got .*1\d, expected .*0.*10"),
     "a token below zero": (lambda: WRITER(TARGET - 5), ValueError, "^tokens: got .*-5.*, expected"),
     "a source's token for the target": (
-        lambda: EncoderDecoder(config(vocabulary_target=3))(SOURCE, LENGTHS, torch.full((3, 2), 3)),
+        lambda: EncoderDecoder(config(target_vocab_size=3))(SOURCE, LENGTHS, torch.full((3, 2), 3)),
         ValueError,
         r"^target_in: got .*3, expected .*\b0\b.*2",
     ),
@@ -850,7 +850,7 @@ def test_a_model_made_on_no_device_and_tied_again_is_the_model(kind):
 @pytest.mark.parametrize("kind", [Encoder, EncoderDecoder, LanguageModel, Stack])
 def test_a_config_that_is_none_is_refused(kind):
     with pytest.raises(TypeError, match=r"^config: got dict, expected a TransformerConfig"):
-        kind({"vocabulary": 5})
+        kind({"vocab_size": 5})
 
 
 def test_a_smoothing_below_zero_is_refused():

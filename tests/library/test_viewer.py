@@ -338,7 +338,7 @@ ENGLISH = Tokenizer.train(TEXTS, 60)
 
 @pytest.fixture
 def models():
-    config = TransformerConfig(vocabulary=len(ENGLISH), d_model=16, n_layers=2, n_heads=2)
+    config = TransformerConfig(vocab_size=len(ENGLISH), d_model=16, n_layers=2, n_heads=2)
     return {
         "language model": LanguageModel(config),
         "encoder": Encoder(config),
@@ -353,7 +353,7 @@ def test_a_language_model_and_an_encoder_are_looked_at_with_one_text(models):
         ("language model", ["<bos>", *pieces], "causal self-attention"),
         ("encoder", pieces, "self-attention"),
     ):
-        viewer = viz.look(models[name], "ninety-one", ENGLISH, title="look")
+        viewer = viz.show_attention(models[name], "ninety-one", ENGLISH, title="look")
         assert viewer.content["title"] == "look"
         (kind,) = viewer.content["kinds"]
         assert (kind["queries"], kind["label"], kind["shapes"]) == (tokens, label, [[2, 2]])
@@ -364,7 +364,7 @@ def test_what_a_language_model_looks_at_is_what_it_gives(models):
     model, pieces = models["language model"].eval(), ["<bos>", *ENGLISH.pieces("ninety-one")]
     with torch.no_grad():                                            # (1, n_layers, n_heads, n, n)
         weights = model(torch.tensor([[BOS, *ENGLISH.encode("ninety-one")]]), with_weights=True)[1]
-    (ax,) = axes(viz.look, model, "ninety-one", ENGLISH, layer=1, head=1)
+    (ax,) = axes(viz.show_attention, model, "ninety-one", ENGLISH, layer=1, head=1)
     expected = weights[0, 1, 1].tolist()
     assert grid(ax) == [pytest.approx(row, abs=1e-5) for row in expected]
     assert [words for words, *_ in texts(ax)] == [f"{x:.2f}" for row in expected for x in row]
@@ -375,7 +375,7 @@ def test_what_a_language_model_looks_at_is_what_it_gives(models):
 
 @pytest.mark.parametrize("name", ["Transformer", "recurrent"])
 def test_a_translator_is_looked_at_while_it_writes(models, name):
-    viewer = viz.look(models[name], "ninety-one", ENGLISH, ENGLISH)
+    viewer = viz.show_attention(models[name], "ninety-one", ENGLISH, ENGLISH)
     (translation,) = translate(models[name], ["ninety-one"], ENGLISH, ENGLISH)
     cross = next(kind for kind in viewer.content["kinds"] if kind["name"] == "cross")
     n = len(cross["queries"])
@@ -385,16 +385,16 @@ def test_a_translator_is_looked_at_while_it_writes(models, name):
 
 
 def test_a_text_that_was_written_by_somebody_else_may_be_given(models):
-    viewer = viz.look(models["Transformer"], "one", ENGLISH, ENGLISH, written="two")
+    viewer = viz.show_attention(models["Transformer"], "one", ENGLISH, ENGLISH, written="two")
     sides = {kind["name"]: kind["queries"] for kind in viewer.content["kinds"]}
     assert sides["cross"] == [*ENGLISH.pieces("two"), "<eos>"] and sides["decoder"][0] == "<bos>"
 
 
 def test_two_translators_are_compared_on_what_the_first_writes(models):
     pair = {name: models[name] for name in ("recurrent", "Transformer")}
-    viewer = viz.look(pair, "one", ENGLISH, ENGLISH)
+    viewer = viz.show_attention(pair, "one", ENGLISH, ENGLISH)
     (kind,) = viewer.content["kinds"]
-    alone = viz.look(models["recurrent"], "one", ENGLISH, ENGLISH).content["kinds"][0]
+    alone = viz.show_attention(models["recurrent"], "one", ENGLISH, ENGLISH).content["kinds"][0]
     assert kind["queries"] == alone["queries"] and kind["shapes"] == [[1, 1], [2, 2]]
 
 
@@ -404,15 +404,15 @@ def test_looking_leaves_a_model_in_its_mode(models):
         if hasattr(model, "decoder"):
             model.decoder.eval()
         before = [part.training for part in model.modules()]
-        viz.look(model, "one", ENGLISH, ENGLISH)
+        viz.show_attention(model, "one", ENGLISH, ENGLISH)
         assert [part.training for part in model.modules()] == before
 
 
 def test_what_cannot_be_looked_at_is_refused(models):
     with pytest.raises(TypeError, match=r"model: got Linear, expected a LanguageModel, Encoder"):
-        viz.look(torch.nn.Linear(2, 2), "one", ENGLISH)
+        viz.show_attention(torch.nn.Linear(2, 2), "one", ENGLISH)
     with pytest.raises(TypeError, match="target_tokenizer: got None"):
-        viz.look(models["Transformer"], "one", ENGLISH)
+        viz.show_attention(models["Transformer"], "one", ENGLISH)
     mean = Seq2Seq(len(ENGLISH), len(ENGLISH), d_embedding=8, d_hidden=8, summary="mean pool")
     with pytest.raises(ValueError, match="got summary='mean pool', one vector to look at"):
-        viz.look(mean, "one", ENGLISH, ENGLISH)
+        viz.show_attention(mean, "one", ENGLISH, ENGLISH)

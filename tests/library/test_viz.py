@@ -49,7 +49,7 @@ FIGURES = {
     "diagram": cross_attention_figures.encoder_decoder,
     "a network unrolled": lambda: bottleneck_figures.unrolled(["<bos>", "Return", "the"]),
     "gates": bottleneck_figures.gates,
-    "measured lines": lambda: viz.measured({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
+    "measured lines": lambda: viz.line_plot({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
     "axes of a batch": getting_ready_figures.batch_axes,
     "a rectangle with padding": lambda: getting_ready_figures.rectangle(
         {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]

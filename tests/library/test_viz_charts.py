@@ -33,7 +33,7 @@ def test_a_ranking_has_a_point_a_row_in_the_order_given():
 @proven
 def test_differences_lie_on_their_side_of_zero_with_bars_to_both_sides():
     panels = {"here": {"RoPE": (-0.15, 0.02), "GELU": (0.01, 0.02)}, "there": {"GELU": (0.3, 0.1), "none": (0.05, 0.0)}}
-    here, there = axes(viz.differences, panels)
+    here, there = axes(viz.differences_from_baseline, panels)
     assert (here.get_title(), there.get_title()) == ("here", "there")
     assert labels(here.yaxis) == {0: "RoPE", 1: "GELU", 2: "none"} and here.yaxis_inverted() and there.yaxis_inverted()
     zero, *drawn = strokes(here)

@@ -20,7 +20,7 @@ from attncourse.training.trainer import train
 from attncourse.training.workers import workers
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 
-CONFIG = TransformerConfig(vocabulary=20, d_model=16, n_layers=1, n_heads=2, d_ff=32, dropout=0.0)
+CONFIG = TransformerConfig(vocab_size=20, d_model=16, n_layers=1, n_heads=2, d_ff=32, dropout=0.0)
 
 
 def pairs(n: int = 60) -> list[EncodedPair]:

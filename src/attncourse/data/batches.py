@@ -176,15 +176,15 @@ def encode_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     return [[BOS, *tokenizer.encode(text), EOS] for text in texts]
 
 
-def text_batches(texts: Sequence[Sequence[int]], batch_tokens: int, longest: int, seed: int) -> Iterator[TextBatch]:
+def text_batches(texts: Sequence[Sequence[int]], batch_tokens: int, max_length: int, seed: int) -> Iterator[TextBatch]:
     """One epoch of what `encode_texts` returns, in an order drawn from `seed`.
 
-    A text of more than `longest` tokens is cut into pieces, and each but the first is read as if nothing had gone
+    A text of more than `max_length` tokens is cut into pieces, and each but the first is read as if nothing had gone
     before. Pieces of like length share a batch, as many as `batch_tokens` hold with their padding, but at least one.
     """
-    check_at_least(1, batch_tokens=batch_tokens, longest=longest)
+    check_at_least(1, batch_tokens=batch_tokens, max_length=max_length)
     # A piece ends with the token that the next begins with: each is predicted once.
-    pieces = [text[i : i + longest + 1] for text in texts for i in range(0, len(text) - 1, longest)]
+    pieces = [text[i : i + max_length + 1] for text in texts for i in range(0, len(text) - 1, max_length)]
     generator = torch.Generator().manual_seed(seed)
     shuffled = [pieces[i] for i in torch.randperm(len(pieces), generator=generator)]
     groups = batch_by_tokens([len(piece) - 1 for piece in shuffled], batch_tokens)

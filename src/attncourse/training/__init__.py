@@ -57,7 +57,7 @@ def fit_texts(
     texts: Sequence[Sequence[int]],
     steps: int,
     batch_tokens: int = 512,
-    longest: int = 64,
+    max_length: int = 64,
     lr: float = 1e-2,
     seed: int = 0,
     name: str = "",
@@ -65,11 +65,12 @@ def fit_texts(
 ) -> History:
     """Train a language model, `model(tokens) -> logits`, on what `encode_texts` returns; the rest is as in `fit`.
 
-    Each batch holds about `batch_tokens` tokens; longer texts than `longest` are cut. Raises ValueError for no texts.
+    Each batch holds about `batch_tokens` tokens; longer texts than `max_length` are cut.
+    Raises ValueError for no texts.
     """
     if not texts:
         raise ValueError("texts: got none, expected at least one")
-    epochs = (b for epoch in count() for b in text_batches(texts, batch_tokens, longest, seed=seed + epoch))
+    epochs = (b for epoch in count() for b in text_batches(texts, batch_tokens, max_length, seed=seed + epoch))
     losses = (token_loss(model(b.tokens_in), b.tokens_out) for b in epochs)
     return descend(model, losses, steps, lr, name, progress)
 

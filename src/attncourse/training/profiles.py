@@ -14,8 +14,8 @@ PROFILES = ("cpu", "gpu", "base")
 DATA = ("number-words", "multi30k")
 
 # What the data is: sizes of the vocabularies, and whether one serves both languages.
-_NUMBERS = {"name": "number-words", "train": 20_000, "test": 1_000, "vocabulary": 200, "joint": False, "dates": 0.1}
-_CAPTIONS = {"name": "multi30k", "vocabulary": 8_000, "joint": True}
+_NUMBERS = {"name": "number-words", "train": 20_000, "test": 1_000, "vocab_size": 200, "joint": False, "dates": 0.1}
+_CAPTIONS = {"name": "multi30k", "vocab_size": 8_000, "joint": True}
 
 _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ("cpu", "number-words"): (
@@ -25,7 +25,7 @@ _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, An
          "evaluate_every": 700},
     ),
     ("cpu", "multi30k"): (
-        _CAPTIONS | {"vocabulary": 6_000},
+        _CAPTIONS | {"vocab_size": 6_000},
         {"d_model": 256, "n_layers": 2, "n_heads": 4, "d_ff": 512, "dropout": 0.1},
         {"steps": 2_200, "batch_tokens": 2048, "lr": 2e-3, "warmup": 220, "schedule": "cosine",
          "evaluate_every": 550},
@@ -37,13 +37,13 @@ _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, An
          "evaluate_every": 250, "precision": "bf16", "compile": True},
     ),
     ("gpu", "multi30k"): (
-        _CAPTIONS | {"vocabulary": 10_000},
+        _CAPTIONS | {"vocab_size": 10_000},
         {"d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024, "dropout": 0.3, "dropout_attention": 0.1},
         {"steps": 6_000, "batch_tokens": 8192, "lr": 2e-3, "warmup": 800, "ema": 0.998, "evaluate_every": 300,
          "patience": 8, "precision": "bf16", "compile": True},
     ),
     ("base", "multi30k"): (
-        _CAPTIONS | {"vocabulary": 10_000},
+        _CAPTIONS | {"vocab_size": 10_000},
         {"d_model": 512, "n_layers": 6, "n_heads": 8, "d_ff": 2048, "dropout": 0.3, "dropout_attention": 0.1},
         {"steps": 6_000, "batch_tokens": 25_000, "lr": 1e-3, "warmup": 1_500, "ema": 0.998, "evaluate_every": 300,
          "patience": 8, "precision": "bf16", "compile": True},
@@ -80,9 +80,9 @@ def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer
     """The source's and the target's, from the training pairs alone; one for both if the data says "joint"."""
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if data["joint"]:
-        both = Tokenizer.train(sources + targets, data["vocabulary"])
+        both = Tokenizer.train(sources + targets, data["vocab_size"])
         return both, both
-    return Tokenizer.train(sources, data["vocabulary"]), Tokenizer.train(targets, data["vocabulary"])
+    return Tokenizer.train(sources, data["vocab_size"]), Tokenizer.train(targets, data["vocab_size"])
 
 
 def make_plan(
@@ -91,5 +91,5 @@ def make_plan(
     """The plan of a new run: what the profile says, for these tokenizers; `changes` are of the recipe."""
     data, model, recipe = settings(profile, name, **changes)
     own = None if data["joint"] else len(tokenizers[1])
-    config = TransformerConfig(vocabulary=len(tokenizers[0]), vocabulary_target=own, **model)
+    config = TransformerConfig(vocab_size=len(tokenizers[0]), target_vocab_size=own, **model)
     return Plan(config, Recipe(**recipe), data | {"source": source, "target": target, "profile": profile})

@@ -69,7 +69,7 @@ def load_plan(folder: Path) -> Plan:
 def load_tokenizers(folder: Path, config: TransformerConfig) -> tuple[Tokenizer, Tokenizer]:
     """Raises CommandError for a file that is missing, no tokenizer, or not this model's."""
     loaded = []
-    for name, words in zip(TOKENIZERS, (config.vocabulary, config.target_words), strict=True):
+    for name, words in zip(TOKENIZERS, (config.vocab_size, config.decoder_vocab_size), strict=True):
         try:
             tokenizer = Tokenizer.load(folder / name)
         except Exception as error:                                # the library raises bare Exceptions

@@ -144,7 +144,7 @@ def train(
     Raises NonFiniteLoss; ValueError for no pairs, or one that is empty or longer than the model's positions;
     CommandError for a checkpoint that does not fit or a full disk.
     """
-    _check_pairs(pairs, getattr(model, "longest", None))
+    _check_pairs(pairs, getattr(model, "max_positions", None))
     team = team or Workers(0, 1, next(model.parameters()).device)
     return _Run(model, pairs, recipe, folder, evaluate, best_by, team, listeners).go(resume)
 
@@ -468,11 +468,11 @@ def _rows(path: Path, last: int, make: Callable[..., T]) -> list[T]:
         raise CommandError(f"{path}: damaged; {_RESTORE}") from error
 
 
-def _check_pairs(pairs: Sequence[EncodedPair], longest: int | None) -> None:
+def _check_pairs(pairs: Sequence[EncodedPair], max_positions: int | None) -> None:
     if not pairs:
         raise ValueError("pairs: got none, expected at least one")
     for i, pair in enumerate(pairs):
         if not pair.source:
             raise ValueError(f"pairs[{i}]: got an empty source, expected at least one token")
-        if longest is not None and (n := max(len(pair.source), len(pair.target) + 1)) > longest:
-            raise ValueError(f"pairs[{i}]: got {n} tokens, expected at most {longest}, the model's positions")
+        if max_positions is not None and (n := max(len(pair.source), len(pair.target) + 1)) > max_positions:
+            raise ValueError(f"pairs[{i}]: got {n} tokens, expected at most {max_positions}, the model's positions")

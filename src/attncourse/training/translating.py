@@ -36,10 +36,11 @@ def main(args: argparse.Namespace) -> int:
     if args.beams < 1:
         raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
     run = load_run(args.run or _newest())
+    most = run.model.max_positions
     for n, text in enumerate(texts, start=1):
-        if run.model.longest is not None and (tokens := len(run.source.encode(text))) > run.model.longest:
-            raise CommandError(f"text {n}: got {tokens} tokens, expected at most {run.model.longest}, which are the "
-                               "model's positions: translate it sentence by sentence")  # fmt: skip
+        if most is not None and (tokens := len(run.source.encode(text))) > most:
+            raise CommandError(f"text {n}: got {tokens} tokens, expected at most {most}, which are the model's "
+                               "positions: translate it sentence by sentence")  # fmt: skip
     if args.alignment is None:
         print("\n".join(beam_translate(run.model, texts, run.source, run.target, args.beams)))
         return 0

@@ -1,16 +1,24 @@
 """What attncourse.viz offers, and from which of its modules; __init__.py loads each of them when it is first used."""
 
-from .charts import differences, function_curves, grouped_bars, labelled_points, measured, ranking, runs
+from .charts import (
+    differences_from_baseline,
+    function_curves,
+    grouped_bars,
+    labelled_points,
+    line_plot,
+    ranking,
+    strip_plot,
+)
 from .figures import alignment_heatmap, curves, draw_masks, draw_weights, weight_tables
 from .style import figure, show
-from .viewer import attention_viewer, look
+from .viewer import attention_viewer, show_attention
 from .widgets import explore, step_through
 
 __all__ = [
     "alignment_heatmap",
     "attention_viewer",
     "curves",
-    "differences",
+    "differences_from_baseline",
     "draw_masks",
     "draw_weights",
     "explore",
@@ -18,11 +26,11 @@ __all__ = [
     "function_curves",
     "grouped_bars",
     "labelled_points",
-    "look",
-    "measured",
+    "line_plot",
     "ranking",
-    "runs",
     "show",
+    "show_attention",
     "step_through",
+    "strip_plot",
     "weight_tables",
 ]

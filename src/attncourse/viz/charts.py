@@ -78,7 +78,7 @@ def ranking(
     show(drawn, alt or f"{x_name}. {listed}.")
 
 
-def differences(
+def differences_from_baseline(
     panels: Mapping[str, Mapping[str, tuple[float, float]]],
     x_name: str = "loss, difference from the baseline (nats a token)",
     alt: str = "",
@@ -113,7 +113,7 @@ def differences(
     show(drawn, alt or f"{x_name}. {'. '.join(said)}.")
 
 
-def runs(groups: Mapping[str, Sequence[float]], x_name: str) -> None:
+def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str) -> None:
     """Single measurements, a row for each group, a mark for each: how far groups differ, and how far their members."""
     drawn, ax = figure(6.6, 0.9 + 0.42 * len(groups))
     said = []
@@ -193,7 +193,7 @@ def grouped_bars(
     show(drawn, alt or f"{y_name}. {said}.{guess}")
 
 
-def measured(
+def line_plot(
     lines: Mapping[str, Mapping[float, float]],
     x_name: str,
     y_name: str,

@@ -178,7 +178,7 @@ class attention_viewer(LiveWidget):
         return drawn, f"Attention viewer{title}, {kind['label']}. {said}{note}"
 
 
-def look(
+def show_attention(
     model: nn.Module | Mapping[str, nn.Module],
     text: str,
     tokenizer: Tokenizer,
@@ -186,7 +186,7 @@ def look(
     written: str | None = None,
     **start: Any,
 ) -> attention_viewer:
-    """Let a model of the package read a text, and see where it looks: `look(model, "twenty-one", english, german)`.
+    """Let a model read a text, and see where it looks: `show_attention(model, "twenty-one", english, german)`.
 
     A `LanguageModel` reads <bos> and the text, an `Encoder` the text. An `EncoderDecoder` or a `Seq2Seq` reads the text
     and writes, with a tokenizer of its own, what it takes for the translation; or `written`, if that is given. Two

@@ -71,7 +71,7 @@ def broadcasting(a: str, b: str) -> tuple[Figure, str]:
     return drawn, f"{a} minus {b} is {tuple(result.shape)}, with {how}: {result.tolist()}."
 
 
-def rectangle(
+def padded_batch(
     rows: Mapping[str, Sequence[object]], pad: object = "pad", title: str = "", means: Sequence[float] | None = None
 ) -> None:
     """Sequences of several lengths, by name, as one rectangle, its padding hatched. `means` stand at the right."""
@@ -102,7 +102,7 @@ def rectangle(
     show(drawn, f"{title or 'Sequences in one rectangle'}, {n} wide. {said}.")
 
 
-def clouds(
+def scatter_panels(
     points: Mapping[str, tuple[Tensor, Tensor]],
     x_name: str,
     y_name: str,
@@ -148,7 +148,7 @@ def clouds(
 OVERFLOW, UNDERFLOW = 128 * np.log(2), -150 * np.log(2)
 
 
-def exponents(scores: Tensor, shift: float) -> tuple[Figure, str]:
+def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
     """Where scores, all moved by `shift`, meet the range of exp in float32: as they come, and less their maximum.
 
     Beside each row of points stands the softmax that comes of it. For `explore`.

@@ -52,7 +52,7 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3], "umbr
 n = max(len(stars) for stars in ratings.values())
 table = torch.tensor([stars + [0] * (n - len(stars)) for stars in ratings.values()])  # (4, 8)
 means = table.float().mean(dim=1)                                                      # (4,)
-figures.rectangle(ratings, pad=0, means=means.tolist())
+figures.padded_batch(ratings, pad=0, means=means.tolist())
 assert means[-1] < 1, "the lamp has fewer stars than anybody can give"
 
 # %% [markdown]
@@ -226,7 +226,7 @@ viz.curves(losses, y_name="mean squared error", log_y=True)
 
 # %%
 points = {name: (rating, y) for name, y in predicted.items()}
-figures.clouds(points, "true rating", "predicted rating", diagonal=True)
+figures.scatter_panels(points, "true rating", "predicted rating", diagonal=True)
 wrong, right = losses
 assert losses[wrong][-1] < 0.25 * losses[wrong][0], "the loss of the wrong run falls as if it learned"
 assert predicted[wrong].std() < 0.01 * rating.std(), "and yet it says the same for every product"
@@ -373,7 +373,7 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 
 # %%
 def shares_under_shift(shift):
-    return figures.exponents(row, shift)
+    return figures.exp_range(row, shift)
 
 
 viz.explore(shares_under_shift, shift=[-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120])
@@ -460,7 +460,7 @@ total = table.masked_fill(~mask, 0).sum(dim=1)                             # (4,
 count = mask.sum(dim=1)                                                    # (4,)  True counts as 1
 means = total / count                                                      # (4,)
 by_hand = torch.tensor([sum(stars) / len(stars) for stars in ratings.values()])
-figures.rectangle(ratings, pad="–", means=means.tolist())
+figures.padded_batch(ratings, pad="–", means=means.tolist())
 assert torch.allclose(means, by_hand)
 
 # %% [markdown]
@@ -481,7 +481,7 @@ stars = stars.masked_fill(~mask, 0.0)                                      # (50
 by_width = stars.mean(dim=1)                                               # (500,)
 by_count = stars.sum(dim=1) / mask.sum(dim=1)                              # (500,)
 points = {"divided by 20": (count, by_width), "divided by the count": (count, by_count)}
-figures.clouds(points, "how often it was rated", "mean rating (stars)", impossible=(0, 1))
+figures.scatter_panels(points, "how often it was rated", "mean rating (stars)", impossible=(0, 1))
 
 # %%
 found = set(by_width.topk(50).indices.tolist()) & set(by_count.topk(50).indices.tolist())

@@ -115,7 +115,7 @@ check("mean_pool", mean_pool)
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
     """The mean of −log p(next token), in nats, over all tokens that are predicted and are not padding.
 
-    logits: (batch, n, vocabulary), made when tokens 0 … t had been read   tokens: (batch, n), ids, padded at the end with `pad`
+    logits: (batch, n, vocab_size), made when tokens 0 … t had been read   tokens: (batch, n), ids, padded at the end with `pad`
     returns a tensor of one number: shape ()
     """
     ...  # solution

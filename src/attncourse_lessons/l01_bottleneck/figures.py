@@ -21,7 +21,7 @@ from attncourse.viz.style import (
 )
 
 
-def unrolled(tokens: Sequence[str]) -> None:
+def unrolled_rnn(tokens: Sequence[str]) -> None:
     """A recurrent language model over `tokens`: below each state what it has read, above it what it must guess."""
     n = len(tokens) - 1
     drawn, ax = figure(1.3 + 1.55 * n, 2.9)
@@ -43,7 +43,7 @@ def unrolled(tokens: Sequence[str]) -> None:
     show(drawn, f"A recurrent network unrolled. Each state is made of the state before and one token: {steps}.")
 
 
-def gates() -> None:
+def lstm_and_gru() -> None:
     """An LSTM and a GRU: what is kept of the old state, and what is added to it."""
     drawn, (lstm, gru) = figure(9.2, 3.3, columns=2)
     for ax, title in ((lstm, "LSTM"), (gru, "GRU")):
@@ -88,7 +88,7 @@ def gates() -> None:
     )
 
 
-def walk(n: int, distance: int) -> tuple[Figure, str]:
+def signal_path(n: int, distance: int) -> tuple[Figure, str]:
     """How a signal gets to the last of `n` positions from `distance` before: by recurrence and by attention.
 
     The numbers in the boxes say after how many steps, at the earliest, a state can be there. For `explore`.

@@ -203,9 +203,9 @@ assert new[2] > 0.05 and new[5] > 0.6
 # many *different* tokens. (*Francisco* is frequent and follows one word only. Where the context is new, it is a bad bet.)
 
 # %%
-model = NGram(train, order=3, vocabulary=len(tokenizer))
+model = NGram(train, order=3, vocab_size=len(tokenizer))
 context = [BOS, *tokenizer.encode("Return the")]                          # ids
-p = model.distribution(context)                                           # (vocabulary,)
+p = model.distribution(context)                                           # (vocab_size,)
 for q, i in zip(*p.topk(5), strict=True):
     print(f"{tokenizer.pieces([int(i)])[0]:>8} {q:.3f}")
 print(f"least {p.min():.1e}, sum {p.sum():.4f}")
@@ -227,7 +227,7 @@ for share, size in shares.items():
     for n in (1, 2, 3, 5):
         counters[share, n] = NGram(train[:size], n, len(tokenizer))
         counted[share][n] = perplexity(scores(counters[share, n])).item()
-viz.measured(counted, x_name="order n: carries n − 1 tokens", y_name="perplexity, new text", log_y=True)
+viz.line_plot(counted, x_name="order n: carries n − 1 tokens", y_name="perplexity, new text", log_y=True)
 
 # %% [markdown]
 # From no memory to one token is a leap, to two a step, and then the curves flatten: there is more to be known from further
@@ -294,7 +294,7 @@ assert torch.allclose(ours, network(x)[0], atol=1e-6)
 # one would do.) As a language model it reads a text like this:
 
 # %%
-figures.unrolled(["<bos>", "Return", "the", "number", "of"])
+figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 
 # %% [markdown]
 # Drawn side by side, the steps look like a network with many layers, and the picture says all that matters. State $h_3$
@@ -316,11 +316,11 @@ figures.unrolled(["<bos>", "Return", "the", "number", "of"])
 def train_one(shift, steps=120):
     torch.manual_seed(0)
     model = RecurrentLanguageModel(len(tokenizer), d_hidden=64, cell="rnn")
-    batches = text_batches(train, batch_tokens=400, longest=32, seed=0)
+    batches = text_batches(train, batch_tokens=400, max_length=32, seed=0)
 
     def losses():
         for tokens, _ in batches:                                          # (batch, n)
-            logits = model(tokens)                                         # (batch, n, vocabulary)
+            logits = model(tokens)                                         # (batch, n, vocab_size)
             logits, target = (logits[:, :-1], tokens[:, 1:]) if shift else (logits, tokens)
             yield cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=0)
 
@@ -356,7 +356,7 @@ assert len(set(written)) == 1, "who learned to repeat, repeats"
 # network computes from what it reads. (The gate that forgets came a little later: Gers et al. 2000.)
 
 # %%
-figures.gates()
+figures.lstm_and_gru()
 
 # %% [markdown]
 # The **LSTM** has a second vector $c_t$, the cell, which runs along the top of the picture and meets nothing but a
@@ -404,7 +404,7 @@ assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, cell(x, (h, c))
 # %%
 torch.manual_seed(0)
 gru = RecurrentLanguageModel(len(tokenizer), d_hidden=128, cell="gru")
-fit_texts(gru, train, steps=900, batch_tokens=448, longest=32, lr=1.5e-2, seed=0, name="GRU")
+fit_texts(gru, train, steps=900, batch_tokens=448, max_length=32, lr=1.5e-2, seed=0, name="GRU")
 print(f"{len(five_gram):,} counts against {sum(p.numel() for p in gru.parameters()):,} parameters")
 
 # %%
@@ -437,7 +437,7 @@ lines = {
     name: {n: -log_p[known == n].mean().item() for n in (1, 2, 3, 4)}
     for name, log_p in {"5-gram": five, "GRU": network, "half and half": mixed(five, network)}.items()
 }
-viz.measured(lines, x_name="tokens of the context that the 5-gram knows", y_name="nats a token")
+viz.line_plot(lines, x_name="tokens of the context that the 5-gram knows", y_name="nats a token")
 print("share of the tokens:", {n: f"{(known == n).double().mean():.0%}" for n in (1, 2, 3, 4)})
 lead = {n: lines["GRU"][n] - lines["5-gram"][n] for n in lines["GRU"]}     # of the 5-gram, in nats a token
 print("the 5-gram's lead:", {n: f"{nats:+.2f}" for n, nats in lead.items()})
@@ -490,7 +490,7 @@ def write(distribution, seed, length=24):
 
 @torch.no_grad()
 def next_token(text):
-    return gru(torch.tensor([text]))[0, -1].softmax(dim=-1)                # (vocabulary,)
+    return gru(torch.tensor([text]))[0, -1].softmax(dim=-1)                # (vocab_size,)
 
 
 for seed in (0, 2):
@@ -543,7 +543,7 @@ def gradient_by_distance(kind, keep=0.0, grow=1.0, d=64, n=61):
 
 kinds = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
 fresh = {name: gradient_by_distance(kind) for name, kind in kinds.items()}
-viz.measured(fresh, x_name="steps back", y_name="gradient of the last state", log_y=True)
+viz.line_plot(fresh, x_name="steps back", y_name="gradient of the last state", log_y=True)
 
 # %% [markdown]
 # All three die, exponentially: on this axis that is a straight line. From 60 steps back practically nothing arrives, and a
@@ -562,7 +562,7 @@ tuned = {
     "GRU, z open": gradient_by_distance(nn.GRU, keep=3.0),
     "RNN": fresh["RNN"],
 }
-viz.measured(tuned, x_name="steps back", y_name="gradient of the last state", log_y=True)
+viz.line_plot(tuned, x_name="steps back", y_name="gradient of the last state", log_y=True)
 
 # %%
 left = {name: line[60] / line[1] for name, line in {**fresh, **tuned}.items()}
@@ -660,7 +660,7 @@ def play(summary, lengths=(1, 2, 4, 8, 16), steps=400):
 
 
 recalled = {summary: play(summary) for summary in ("last state", "mean pool", "attention")}
-viz.measured(recalled, x_name="pairs to remember", y_name="share of right answers", log_x=True, low=0)
+viz.line_plot(recalled, x_name="pairs to remember", y_name="share of right answers", log_x=True, low=0)
 
 # %% [markdown]
 # With one pair everybody is right. With two, both summaries are already unsure, and with sixteen they are wrong most of the
@@ -721,7 +721,7 @@ taken = {
     name: {n: milliseconds(function, torch.randn(n, d)) for n in (16, 64, 256, 1024)}
     for name, function in {"recurrence: n steps": recurrence, "all at once: 1 step": all_at_once}.items()
 }
-viz.measured(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
+viz.line_plot(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
 recurrent, parallel = (line[1024] for line in taken.values())
 print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as long")
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
@@ -740,7 +740,7 @@ assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"]
 # %%
 def draw_walk(length, signal):
     distance = {"from the neighbour": 1, "from half way": length // 2, "from the first": length - 1}
-    return figures.walk(length, distance[signal])
+    return figures.signal_path(length, distance[signal])
 
 
 signals = ["from the neighbour", "from half way", "from the first"]

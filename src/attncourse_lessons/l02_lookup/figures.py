@@ -67,7 +67,7 @@ def two_lookups() -> None:
     )
 
 
-def clock(hours: Sequence[float], numbers: Tensor, asked: float, title: str = "", alt: str = "") -> None:
+def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str = "", alt: str = "") -> None:
     """Keys on a clock of 24 hours, with a number at each (a score, a weight), and a hand at the hour that is asked.
 
     `numbers` (n_keys,). The dot of a key grows with its number, where that is positive. Raises ValueError for another

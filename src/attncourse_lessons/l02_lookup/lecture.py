@@ -90,7 +90,7 @@ keys = clock(hours)                                           # (6, 2)
 values = torch.tensor([[float(n)] for n in bicycles.values()])  # (6, 1)
 query = clock([7])                                            # (1, 2)
 scores = query @ keys.mT                                      # (1, 6)  one for each key
-figures.clock(hours, scores[0], asked=7, title="scores")
+figures.clock_keys(hours, scores[0], asked=7, title="scores")
 
 # %% [markdown]
 # We compare by the dot product, $q \cdot k_i$. For vectors of length one it is the cosine of the angle between them: 1 where
@@ -121,7 +121,7 @@ assert hours[best] == 8
 # %%
 weights = scores.softmax(dim=-1)                              # (1, 6)  shares
 output = weights @ values                                     # (1, 1)  their average
-figures.clock(hours, weights[0], asked=7, title="weights")
+figures.clock_keys(hours, weights[0], asked=7, title="weights")
 print("soft:", round(output.item()))
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 
@@ -707,7 +707,7 @@ for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
     starts[name], ends[name] = pairs.unbind(dim=-1)
     print(f"{name}: loss at the start", starts[name].numpy().round(1), "at widths", widths)
 lines = {name: dict(zip(widths, line.tolist(), strict=True)) for name, line in ends.items()}
-viz.measured(lines, x_name="width of queries and keys, d_k", y_name="loss after 150 steps", log_x=True)
+viz.line_plot(lines, x_name="width of queries and keys, d_k", y_name="loss after 150 steps", log_x=True)
 
 # %% [markdown]
 # Somebody who gives all sixteen keys the same weight has a loss of $\ln 16 \approx 2.8$. The scaled dot product starts about

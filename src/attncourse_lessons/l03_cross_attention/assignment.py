@@ -137,19 +137,19 @@ check("attention_output", attention_output)
 class AttentionDecoderStep(nn.Module):
     """One step of a decoder that looks at the encoder, with input feeding (Luong et al. 2015)."""
 
-    def __init__(self, vocabulary: int, d_embedding: int, d_hidden: int):
+    def __init__(self, vocab_size: int, d_embedding: int, d_hidden: int):
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, d_embedding)      # E
+        self.embedding = nn.Embedding(vocab_size, d_embedding)      # E
         self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)    # eats [embedding; attentional vector]
         self.combine = nn.Linear(2 * d_hidden, d_hidden)            # W, eats [attended; state]
-        self.output = nn.Linear(d_hidden, vocabulary)               # V
+        self.output = nn.Linear(d_hidden, vocab_size)               # V
 
     def forward(self, token, state, attentional, encoder_states, mask):
         """Read one token, look at the source, predict the next token.
 
         token: (batch,)   state: (batch, d_hidden)   attentional: (batch, d_hidden), from the step before
         encoder_states: (batch, n_source, d_hidden)   mask: (batch, n_source), True where there is a word
-        returns logits (batch, vocabulary), state, attentional, and weights (batch, n_source), in this order
+        returns logits (batch, vocab_size), state, attentional, and weights (batch, n_source), in this order
         """
         ...  # solution
 

@@ -359,7 +359,7 @@ def gradient_at_the_middle(summary, n):
     torch.manual_seed(0)
     model = Seq2Seq(112, 112, d_embedding=32, d_hidden=128, summary=summary)
     source = 4 + torch.randperm(108)[None, :n]                                 # (1, n)  ordinary tokens, none twice
-    logits = model(source, torch.tensor([n]), torch.tensor([[BOS]]))           # (1, 1, vocabulary)
+    logits = model(source, torch.tensor([n]), torch.tensor([[BOS]]))           # (1, 1, vocab_size)
     logits[0, 0].log_softmax(dim=-1)[5].backward()                             # the log-probability of some first token
     return model.embedding.weight.grad[source[0, n // 2]].norm().item()
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from attncourse.sizes import layer_cost
+from attncourse.counting import layer_cost
 from attncourse_lessons.slides.erratum import (
     CS11711,
     CSE576,

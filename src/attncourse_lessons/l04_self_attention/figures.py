@@ -17,7 +17,7 @@ from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, f
 WINDOW = "#e4eef6"  # what lies between the first and the last that a window lets through
 
 
-def one_question(
+def one_query(
     words: Sequence[str], asking: int, scores: Tensor, weights: Tensor, output: Tensor, features: Sequence[str]
 ) -> tuple[Figure, str]:
     """What one word asks and gets, for a widget: its scores, its weights, and the average of the values.
@@ -132,7 +132,7 @@ def path_lengths(n: int, width: int) -> None:
     )
 
 
-def reach(n: int, width: int, layers: int, asking: int | None = None) -> tuple[Figure, str]:
+def receptive_field(n: int, width: int, layers: int, asking: int | None = None) -> tuple[Figure, str]:
     """Whom one position hears of through stacked windows, for a widget. Returns figure and alt.
 
     `width` positions on each side in every layer; `asking` is the middle position unless given.

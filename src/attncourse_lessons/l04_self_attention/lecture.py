@@ -51,7 +51,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from attncourse.attention import MultiHeadAttention, attend
-from attncourse.sizes import layer_cost
+from attncourse.counting import layer_cost
 
 torch.set_num_threads(1)  # one thread, so that the times below mean the same on every machine
 
@@ -164,7 +164,7 @@ def ask(word):
     i = words.index(word)
     scores = (X[i] @ W_Q) @ (X @ W_K).mT / math.sqrt(2)           # (8,)
     weights = scores.softmax(dim=-1)                              # (8,)
-    return figures.one_question(words, i, scores, weights, weights @ (X @ W_V), hands_over)
+    return figures.one_query(words, i, scores, weights, weights @ (X @ W_V), hands_over)
 
 
 viz.explore(ask, word=words, start={"word": "her"})
@@ -516,7 +516,7 @@ for layers in (1, 2, 3, 4):
 
 # %%
 viz.explore(
-    lambda width, layers: figures.reach(24, width, layers),
+    lambda width, layers: figures.receptive_field(24, width, layers),
     names={"width": "words on each side"}, start={"width": 3, "layers": 3},
     width=[1, 2, 3, 4, 6, 12], layers=[1, 2, 3, 4],
 )
@@ -718,7 +718,7 @@ assert ratio[-1] > 1.5 * ratio[0], "the wider, the smaller the advantage"
 # @many_heads gives it several.
 #
 # **In the package.** `attncourse.attention.attend` is the layer's core, and `MultiHeadAttention` has the projections
-# with it, for any number of heads. `attncourse.sizes.layer_cost` counts one layer, and its neighbours there whole
+# with it, for any number of heads. `attncourse.counting.layer_cost` counts one layer, and its neighbours there whole
 # models. What restricted attention looks like if it is to save work and not only to forbid is in
 # `attncourse.efficient`.
 #

@@ -17,7 +17,7 @@ from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, WEIGHTS, 
 N_DIGITS = 4
 
 
-def counting(position: int) -> tuple[Figure, str]:
+def binary_and_waves(position: int) -> tuple[Figure, str]:
     """Counting to 15 in binary digits and, beside it, in pairs of waves; and how far all are from the chosen position.
 
     Returns the figure and its alt text, for `explore`.
@@ -64,7 +64,7 @@ def counting(position: int) -> tuple[Figure, str]:
     return drawn, words + "In waves the curve of distances is the same for every position; in digits it is not."
 
 
-def bands(table: Tensor, title: str = "", marked: Sequence[int] = (), alt: str = "") -> None:
+def position_heatmap(table: Tensor, title: str = "", marked: Sequence[int] = (), alt: str = "") -> None:
     """Position vectors as a picture: a row for each position, a column for each number, darker for more."""
     n, d_model = table.shape
     values = table.detach().float().numpy()
@@ -105,7 +105,7 @@ def distance_table(index: Tensor, words: Sequence[str], alt: str = "") -> None:
     show(drawn, alt or f"Row of the table of distances for each query, key by key. {said}.")
 
 
-def turning(offset: int, shift: int) -> tuple[Figure, str]:
+def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     """Two tokens whose vectors are turned by their positions, and the score of the two: for `explore`.
 
     The key stands at position `shift`, the query `offset` places later; each position turns by 25 degrees. On the right
@@ -153,7 +153,7 @@ def turning(offset: int, shift: int) -> tuple[Figure, str]:
     )
 
 
-def past_the_end(
+def accuracy_past_training(
     lines: Mapping[str, Sequence[float]], trained: int, chance: float, first: int = 0, smooth: int = 8
 ) -> None:
     """Accuracy at each position from `first` on, a panel for each scheme; the trained positions are shaded.
@@ -200,7 +200,7 @@ def past_the_end(
     show(drawn, f"Share of answers right at each position, of {longest}. {'; '.join(said)}. Guessing: {chance:.0%}.")
 
 
-def attention_past_the_end(weights: Mapping[str, Tensor], trained: int) -> None:
+def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None:
     """Who looks at whom in a sequence longer than those of the training, a panel for each scheme; lines at the end.
 
     Each is (n, n). Raises ValueError for a table that is not square, and for what are no weights.

@@ -192,7 +192,7 @@ except ValueError as error:
 # curve, when the slider moves?
 
 # %%
-viz.explore(figures.counting, position=range(16), start={"position": 7})
+viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 
 # %% [markdown]
 # In digits 8 is as far from 7 as can be, because all four flip, while 3 is quite near. Whoever wants to find "the
@@ -222,7 +222,7 @@ def sinusoidal(positions, d_model, base=10000.0):
 
 table = sinusoidal(torch.arange(64), 64)                                      # (64, 64)
 assert torch.allclose(table, package.sinusoidal(torch.arange(64), 64), atol=1e-5)
-figures.bands(table, title="sinusoidal positions")
+figures.position_heatmap(table, title="sinusoidal positions")
 
 # %% [markdown] erratum="twice the rows; pairs counted from 1"
 # Each row is one position's tag. On the left the hands race; from the middle on they hardly stir, because 64 words
@@ -435,7 +435,7 @@ assert moved[0] == moved[1] == moved[2]
 
 # %%
 viz.explore(
-    figures.turning,
+    figures.rotated_pair,
     offset=[1, 2, 3],
     shift=range(6),
     start={"offset": 1, "shift": 2},
@@ -546,7 +546,7 @@ LETTERS, BACK, TRAINED = 16, 2, 32
 class Echo(nn.Module):
     def __init__(self, scheme, max_length=TRAINED, base=None):
         super().__init__()
-        config = TransformerConfig(vocabulary=LETTERS, d_model=64, n_layers=1, n_heads=2, d_ff=64,
+        config = TransformerConfig(vocab_size=LETTERS, d_model=64, n_layers=1, n_heads=2, d_ff=64,
                                    positions=scheme, max_length=max_length, max_distance=8, dropout=0.0)
         self.encoder, self.output = Encoder(config), nn.Linear(64, LETTERS)
         if base is not None:                          # other periods, for an experiment below
@@ -600,7 +600,7 @@ def right_at(model, name, n, batch=64, window=None, **options):
 
 
 right = {name: right_at(model, name, TRAINED if name == "learned" else 128) for name, model in models.items()}
-figures.past_the_end(right, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+figures.accuracy_past_training(right, trained=TRAINED, chance=1 / LETTERS, first=BACK)
 
 # %% [markdown]
 # Three kinds of models.
@@ -711,7 +711,7 @@ for name in ("sinusoidal", "relative (Shaw)", "RoPE"):
     longer.load_state_dict(models[name].state_dict())
     longer(letters, weights=weights)
     looked[name] = weights.self_attn[0][0].mean(dim=0)   # (64, 64)  the mean over the heads
-figures.attention_past_the_end(looked, trained=TRAINED)
+figures.attention_past_training(looked, trained=TRAINED)
 
 # %% [markdown]
 # At the top left, within the trained length, all three draw it. Outside, the sinusoids look where they have no business

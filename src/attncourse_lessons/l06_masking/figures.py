@@ -27,7 +27,7 @@ from attncourse.viz.style import (
 )
 
 
-def shrinking(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
+def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     """Pots of paint after `at` rounds of mixing, and what they spanned before: for a widget. Returns figure and alt.
 
     `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round.
@@ -61,7 +61,7 @@ def shrinking(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     return drawn, f"{len(pots[at])} points in the plane {when}"
 
 
-def who_hears_whom(maps: Mapping[str, Tensor], alt: str = "") -> None:
+def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
     """How much each output (rows) depends on each input (columns), side by side; leaks, from the future, are crossed.
 
     Each map is (n, n), zero where nothing gets through, and is shown on a scale of its own. Raises ValueError for a map

@@ -72,7 +72,7 @@ def mix(choosy, rounds=6):
 
 
 viz.explore(
-    lambda choosy, rounds: figures.shrinking(mix(choosy), rounds),
+    lambda choosy, rounds: figures.mixing_rounds(mix(choosy), rounds),
     choosy=[1.0, 2.0, 5.0], rounds=range(7), start={"choosy": 2.0, "rounds": 2},
 )
 
@@ -315,7 +315,7 @@ class Speller(nn.Module):
         super().__init__()
         self.masked = masked
         self.encoder = Encoder(TransformerConfig(
-            vocabulary=len(letters), d_model=d, n_layers=2, n_heads=4, d_ff=2 * d, positions="learned",
+            vocab_size=len(letters), d_model=d, n_layers=2, n_heads=4, d_ff=2 * d, positions="learned",
             max_length=64, dropout=0.0,
         ))
         self.output = nn.Linear(d, len(letters))
@@ -509,7 +509,7 @@ suspects = {
     "centred inputs": lambda x: suspects["causal mask"](x - x.mean(dim=0)),
 }
 heard = {name: who_hears_whom(model, torch.randn(6, 8)) for name, model in suspects.items()}
-figures.who_hears_whom(heard)
+figures.dependence_maps(heard)
 
 # %%
 leaks = {name: bool(table.triu(1).any()) for name, table in heard.items()}

@@ -170,7 +170,7 @@ check("grouped_query_attention", grouped_query_attention)
 
 # %% exercise="count_parameters"
 def count_parameters(
-    vocabulary: int, max_length: int, n_layers: int, d_model: int, n_heads: int, n_kv_heads: int, d_head: int, d_ff: int
+    vocab_size: int, max_length: int, n_layers: int, d_model: int, n_heads: int, n_kv_heads: int, d_head: int, d_ff: int
 ) -> tuple[int, int, int, int]:
     """How many numbers a GPT learns, by what they are for.
 

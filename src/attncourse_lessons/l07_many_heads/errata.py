@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncourse.attention import MultiHeadAttention
-from attncourse.sizes import count_parameters, preset
+from attncourse.counting import count_parameters, preset
 from attncourse.transformer import EncoderDecoder, LanguageModel
 from attncourse_lessons.slides.erratum import (
     CSE576,

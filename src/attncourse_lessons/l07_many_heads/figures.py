@@ -177,7 +177,7 @@ def softmax_frame(scores: Tensor, weights: Tensor, gradients: Tensor, title: str
     )
 
 
-def shares(parts: Mapping[str, Mapping[str, float]], totals: Mapping[str, str], alt: str = "") -> None:
+def stacked_shares(parts: Mapping[str, Mapping[str, float]], totals: Mapping[str, str], alt: str = "") -> None:
     """What a whole is made of: a bar a row, {row: {part: amount}}, cut in shares; `totals` stands at the right."""
     names = list(next(iter(parts.values())))
     drawn, ax = figure(7.4, 0.9 + 0.34 * len(parts))

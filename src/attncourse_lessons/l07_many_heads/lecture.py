@@ -53,7 +53,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from attncourse.attention import KeyValueCache, MultiHeadAttention, attend
-from attncourse.sizes import GPT_3_TABLE, cache_bytes, count_parameters, preset
+from attncourse.counting import GPT_3_TABLE, cache_bytes, count_parameters, preset
 from attncourse.training import descend
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, TransformerConfig, Weights
 
@@ -597,7 +597,7 @@ class Reader(nn.Module):
     def __init__(self, n_heads=4, n_layers=2, d_model=64):
         super().__init__()
         self.encoder = Encoder(TransformerConfig(
-            vocabulary=len(VOCABULARY), d_model=d_model, n_layers=n_layers, n_heads=n_heads, d_ff=2 * d_model,
+            vocab_size=len(VOCABULARY), d_model=d_model, n_layers=n_layers, n_heads=n_heads, d_ff=2 * d_model,
             positions="rope", max_length=64, dropout=0.0,
         ))
         self.read = nn.Linear(d_model, len(QUESTIONS) * len(NAMES))
@@ -895,7 +895,7 @@ for row in GPT_3_TABLE:
     amounts = count.embedding + count.positions, count.attention, count.feed_forward, count.norms
     parts[row.name] = dict(zip(("embeddings", "attention", "feed-forward", "norms"), amounts, strict=True))
     totals[row.name] = f"{count.total / 1e6:,.0f} M"
-figures.shares(parts, totals)
+figures.stacked_shares(parts, totals)
 largest = parts["gpt-3 175b"]
 assert 1.95 < largest["feed-forward"] / largest["attention"] < 2.05
 assert largest["embeddings"] < 0.005 * count.total
@@ -987,7 +987,7 @@ assert counted[8, 4096] < 212 and counted[6, 1044] < 130
 # by itself. [Lecture @deep_stacks](@deep_stacks) is about what has to be put around it.
 #
 # **In the package.** `attncourse.attention.MultiHeadAttention` is the layer, with `n_kv_heads` for groups, and
-# `KeyValueCache` beside it. `attncourse.sizes` counts parameters, FLOPs and cache bytes of any configuration, and has
+# `KeyValueCache` beside it. `attncourse.counting` counts parameters, FLOPs and cache bytes of any configuration, and has
 # the published ones as `preset`, with a note wherever the count is not what was printed.
 #
 # **Read next.** Vaswani et al., *Attention is all you need* (2017): section 3.2.1 with its footnote on the variance,

@@ -77,7 +77,7 @@ def norm_steps(points: Tensor) -> None:
     )
 
 
-def wiring(blocks: Mapping[str, Sequence[str]]) -> None:
+def block_wiring(blocks: Mapping[str, Sequence[str]]) -> None:
     """How blocks are wired, side by side, from the bottom up: {title: steps}.
 
     A step is "norm" (on the way of x), a sublayer's name (x goes round it and is added to what it finds), "norm → name"
@@ -182,7 +182,7 @@ def gradient_flow(sizes: Sequence[float], gradients: Sequence[float], title: str
     )
 
 
-def landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
     """Slices through losses, side by side: {title: (places along a side (m,), losses (m, m))}. Dark is low.
 
     Lines of equal loss stand at the same heights in all, each ten times the one below it.

@@ -204,7 +204,7 @@ assert shrinks["attention"][0] < 0.6 < 0.8 < shrinks["attention"][1] and max(shr
 
 # %%
 WIRINGS["residual"] = lambda x, sublayer, norm: x + sublayer(x)
-figures.wiring({"no residual": ["only attention", "only feed-forward"], "residual": ["attention", "feed-forward"]})
+figures.block_wiring({"no residual": ["only attention", "only feed-forward"], "residual": ["attention", "feed-forward"]})
 
 # %% [markdown]
 # > **On the slide.** "Gradient is great through the residual connection; it's 1!" Through the connection it is. Through
@@ -456,7 +456,7 @@ for by_hand, packaged in ((rms_norm, RMSNorm(1024)), (layer_norm, LayerNorm(1024
 # %%
 WIRINGS["post-norm"] = lambda x, sublayer, norm: norm(x + sublayer(x))
 WIRINGS["pre-norm"] = lambda x, sublayer, norm: x + sublayer(norm(x))
-figures.wiring({
+figures.block_wiring({
     "post-norm": ["attention", "norm", "feed-forward", "norm"],
     "pre-norm": ["norm → attention", "norm → feed-forward"],
 })
@@ -634,7 +634,7 @@ assert at_full[2] < 0.05 * min(warmed_up[2], pre[2]), "and the gradient all but 
 # %%
 x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))                 # (batch, n, d)
 for place in ("pre", "post"):
-    block = Block(TransformerConfig(vocabulary=1, d_model=16, norm_place=place, dropout=0.0))
+    block = Block(TransformerConfig(vocab_size=1, d_model=16, norm_place=place, dropout=0.0))
     y = x
     for part in (block.attention, block.ff):
         y = WIRINGS[f"{place}-norm"](y, part.sublayer, part.norm)
@@ -728,7 +728,7 @@ slices = {}
 for residual in (False, True):
     around = torch.cat([losses_around(nets[residual, 0], residual, part) for part in grid.split(81)])
     slices["residual" if residual else "no residual"] = ticks, around.view(27, 27)
-figures.landscapes(slices)
+figures.loss_landscapes(slices)
 
 # %% [markdown]
 # On the left a narrow gully between steep walls. On the right a wide valley. (Dark is low, and the lines are at the
@@ -800,7 +800,7 @@ for name, (kind, final_norm) in MODELS.items():
         model, _ = train(kind, depth=2, lr=5e-3, warm_up=30, steps=90, seed=seed, final_norm=final_norm)
         with torch.no_grad():
             final[name].append(loss_of(model, torch.arange(1000)).item())
-viz.runs(final, "loss on all numbers (nats a letter)")
+viz.strip_plot(final, "loss on all numbers (nats a letter)")
 
 # %%
 means = {name: sum(losses) / 3 for name, losses in final.items()}

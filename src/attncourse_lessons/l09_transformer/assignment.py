@@ -133,8 +133,8 @@ def transformer(
     embed_source(tokens), embed_target(tokens) -> (batch, n, d_model), positions and all
     each encoder block: block(x, mask) -> x
     each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
-    encoder_norm(x), decoder_norm(x) -> x   output(x) -> (batch, n_target, vocabulary)
-    returns (batch, n_target, vocabulary): at position t the logits of target[t]
+    encoder_norm(x), decoder_norm(x) -> x   output(x) -> (batch, n_target, vocab_size)
+    returns (batch, n_target, vocab_size): at position t the logits of target[t]
     """
     ...  # solution
 

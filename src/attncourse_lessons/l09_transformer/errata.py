@@ -1,6 +1,6 @@
 """Lines of slides that this lesson tests: as printed, as they should be, and what tells them apart."""
 
-from attncourse.sizes import preset
+from attncourse.counting import preset
 from attncourse.transformer import Decoder, TransformerConfig
 from attncourse_lessons.results import MODIFICATIONS, TRANSLATION
 from attncourse_lessons.slides.erratum import CSE576, CSE5321, FOUNDATIONS, NARANG, PARAMETRIC, Erratum, Finding
@@ -65,7 +65,7 @@ NO_TRANSFORMER = Erratum(
 
 
 def _looks_across(decoder) -> Finding:
-    config = TransformerConfig(vocabulary=5, d_model=8, n_layers=1, n_heads=2)
+    config = TransformerConfig(vocab_size=5, d_model=8, n_layers=1, n_heads=2)
     across = all(block.cross is not None for block in decoder(config).stack.blocks)
     return Finding(across, "it looks at a memory" if across else "it looks at nobody but itself")
 

@@ -21,7 +21,7 @@ class Line(NamedTuple):
     boxes: tuple[str, ...]
 
 
-def towers(n_blocks: int = 3) -> None:
+def encoder_decoder_stacks(n_blocks: int = 3) -> None:
     """The three shapes side by side: an encoder alone, a decoder alone, and both with the memory between them."""
     drawn, ax = figure(8.2, 4.5)
     stage(ax, (0, 16.4), (0, 9))

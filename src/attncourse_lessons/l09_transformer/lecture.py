@@ -50,12 +50,12 @@ import torch
 from torch import nn
 
 from attncourse.attention import causal_mask, lengths_to_mask
+from attncourse.counting import count_parameters, count_training_flops, preset
 from attncourse.data import BOS, EOS, PAD, Tokenizer, docstrings, encode_texts, pad_batch
 from attncourse.decoding import sample
 from attncourse.layers import FeedForward
 from attncourse.metrics import perplexity, text_log_probabilities
 from attncourse.ngram import NGram
-from attncourse.sizes import count_parameters, count_training_flops, preset
 from attncourse.training import fit_texts
 from attncourse.transformer import LanguageModel, TransformerConfig
 from attncourse_lessons.results import GENERATION, LEADERBOARD, MODIFICATIONS, TRANSLATION, measured
@@ -63,7 +63,7 @@ from attncourse_lessons.results import GENERATION, LEADERBOARD, MODIFICATIONS, T
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %%
-figures.towers()
+figures.encoder_decoder_stacks()
 
 # %% [markdown]
 # There are two kinds of block. In one, positions **look around**, at all others: nobody minds, because the text that
@@ -280,9 +280,9 @@ print("reads     ", shift_right(torch.tensor([[7, 8, 9, 2]]), bos=1)[0].tolist()
 
 # %%
 class Transformer(nn.Module):
-    def __init__(self, words, d_model, n_heads, d_ff, n_layers, longest=32):
+    def __init__(self, words, d_model, n_heads, d_ff, n_layers, max_length=32):
         super().__init__()
-        self.table, self.places = nn.Embedding(words, d_model), nn.Embedding(longest, d_model)
+        self.table, self.places = nn.Embedding(words, d_model), nn.Embedding(max_length, d_model)
         self.reading = nn.ModuleList(EncoderBlock(d_model, n_heads, d_ff) for _ in range(n_layers))
         self.writing = nn.ModuleList(DecoderBlock(d_model, n_heads, d_ff) for _ in range(n_layers))
         self.norm_read, self.norm_write = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
@@ -438,7 +438,7 @@ for name in ("vaswani base", "gpt-2 small", "gpt-3 175b"):
 # large ones often not. Is there a price? Before any training, ask a tied model what comes next. *Guess what it says.*
 
 # %%
-untrained = TransformerConfig(vocabulary=500, d_model=64, n_layers=2, dropout=0.0)
+untrained = TransformerConfig(vocab_size=500, d_model=64, n_layers=2, dropout=0.0)
 tokens = torch.randint(4, 500, (8, 32), generator=torch.Generator().manual_seed(0))     # (batch, n)
 echo = {}
 for tie_output in (True, False):
@@ -570,7 +570,7 @@ assert preset("llama 2 7b").config.d_ff == 256 * math.ceil(2 / 3 * 4 * d / 256)
 # %%
 block = shaken(EncoderBlock(d_model, n_heads, d_ff))
 packaged = LanguageModel(TransformerConfig(
-    vocabulary=50, d_model=d_model, n_heads=n_heads, d_ff=d_ff, n_layers=1, dropout=0.0,
+    vocab_size=50, d_model=d_model, n_heads=n_heads, d_ff=d_ff, n_layers=1, dropout=0.0,
 )).eval()
 inside = packaged.decoder.stack.blocks[0]
 for name in ("query", "key", "value", "output"):
@@ -592,11 +592,11 @@ tokenizer = Tokenizer.train(corpus.train, size=2048)
 train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
 torch.manual_seed(0)
 writer = LanguageModel(TransformerConfig(
-    vocabulary=len(tokenizer), d_model=128, n_layers=2, n_heads=4, d_ff=128, positions="rope",
+    vocab_size=len(tokenizer), d_model=128, n_layers=2, n_heads=4, d_ff=128, positions="rope",
     scale_embedding=True, tie_output=False, dropout=0.0, max_length=1024,
 ))
 history = fit_texts(
-    writer, train, steps=900, batch_tokens=448, longest=64, lr=1e-2, seed=0, name="Transformer"
+    writer, train, steps=900, batch_tokens=448, max_length=64, lr=1e-2, seed=0, name="Transformer"
 )
 print(f"{sum(p.numel() for p in writer.parameters()):,} parameters")
 
@@ -682,14 +682,14 @@ assert recited["the writer's"] < 0.3, "it does not recite"
 # more, with another seed:
 
 # %%
-small = TransformerConfig(vocabulary=len(tokenizer), d_model=64, n_layers=2, d_ff=256, dropout=0.0)
+small = TransformerConfig(vocab_size=len(tokenizer), d_model=64, n_layers=2, d_ff=256, dropout=0.0)
 gated = replace(small, activation="swiglu", d_ff=171)         # as many parameters: 2/3 of 256
 last = {}
 for seed in (0, 1):
     for name, config in {"ReLU": small, "SwiGLU": gated}.items():
         torch.manual_seed(seed)
         model = LanguageModel(config)
-        history = fit_texts(model, train, 50, 256, longest=128, lr=1e-2, seed=seed, progress=False)
+        history = fit_texts(model, train, 50, 256, max_length=128, lr=1e-2, seed=seed, progress=False)
         last[name, seed] = statistics.mean(history.losses[-10:])
         print(f"{name:>7}, seed {seed}: loss {last[name, seed]:.3f}")
 
@@ -751,7 +751,7 @@ for row in MODIFICATIONS:
 
 # %%
 drawn = {name: bar for name, bar in here.items() if name not in ("baseline", "post-norm")}
-viz.differences({"here: the docstrings": drawn, "Narang et al. 2021: early loss": published})
+viz.differences_from_baseline({"here: the docstrings": drawn, "Narang et al. 2021: early loss": published})
 
 # %% [markdown]
 # Each bar is the 95 % interval over the seeds. A triangle marks a difference whose bar does not reach zero; a ring
@@ -948,7 +948,7 @@ assert max(row.score for row in LEADERBOARD) - min(row.score for row in LEADERBO
 # rest: pieces, batches, schedules, and finding the best translation when there are too many to try.
 #
 # **In the package.** `attncourse.transformer` has `Block`, `Encoder`, `Decoder`, `EncoderDecoder` and `LanguageModel`,
-# every choice of this lecture a field of `TransformerConfig`; `attncourse.sizes.preset` the published configurations;
+# every choice of this lecture a field of `TransformerConfig`; `attncourse.counting.preset` the published configurations;
 # `attncourse.layers` the gated networks; `attncourse.decoding` has `sample` and `greedy`. `attncourse_lessons.results`
 # has the tables of this page.
 #

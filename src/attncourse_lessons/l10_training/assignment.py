@@ -61,7 +61,7 @@ from torch import Tensor, nn
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, pad: int) -> Tensor:
     """Cross entropy against smoothed targets, in nats, averaged over the real tokens of the batch.
 
-    logits: (batch, n, vocabulary)   target: (batch, n), whole numbers, `pad` where there is no token
+    logits: (batch, n, vocab_size)   target: (batch, n), whole numbers, `pad` where there is no token
     returns one number, (), through which a gradient can flow
     """
     ...  # solution
@@ -116,7 +116,7 @@ check("batch_by_tokens", batch_by_tokens)
 # ## 4 · Writing greedily
 #
 # You are handed a model as a function. `next_logits(tokens)` takes all that is written so far, `(n_sentences, t)`, with `bos` in the
-# first column, and returns the logits of the next token of each sentence, `(n_sentences, vocabulary)`. It remembers nothing
+# first column, and returns the logits of the next token of each sentence, `(n_sentences, vocab_size)`. It remembers nothing
 # between two calls. It has to be asked about all sentences of the batch at once, also about those that have ended; what it says of
 # these means nothing.
 #
@@ -140,7 +140,7 @@ check("greedy_decode", greedy_decode)
 # ## 5 · Several ways at once
 #
 # Now for one sentence, but with several hypotheses. `next_log_p(tokens)` takes hypotheses of one length, `(n_hypotheses, t)`, each
-# with `bos` in front, and returns the *log-probabilities* of their next tokens, `(n_hypotheses, vocabulary)`.
+# with `bos` in front, and returns the *log-probabilities* of their next tokens, `(n_hypotheses, vocab_size)`.
 #
 # Begin with one open hypothesis, which is `bos` alone and has the total 0. In each round:
 #

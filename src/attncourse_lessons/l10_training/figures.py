@@ -42,7 +42,7 @@ def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[F
     return drawn, f"{title}. Words cut into pieces. {listed}."
 
 
-def packed(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
+def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
     """Batches as rectangles, {panel: the lengths in each batch}: what is token is filled, what is padding hatched."""
     drawn, _ = figure(3.6 * len(batches), 3.4, columns=len(batches))
     said = []

@@ -68,7 +68,7 @@ from attncourse.training.evaluation import mean_loss
 from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
 from attncourse.training.trainer import train
 from attncourse.transformer import EncoderDecoder, Memory, TransformerConfig, source_mask
-from attncourse.viz.training_curves import LiveCurves
+from attncourse.training.curves import LiveCurves
 from attncourse_lessons.results import measured, training_runs
 
 # %% [markdown]
@@ -203,7 +203,7 @@ print(" | ".join(english.pieces(pairs.test[0].target)))
 lengths = [len(pair.target) + 1 for pair in encoded[:160]]    # <eos> counts
 by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
 by_tokens = [[lengths[i] for i in batch] for batch in batch_by_tokens(lengths, batch_tokens=256)]
-figures.packed({"16 sentences at random": by_number, "256 tokens, like with like": by_tokens})
+figures.padded_batches({"16 sentences at random": by_number, "256 tokens, like with like": by_tokens})
 
 
 def padding(batches):
@@ -266,7 +266,7 @@ print(f"best at {best:.1f}; even there the loss is {smoothed['ε = 0.1'].min():.
 # %%
 short = number_words("de", "en", train=8_000, test=500, max_items=2, dates=0, seed=3)
 short_train, short_test = (encode_pairs(part, german, english) for part in short)
-small = TransformerConfig(vocabulary=len(german), vocabulary_target=len(english), d_model=64,
+small = TransformerConfig(vocab_size=len(german), target_vocab_size=len(english), d_model=64,
                           n_layers=1, n_heads=4, d_ff=128, dropout=0.1)
 brisk = Recipe(steps=180, batch_tokens=256, lr=6e-3, warmup=30, label_smoothing=0.0)
 
@@ -286,7 +286,7 @@ small_models = {name: train_small(**change) for name, change in changes.items()}
 def tokens_of(model, encoded):
     """For each target token: how sure the model is of its choice, and whether that is right."""
     source, lengths, target_in, target_out = collate(encoded)
-    p = model(source, lengths, target_in).softmax(dim=-1)                  # (batch, n, vocabulary)
+    p = model(source, lengths, target_in).softmax(dim=-1)                  # (batch, n, vocab_size)
     sure, choice = p.max(dim=-1)                                           # (batch, n) each
     real = target_out != PAD
     return sure[real], (choice == target_out)[real]
@@ -674,7 +674,7 @@ assert errors.min() < 0.5 * errors.max()
 
 # %%
 pair = next(pair for pair in pairs.test if pair.target.count("-") == 2 and pair.target.count(",") == 1)
-viz.look(transformer, pair.source, german, english, written=pair.target, title=pair.source, layer=layer, head=head)
+viz.show_attention(transformer, pair.source, german, english, written=pair.target, title=pair.source, layer=layer, head=head)
 
 # %% [markdown]
 # The list runs down the diagonal, and within each number the ten and the unit cross, as they must. Take it as in
@@ -805,7 +805,7 @@ def write_without(tokens, steps):
     memory = Memory(transformer.encoder(source[:16], lengths[:16]), mask)
     for _ in range(steps):
         states = transformer.decoder(tokens, memory)                       # all of it, again
-        logits = transformer.output(states[:, -1])                         # (batch, vocabulary)
+        logits = transformer.output(states[:, -1])                         # (batch, vocab_size)
         tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
     return tokens
 
@@ -831,7 +831,7 @@ for steps in (15, 30, 60, 120):
     plain, took["without a cache"][steps] = measure(write_without, steps)
     cached, took["with a cache"][steps] = measure(write_with, steps)
     assert (plain == cached).float().mean() > 0.95         # a tie may fall the other way
-viz.measured(took, x_name="tokens written", y_name="seconds", low=0)
+viz.line_plot(took, x_name="tokens written", y_name="seconds", low=0)
 assert took["without a cache"][120] > 1.5 * took["with a cache"][120]
 
 # %% [markdown]

@@ -52,6 +52,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 # %%
 from attncourse.attention import MultiHeadAttention, attend, causal_mask
+from attncourse.counting import attention_share, layer_cost, preset
 from attncourse.efficient import (
     LinformerAttention,
     bigbird,
@@ -67,7 +68,6 @@ from attncourse.efficient import (
     tiled_attend,
 )
 from attncourse.recurrent import LinearRecurrence, linear_recurrence
-from attncourse.sizes import attention_share, layer_cost, preset
 from attncourse.training import descend
 from attncourse.transformer import Block, TransformerConfig
 
@@ -123,8 +123,8 @@ for n in lengths:
     for name, seconds in median_seconds(runs, *inputs).items():
         times[name][n] = 1000 * seconds
         peaks[name][n] = peak_bytes(runs[name], *inputs) / 2**20
-viz.measured(times, "length n", "milliseconds", log_x=True, log_y=True)
-viz.measured(peaks, "length n", "peak memory, MiB", log_x=True, log_y=True)
+viz.line_plot(times, "length n", "milliseconds", log_x=True, log_y=True)
+viz.line_plot(peaks, "length n", "peak memory, MiB", log_x=True, log_y=True)
 
 # %%
 def slope(line):
@@ -177,7 +177,7 @@ for name in names:
     widened = replace(config, max_length=contexts[-1])
     label = f"{name.removeprefix('gpt-3 ')}, d = {config.d_model:,}"
     share[label] = {n: 100 * attention_share(widened, n) for n in contexts}
-viz.measured(share, "length n", "share of the pairs, %", log_x=True, low=0)
+viz.line_plot(share, "length n", "share of the pairs, %", log_x=True, low=0)
 small, *_, large = share.values()
 at_2048 = [100 * attention_share(preset(name).config, 2048) for name in names]
 for name, part in zip(names, at_2048, strict=True):
@@ -359,7 +359,7 @@ for n in (32, 64, 128, 256):
     paid["without a cache"][n], again = multiply_adds(write_without, X)
     paid["with a cache"][n], kept = multiply_adds(write_with, X)
     assert torch.allclose(again, kept, atol=1e-4)
-viz.measured(paid, "tokens written", "multiply-adds in all", log_x=True, log_y=True)
+viz.line_plot(paid, "tokens written", "multiply-adds in all", log_x=True, log_y=True)
 factor = {name: line[256] / line[128] for name, line in paid.items()}
 for name, times_as_much in factor.items():
     print(f"{name}: doubling from 128 to 256 costs {times_as_much:.1f} times as much")
@@ -448,7 +448,7 @@ class Finder(nn.Module):
     def __init__(self, mask=None, n=32, d=32):
         super().__init__()
         config = TransformerConfig(
-            vocabulary=16, d_model=d, n_layers=2, n_heads=2, d_ff=64, dropout=0.0
+            vocab_size=16, d_model=d, n_layers=2, n_heads=2, d_ff=64, dropout=0.0
         )
         self.token, self.place, self.mask = nn.Embedding(16, d), nn.Embedding(n, d), mask
         self.blocks = nn.ModuleList(Block(config) for _ in range(2))
@@ -602,7 +602,7 @@ kept = values.cumsum(dim=-1) / values.sum(dim=-1, keepdim=True)           # (50,
 kept = kept.mean(dim=0)                                                   # (4, 32)
 ks = [1, 2, 4, 8, 16, 32]
 lines = {f"head {h}": {k: 100 * kept[h, k - 1].item() for k in ks} for h in range(4)}
-viz.measured(lines, "number of singular values k", "share of their squares, %", log_x=True, low=0)
+viz.line_plot(lines, "number of singular values k", "share of their squares, %", log_x=True, low=0)
 column, diagonal = kept[:, 0].max().item(), kept[:, 7].min().item()
 print(f"best head with 1 value: {column:.0%};  worst head with 8: {diagonal:.0%}")
 assert column > 0.9 and diagonal < 0.5
@@ -699,7 +699,7 @@ for name, step in zip(spent, (cached_attend_step, linear_attend_step), strict=Tr
         _, state = step(*torch.randn(3, 8, d), state)
         if t in (250, 500, 1000, 1500, 2000):
             spent[name][t] = time.process_time() - begun
-viz.measured(spent, "tokens written", "seconds in all", low=0)
+viz.line_plot(spent, "tokens written", "seconds in all", low=0)
 cached, recurrent = (line[2000] / line[1000] for line in spent.values())
 print(f"twice the tokens cost {cached:.1f} and {recurrent:.1f} times as much")
 assert cached > 1.15 * recurrent
@@ -807,7 +807,7 @@ for name, (attention, width) in kinds.items():
     model = learn(Recall(attention, width), cards, 600, 5e-2, batch=64)
     hits = {m: right(model, lambda b, g, m=m: cards(b, g, m), 1000) for m in ms}
     recalled[name] = {m: 100 * hit.mean().item() for m, hit in hits.items()}
-viz.measured(recalled, "cards on the table", "right, %", log_x=True, low=0)
+viz.line_plot(recalled, "cards on the table", "right, %", log_x=True, low=0)
 
 # %%
 exact, narrow, wide = recalled.values()
@@ -855,8 +855,8 @@ for n in lengths:
             peaks[name][n] = peak_bytes(racers[name], *inputs) / 2**20
 
 # %%
-viz.measured(times, "length n", "milliseconds", log_x=True, log_y=True)
-viz.measured(peaks, "length n", "peak memory, MiB", log_x=True, log_y=True)
+viz.line_plot(times, "length n", "milliseconds", log_x=True, log_y=True)
+viz.line_plot(peaks, "length n", "peak memory, MiB", log_x=True, log_y=True)
 
 # %%
 def crossing(line, other):

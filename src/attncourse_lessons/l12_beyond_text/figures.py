@@ -32,7 +32,7 @@ from attncourse.viz.style import (
 MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
 
 
-def pictures(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
+def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
     """Small pictures (height, width) in a row, black for most, with their names."""
     drawn, grid = figure(1.25 * len(images), 1.6, columns=len(images))
     for ax, image, name in zip(np.atleast_1d(np.asarray(grid)), images, names, strict=True):
@@ -95,7 +95,7 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
     )
 
 
-def looking(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> None:
+def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> None:
     """Pictures in the first column, and beside each where was looked: {title: a table (rows, columns) a picture}.
 
     Each table is darker for more, on a scale of its own, with the picture's outline over it; `names` stand at the left.
@@ -121,7 +121,9 @@ def looking(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], na
     show(drawn, f"Where was looked, by patch (row, column), counted from 1 at the top left. {'. '.join(said)}.")
 
 
-def looking_frame(picture: Tensor, table: Tensor, asking: int | None = None, title: str = "") -> tuple[Figure, str]:
+def attention_on_image(
+    picture: Tensor, table: Tensor, asking: int | None = None, title: str = ""
+) -> tuple[Figure, str]:
     """A picture, and how much each patch of it was looked at, (rows, columns): for `explore`.
 
     `asking` is the patch that looks, framed; without it, the class token does. Returns the figure and the words for it.
@@ -172,7 +174,7 @@ def position_maps(similarity: Tensor, side: int, title: str = "") -> None:
     )
 
 
-def sound(
+def waveform_and_spectrogram(
     waveform: Tensor, loudness: Tensor, spoken: Sequence[tuple[float, float, str]], rate: int, hop: int, title: str = ""
 ) -> None:
     """A sound (n_samples,), and below it what each frame sounds like: log spectra (n_frames, n_frequencies).
@@ -208,7 +210,7 @@ def sound(
     )
 
 
-def hide_and_guess() -> None:
+def wav2vec_diagram() -> None:
     """wav2vec 2.0 in one picture: frames, some hidden, a Transformer, guesses, and the codes that they must match."""
     drawn, ax = figure(8.2, 4.7)
     stage(ax, (-3.1, 16.2), (-0.6, 10.4))

@@ -251,7 +251,7 @@ shuffle, strew = (torch.randperm(n, generator=torch.Generator().manual_seed(5)) 
 shuffled = unpatchify(patchify(normed, 2)[:, shuffle], 2, 8, 8)           # (1797, 1, 8, 8)  patches
 strewn = normed.flatten(1)[:, strew].view(-1, 1, 8, 8)                    # (1797, 1, 8, 8)  pixels
 worlds = {"as they are": normed, "patches shuffled": shuffled, "pixels shuffled": strewn}
-figures.pictures([world[i, 0] - normed.min() for world in worlds.values() for i in (3, 15)],
+figures.image_row([world[i, 0] - normed.min() for world in worlds.values() for i in (3, 15)],
              [f"a {labels[i]}, {name}" for name in ("plain", "patches", "pixels") for i in (3, 15)])
 
 # %%
@@ -366,7 +366,7 @@ picture = images[report][example, 0]
 
 def look(layer, head):
     table = weights[example, layer, head, 0, 1:].view(4, 4)               # the class token's row, without itself
-    return figures.looking_frame(picture, table, title=f"layer {layer}, head {head} (%)")
+    return figures.attention_on_image(picture, table, title=f"layer {layer}, head {head} (%)")
 
 
 viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0})
@@ -385,7 +385,7 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 rolled = attention_rollout(weights)[:, 0, 1:].view(-1, 4, 4)              # (397, 4, 4)
 last = weights[:, -1].mean(dim=1)[:, 0, 1:].view(-1, 4, 4)                # the last layer, mean over heads
 some = [int((labels[report] == digit).nonzero()[0]) for digit in (3, 8, 0)]
-figures.looking([images[report][i, 0] for i in some],
+figures.attention_on_images([images[report][i, 0] for i in some],
             {"last layer": [last[i] for i in some], "rollout": [rolled[i] for i in some]},
             [f"a {labels[report][i]}" for i in some])
 
@@ -472,7 +472,7 @@ def spectra(waveform):                                                    # 25 m
     return (torch.fft.rfft(frames).abs().square() + 0.01).log()           # (..., n_frames, 101)
 
 
-figures.sound(waveform, spectra(waveform), spoken, RATE, hop=160, title="one second of a voice that was made")
+figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=160, title="one second of a voice that was made")
 
 # %% [markdown]
 # Each vowel is named by an English word that has it. Below the waveform you see what an engineer would look at: how
@@ -510,7 +510,7 @@ assert end - start + 1 == 400 and later - start == 320 and count_frames(16000, *
 # hidden at this place. Which?*
 
 # %%
-figures.hide_and_guess()
+figures.wav2vec_diagram()
 
 # %% [markdown]
 # Follow it from below. The waveform becomes frames $z$. A span of them is hidden, each replaced by one and the same
@@ -676,8 +676,8 @@ with torch.no_grad():
 vowel, pitch = {}, {}
 for name, (inputs, outputs) in known.items():
     vowel[name], pitch[name] = zip(*(probe(inputs, outputs, seed) for seed in range(4)), strict=True)
-viz.runs(vowel, "share of frames whose vowel a linear probe reads (four probes each)")
-viz.runs(pitch, "share of the pitch's variance that a linear probe explains")
+viz.strip_plot(vowel, "share of frames whose vowel a linear probe reads (four probes each)")
+viz.strip_plot(pitch, "share of the pitch's variance that a linear probe explains")
 
 # %%
 vowel, pitch = ({name: sum(v) / len(v) for name, v in each.items()} for each in (vowel, pitch))

@@ -66,7 +66,7 @@ print("in company:", positions_as_printed(tokens, words, places)[1].tolist())
 def repair_positions(tokens: Tensor, words: Tensor, places: Tensor) -> Tensor:
     """Each token's vector plus the vector of its place in the text, counted from 0.
 
-    tokens: (batch, n), whole numbers   words: (vocabulary, d), a row for each token
+    tokens: (batch, n), whole numbers   words: (vocab_size, d), a row for each token
     places: (max_length, d), a row for each place, max_length at least n
     returns (batch, n, d)
     """

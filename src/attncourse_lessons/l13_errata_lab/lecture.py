@@ -256,7 +256,7 @@ tokenizer = Tokenizer.train(corpus.train, size=128)
 train, test = (
     [text[:65] for text in encode_texts(texts, tokenizer) if len(text) > 16] for texts in corpus
 )
-SIZES = {"vocabulary": 128, "d_model": 48, "d_ff": 192, "max_length": 128}
+SIZES = {"vocab_size": 128, "d_model": 48, "d_ff": 192, "max_length": 128}
 
 
 def trained(*faults, steps=120, seed=0):
@@ -509,7 +509,7 @@ print("shown by the loss:", *(name for name, (seen, _) in verdicts.items() if se
 unseen = [name for name in FAULTS if not verdicts[name][0]]
 rows = {name: run["faults"][name] for name in unseen}
 hidden = {name: (row["difference"], 3 * row["standard_error"]) for name, row in rows.items()}
-viz.differences({"": hidden}, x_name="test loss, difference (nats)")
+viz.differences_from_baseline({"": hidden}, x_name="test loss, difference (nats)")
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
 same = [name for name, (change, bar) in hidden.items() if abs(change) <= bar]
 print("better with the fault than without:", *better, sep="\n   ")
@@ -610,7 +610,7 @@ for seed in range(3):
     again["as printed"].append(test_loss(slide))
     if seed:
         again["right"].append(test_loss(trained(seed=seed)[0]))
-viz.runs(again, "test loss (nats a token)")
+viz.strip_plot(again, "test loss (nats a token)")
 
 # %%
 started = time.perf_counter()

@@ -60,9 +60,10 @@ def _imported(tree: ast.AST, home: str, packages: Packages) -> Iterator[str]:
 
 def _of_every_lesson(call: ast.Call, packages: Packages) -> Iterator[str]:
     """The modules that `course.parts("figures")` imports: one of each lesson that has it."""
-    for part in (argument.value for argument in call.args if isinstance(argument, ast.Constant)):
-        for top, folder in packages.items():
-            yield from (f"{top}.{path.parent.name}.{part}" for path in folder.glob(f"l[0-9][0-9]_*/{part}.py"))
+    parts = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+    for top, folder in packages.items():
+        for path in sorted(path for part in parts for path in folder.glob(f"l[0-9][0-9]_*/{part!s}.py")):
+            yield f"{top}.{path.parent.name}.{path.stem}"
 
 
 def _defined_in(module: str, names: set[str] | None, packages: Packages) -> set[str]:

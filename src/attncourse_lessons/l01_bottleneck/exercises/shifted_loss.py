@@ -11,7 +11,7 @@ from lessonkit.exercises.observe import gradients
 
 
 def solution(logits, tokens, pad):
-    predictions, target = logits[:, :-1], tokens[:, 1:]            # (batch, n - 1, vocabulary), (batch, n - 1)
+    predictions, target = logits[:, :-1], tokens[:, 1:]            # (batch, n - 1, vocab_size), (batch, n - 1)
     return nn.functional.cross_entropy(predictions.flatten(0, 1), target.flatten(), ignore_index=pad)
 
 
@@ -36,10 +36,10 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _text(draw, ragged, vocabulary=None):
+def _text(draw, ragged, vocab_size=None):
     """(logits, tokens, pad): the padding has an id of its own, which is not 0, and may be any."""
     batch, n, v = draw.sizes(3, 4, 9)
-    v = vocabulary or v
+    v = vocab_size or v
     pad = 1 + int(draw.integers(v - 1, 1))
     tokens = draw.integers(v - 1, batch, n)
     tokens = tokens + (tokens >= pad)                                                   # every id but the padding's

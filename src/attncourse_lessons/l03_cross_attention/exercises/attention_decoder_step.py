@@ -43,16 +43,16 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 def _step(answer, draw, fed=True, padded=False):
     """A built step, and drawn inputs for it: (step, [token, state, attentional, encoder_states, mask])."""
-    batch, n_source, d_embedding, d_hidden, vocabulary = draw.sizes(5, 3, 9)
+    batch, n_source, d_embedding, d_hidden, vocab_size = draw.sizes(5, 3, 9)
     mask = draw.padding_mask(batch, n_source) if padded else torch.ones(batch, n_source, dtype=torch.bool)
     inputs = [
-        draw.integers(vocabulary, batch),
+        draw.integers(vocab_size, batch),
         draw.normal(batch, d_hidden),
         draw.normal(batch, d_hidden) if fed else torch.zeros(batch, d_hidden),
         draw.normal(batch, n_source, d_hidden),
         mask,
     ]
-    return answer.build(draw, vocabulary, d_embedding, d_hidden), inputs
+    return answer.build(draw, vocab_size, d_embedding, d_hidden), inputs
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed

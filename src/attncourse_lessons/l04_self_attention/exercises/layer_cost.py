@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from attncourse import sizes
+from attncourse import counting
 from lessonkit.exercises.exercise import Exercise
 
 
@@ -22,10 +22,10 @@ def solution(kind, n, d, width=None):
 
 exercise = Exercise(
     "layer_cost",
-    reference=sizes.layer_cost,
+    reference=counting.layer_cost,
     solution=solution,
     returns=("multiply_adds", "sequential_steps", "path_length"),
-    forbidden=("attncourse.sizes",),
+    forbidden=("attncourse.counting",),
     difficulty=2,
     minutes=20,
     numbers=True,
@@ -50,7 +50,7 @@ def _costs(answer, column, calls):
     rows = []
     for kind, n, d, *width in calls:
         value = answer(kind, n, d, *width)[column]
-        known = torch.tensor([sizes.LAYER_KINDS.index(kind), n, d, *(width or [0])], dtype=torch.float64)
+        known = torch.tensor([counting.LAYER_KINDS.index(kind), n, d, *(width or [0])], dtype=torch.float64)
         rows.append(torch.cat([known, value.to(torch.float64).reshape(1)]))
     return torch.stack(rows)
 
@@ -61,7 +61,7 @@ def _call(column):
     def explain(got, expected):
         row = next(i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if abs(a[-1] - b[-1]) > 1e-4 * b[-1])
         kind, n, d, width = (int(value) for value in expected[row][:-1])
-        arguments = f'"{sizes.LAYER_KINDS[kind]}", {n}, {d}' + (f", {width}" if width else "")
+        arguments = f'"{counting.LAYER_KINDS[kind]}", {n}, {d}' + (f", {width}" if width else "")
         return f"layer_cost({arguments}): {COLUMNS[column]} is {got[row][-1]:g}, expected {expected[row][-1]:g}"
 
     return explain
@@ -102,7 +102,7 @@ def a_window_wider_than_the_sequence(answer, draw):
 def sequential_steps(answer, draw):
     """what must wait for what"""
     n, d, width = 10 + draw.sizes(1, 0, 6)[0], draw.sizes(1, 5, 8)[0], draw.sizes(1, 2, 4)[0]
-    return _costs(answer, 1, [(kind, n, d, *([width] if kind in WINDOWED else [])) for kind in sizes.LAYER_KINDS])
+    return _costs(answer, 1, [(kind, n, d, *([width] if kind in WINDOWED else [])) for kind in counting.LAYER_KINDS])
 
 
 @aspect("path length", points=2, explain=_call(2))

@@ -3,22 +3,22 @@
 import torch
 from torch import nn
 
-from attncourse import sizes
+from attncourse import counting
 from attncourse.transformer import LanguageModel, TransformerConfig
 from lessonkit.exercises.exercise import Exercise
 
 
-def reference(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def reference(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """GPT's shape: learned positions, biases, LayerNorms in front and one at the end, the output tied."""
     config = TransformerConfig(
-        vocabulary=vocabulary, max_length=max_length, n_layers=n_layers, d_model=d_model, n_heads=n_heads,
+        vocab_size=vocab_size, max_length=max_length, n_layers=n_layers, d_model=d_model, n_heads=n_heads,
         n_kv_heads=n_kv_heads, d_head=d_head, d_ff=d_ff, positions="learned",
     )  # fmt: skip
-    count = sizes.count_parameters(config, LanguageModel)
+    count = counting.count_parameters(config, LanguageModel)
     return count.embedding + count.positions, count.attention, count.feed_forward, count.norms
 
 
-def solution(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def solution(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     def linear(d_in, d_out):
         return d_in * d_out + d_out
 
@@ -26,7 +26,7 @@ def solution(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_h
     attention = linear(d_model, d_query) + 2 * linear(d_model, d_key) + linear(d_query, d_model)
     feed_forward = linear(d_model, d_ff) + linear(d_ff, d_model)
     norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+    return (vocab_size + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
 exercise = Exercise(
@@ -34,7 +34,7 @@ exercise = Exercise(
     reference=reference,
     solution=solution,
     returns=("embeddings", "attention", "feed_forward", "norms"),
-    forbidden=("attncourse.sizes", "attncourse.transformer"),
+    forbidden=("attncourse.counting", "attncourse.transformer"),
     difficulty=2,
     minutes=20,
     numbers=True,
@@ -85,8 +85,8 @@ def heads_of_a_different_width(answer, draw):
 @aspect("groups", points=1, explain=_counts)
 def groups(answer, draw):
     """fewer heads of keys and values make smaller matrices for both"""
-    vocabulary, max_length, n_layers, _, _, _, d_head, d_ff = _sizes(draw)
-    return answer(vocabulary, max_length, n_layers, 6 * d_head, 6, 2, d_head, d_ff)[1]
+    vocab_size, max_length, n_layers, _, _, _, d_head, d_ff = _sizes(draw)
+    return answer(vocab_size, max_length, n_layers, 6 * d_head, 6, 2, d_head, d_ff)[1]
 
 
 @aspect("feed_forward", points=1, explain=_counts)
@@ -134,10 +134,10 @@ slip("gains without biases", NORMS, {") * 2 * d_model": ") * d_model"}, words=""
 slip("one norm a block", NORMS, {"2 * n_layers": "n_layers"}, words="""
     One LayerNorm for each block was counted, and one at the end. A block has two halves, attention and feed-forward,
     and each has a LayerNorm in front.""")
-slip("output counted again", ("embeddings",), {"(vocabulary": "(2 * vocabulary"}, words="""
+slip("output counted again", ("embeddings",), {"(vocab_size": "(2 * vocab_size"}, words="""
     The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one and
     the same matrix, used twice. A parameter counts once, however often it is used.""")
-slip("no positions", ("embeddings",), {"(vocabulary + max_length)": "vocabulary"}, words="""
+slip("no positions", ("embeddings",), {"(vocab_size + max_length)": "vocab_size"}, words="""
     The positions are learned here: a table of max_length vectors, beside that of the tokens.""")
 slip("one matrix up, none down", ("feed_forward",), {" + linear(d_ff, d_model)": ""}, words="""
     The feed-forward network goes up from d_model to d_ff *and down again*: two linear layers, with a bias each.""")
@@ -156,19 +156,19 @@ slip("one layer", (*ATTENTION, "feed_forward", "norms"),
 
 
 @variant("biases of the wrong width", fails=SHAPES)
-def four_biases_of_d_model(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def four_biases_of_d_model(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """d_model for each of the four."""
     attention = 2 * d_model * (n_heads + n_kv_heads) * d_head + 4 * d_model
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
     norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+    return (vocab_size + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
 @variant("no biases", "heads always as wide as the model", fails=(*ATTENTION, "feed_forward"))
-def back_of_an_envelope(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def back_of_an_envelope(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """4 d² for the attention, as on the back of an envelope."""
     norms = (2 * n_layers + 1) * 2 * d_model
-    embeddings = (vocabulary + max_length) * d_model
+    embeddings = (vocab_size + max_length) * d_model
     return embeddings, n_layers * 4 * d_model * d_model, n_layers * 2 * d_model * d_ff, norms
 
 
@@ -176,7 +176,7 @@ def back_of_an_envelope(vocabulary, max_length, n_layers, d_model, n_heads, n_kv
 
 
 @alternative("linear layers by a helper")
-def linear_layers_by_a_helper(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def linear_layers_by_a_helper(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """The plain way."""
 
     def linear(d_in, d_out):
@@ -186,17 +186,17 @@ def linear_layers_by_a_helper(vocabulary, max_length, n_layers, d_model, n_heads
     attention += linear(n_heads * d_head, d_model)
     feed_forward = linear(d_model, d_ff) + linear(d_ff, d_model)
     norms = 2 * d_model * (2 * n_layers + 1)
-    return (vocabulary + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+    return (vocab_size + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
 @alternative("built and counted")
-def built_and_counted(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def built_and_counted(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """Makes one block's layers. (An `nn.Embedding` on the meta device is right, too, and imports 800 modules.)"""
     width, shared = n_heads * d_head, n_kv_heads * d_head
     attention = [nn.Linear(d_model, width), nn.Linear(d_model, shared), nn.Linear(d_model, shared)]
     attention.append(nn.Linear(width, d_model))
     feed_forward = [nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)]
-    embeddings = [nn.Embedding(vocabulary, d_model), nn.Embedding(max_length, d_model)]
+    embeddings = [nn.Embedding(vocab_size, d_model), nn.Embedding(max_length, d_model)]
     norm = [nn.LayerNorm(d_model)]
 
     def count(layers):
@@ -207,10 +207,10 @@ def built_and_counted(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_h
 
 
 @alternative("tensors and floats")
-def tensors_and_floats(vocabulary, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+def tensors_and_floats(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
     """Numbers of other types."""
     biases = (n_heads + 2 * n_kv_heads) * d_head + d_model
     attention = torch.tensor(2 * d_model * (n_heads + n_kv_heads) * d_head + biases)
     feed_forward = float(2 * d_model * d_ff + d_ff + d_model)
-    embeddings = torch.tensor([vocabulary, max_length]).sum() * d_model
+    embeddings = torch.tensor([vocab_size, max_length]).sum() * d_model
     return embeddings, n_layers * attention, n_layers * feed_forward, torch.tensor(4.0 * n_layers + 2) * d_model

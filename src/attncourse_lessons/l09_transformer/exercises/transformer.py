@@ -43,7 +43,7 @@ def solution(
     causal = torch.ones(n, n, dtype=torch.bool).tril()     # (n_target, n_target)
     for block in decoder_blocks:
         x = block(x, memory, causal, source_mask)
-    return output(decoder_norm(x))                         # (batch, n_target, vocabulary)
+    return output(decoder_norm(x))                         # (batch, n_target, vocab_size)
 
 
 exercise = Exercise(

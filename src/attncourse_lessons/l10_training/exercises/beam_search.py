@@ -13,7 +13,7 @@ from .common import READY_MADE
 def reference(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     open_, finished = [([bos], 0.0)], []
     for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()        # (n_open, vocabulary)
+        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_])).tolist()        # (n_open, vocab_size)
         longer = [
             ([*tokens, v], total + log_p[i][v]) for i, (tokens, total) in enumerate(open_) for v in range(len(log_p[i]))
         ]
@@ -31,7 +31,7 @@ def solution(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     open_: list[tuple[list[int], float]] = [([bos], 0.0)]
     finished: list[tuple[list[int], float]] = []
     for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_]))         # (n_open, vocabulary)
+        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_]))         # (n_open, vocab_size)
         longer = [
             ([*tokens, v], total + p)
             for (tokens, total), row in zip(open_, log_p.tolist(), strict=True)
@@ -100,17 +100,17 @@ class _Oracle:
     """A model of one sentence, by a tree: which tokens stand for its letters is drawn, and a little noise."""
 
     def __init__(self, draw: Draw, tree: str):
-        self.tree, self.vocabulary = _TREES[tree], 8
-        names = torch.randperm(self.vocabulary, generator=draw.generator).tolist()
+        self.tree, self.vocab_size = _TREES[tree], 8
+        names = torch.randperm(self.vocab_size, generator=draw.generator).tolist()
         self.bos, self.letters = names[0], dict(zip(names[1:], ".abcdef", strict=True))
         self.tokens = {letter: token for token, letter in self.letters.items()}
         self.eos, self.may_end = self.tokens["."], tree != "nobody"
-        self.noise = 0.005 * draw.normal(8, self.vocabulary)
+        self.noise = 0.005 * draw.normal(8, self.vocab_size)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         if tokens.ndim != 2 or not 1 <= tokens.shape[1] <= 7 or tokens.is_floating_point():
             raise ValueError(f"tokens: got {tokens.dtype} of shape {tuple(tokens.shape)}, expected (n, 1 to 6) tokens")
-        logits = torch.stack([self._after(row) for row in tokens.tolist()])          # (n_hypotheses, vocabulary)
+        logits = torch.stack([self._after(row) for row in tokens.tolist()])          # (n_hypotheses, vocab_size)
         return (logits + self.noise[tokens.shape[1]]).log_softmax(dim=-1)
 
     def _after(self, row: list[int]) -> Tensor:
@@ -119,7 +119,7 @@ class _Oracle:
         if "." in said:  # nobody needs to ask; who does hears what would win
             listed = ["a", ".99"]
         known = {self.tokens[letter]: float(p) for letter, p in zip(listed[::2], listed[1::2], strict=True)}
-        p = torch.full((self.vocabulary,), (1 - sum(known.values())) / (self.vocabulary - len(known)))
+        p = torch.full((self.vocab_size,), (1 - sum(known.values())) / (self.vocab_size - len(known)))
         p[self.eos], p[self.bos] = 1e-3 if self.may_end else 1e-12, 1e-12
         p[list(known)] = torch.tensor(list(known.values()))
         return p.log()

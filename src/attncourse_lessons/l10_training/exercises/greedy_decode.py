@@ -62,11 +62,11 @@ class _Writer:
     """
 
     def __init__(self, draw: Draw, ends: list[int], max_length: int):
-        vocabulary = 9
-        self.bos, self.eos, self.pad = draw.sizes(3, 0, vocabulary - 1)
+        vocab_size = 9
+        self.bos, self.eos, self.pad = draw.sizes(3, 0, vocab_size - 1)
         self.ends, self.calls = torch.tensor(ends), 0
-        self.by_place = draw.normal(max_length + 1, len(ends), vocabulary)
-        self.by_past = draw.normal(max_length + 1, vocabulary, vocabulary)
+        self.by_place = draw.normal(max_length + 1, len(ends), vocab_size)
+        self.by_past = draw.normal(max_length + 1, vocab_size, vocab_size)
         self.by_place[:, :, [self.eos, self.pad, self.bos]] = -100.0
         self.by_past[:, :, [self.eos, self.pad, self.bos]] = 0.0
 
@@ -75,7 +75,7 @@ class _Writer:
         if tokens.shape[0] != batch or n > len(self.by_place):
             raise ValueError(f"tokens: got shape {tuple(tokens.shape)}, expected {batch} sentences, none too long")
         self.calls += 1
-        past = sum(4 * self.by_past[j][tokens[:, j]] for j in range(n))               # (batch, vocabulary)
+        past = sum(4 * self.by_past[j][tokens[:, j]] for j in range(n))               # (batch, vocab_size)
         logits = self.by_place[n - 1] + past
         logits[(self.ends == n) | (self.ends + 2 == n), self.eos] = 100.0
         return logits

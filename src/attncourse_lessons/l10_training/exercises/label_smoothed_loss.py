@@ -11,7 +11,7 @@ from .common import READY_MADE
 
 
 def solution(logits, target, smoothing, pad):
-    log_p = logits.log_softmax(dim=-1)                                            # (batch, n, vocabulary)
+    log_p = logits.log_softmax(dim=-1)                                            # (batch, n, vocab_size)
     true = -log_p.gather(-1, target[..., None])[..., 0]                           # (batch, n)
     uniform = -log_p.mean(dim=-1)                                                 # (batch, n)
     losses = (1 - smoothing) * true + smoothing * uniform
@@ -41,13 +41,13 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 def _answers(draw, padded=False):
     """(logits, target, pad), with no padding in the targets, or with some behind the sentences' ends."""
-    batch, n, vocabulary = draw.sizes(3, 3, 8)
-    pad = int(draw.integers(vocabulary, 1))
-    target = draw.integers(vocabulary - 1, batch, n)
+    batch, n, vocab_size = draw.sizes(3, 3, 8)
+    pad = int(draw.integers(vocab_size, 1))
+    target = draw.integers(vocab_size - 1, batch, n)
     target = target + (target >= pad)
     if padded:
         target = target.masked_fill(~draw.padding_mask(batch, n), pad)
-    return 2 * draw.normal(batch, n, vocabulary), target, pad
+    return 2 * draw.normal(batch, n, vocab_size), target, pad
 
 
 def _share(draw):

@@ -8,7 +8,7 @@ READY_MADE = (
     "attncourse_lessons.slides",
     "attncourse.layers",
     "attncourse.positions",
-    "attncourse.sizes",
+    "attncourse.counting",
     "attncourse.transformer",
     "torch.nn.functional.scaled_dot_product_attention",
     "torch.nn.MultiheadAttention",

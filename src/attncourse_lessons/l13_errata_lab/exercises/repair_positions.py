@@ -40,8 +40,8 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def _texts(draw, batch=None):
     """Tokens (batch, n), a table of words, and a table of places, two more than the text has."""
     drawn, n, d = draw.sizes(3, 3, 7)
-    vocabulary = 11
-    return draw.integers(vocabulary, batch or drawn, n), draw.normal(vocabulary, d), draw.normal(n + 2, d)
+    vocab_size = 11
+    return draw.integers(vocab_size, batch or drawn, n), draw.normal(vocab_size, d), draw.normal(n + 2, d)
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed

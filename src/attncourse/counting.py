@@ -76,8 +76,8 @@ def count_parameters(config: TransformerConfig, model: ModelClass) -> Parameters
     feed_forward = _widening(config) * linear(d_model, d_ff) + linear(d_ff, d_model)
     norm = d_model * (2 if config.norm == "layer" and config.bias else 1)
 
-    source_words = config.vocabulary if n_encoder else 0
-    target_words = config.target_words if n_decoder else 0
+    source_words = config.vocab_size if n_encoder else 0
+    decoder_vocab_size = config.decoder_vocab_size if n_decoder else 0
     shared = model is EncoderDecoder and config.shares_embedding
     positions = {
         "learned": n_stacks * config.max_length * d_model,
@@ -85,13 +85,13 @@ def count_parameters(config: TransformerConfig, model: ModelClass) -> Parameters
         "bucketed": n_stacks * config.n_buckets * config.n_heads,
     }
     return Parameters(
-        embedding=(source_words + (0 if shared else target_words) + n_stacks * config.n_segments) * d_model,
+        embedding=(source_words + (0 if shared else decoder_vocab_size) + n_stacks * config.n_segments) * d_model,
         positions=positions.get(config.positions, 0),
         attention=n_layers * attention,
         cross_attention=n_cross * attention,
         feed_forward=n_layers * feed_forward,
         norms=(2 * n_layers + n_cross + n_stacks * (config.ends_in_norm + config.embedding_norm)) * norm,
-        output=0 if config.tie_output else target_words * d_model,
+        output=0 if config.tie_output else decoder_vocab_size * d_model,
     )
 
 
@@ -132,7 +132,7 @@ def count_flops(config: TransformerConfig, model: ModelClass, batch: int, n: int
         projections=multiply_add * 2 * (asking * d_model * d_query + answering * d_model * d_key),
         scores_and_average=multiply_add * 2 * pairs * d_query,
         feed_forward=multiply_add * (_widening(config) + 1) * tokens * d_model * d_ff,
-        output=multiply_add * n_target * d_model * config.target_words if n_decoder else 0,
+        output=multiply_add * n_target * d_model * config.decoder_vocab_size if n_decoder else 0,
     )
 
 
@@ -185,7 +185,7 @@ def cache_bytes(config: TransformerConfig, batch: int, n: int, bytes_per_number:
     llama 3 8b 0.5 GiB
     """
     _check_lengths(config, batch, n=n, n_source=n_source or None)
-    numbers = 2 * config.layers_decoder * batch * config.kv_heads * (n + n_source) * config.width_head
+    numbers = 2 * config.decoder_layers * batch * config.kv_heads * (n + n_source) * config.width_head
     return numbers * bytes_per_number
 
 
@@ -251,7 +251,7 @@ def _layers(config: TransformerConfig, model: ModelClass) -> tuple[int, int, int
         got = model.__name__ if is_class else f"an instance of {type(model).__name__}"
         raise ValueError(f"model: got {got}, expected one of {', '.join(each.__name__ for each in MODELS)}")
     n_encoder = 0 if model is LanguageModel else config.n_layers
-    n_decoder = 0 if model is Encoder else config.layers_decoder
+    n_decoder = 0 if model is Encoder else config.decoder_layers
     return n_encoder, n_decoder, n_decoder if model is EncoderDecoder else 0
 
 
@@ -263,8 +263,9 @@ def _widening(config: TransformerConfig) -> int:
 def _check_lengths(config: TransformerConfig, batch: int, **lengths: int | None) -> None:
     check_at_least(1, batch=batch)
     for name, n in lengths.items():
-        if n is not None and (n < 1 or (config.longest is not None and n > config.longest)):
-            expected = "at least 1" if config.longest is None else f"1 to {config.longest}, what its positions allow"
+        if n is not None and (n < 1 or (config.max_positions is not None and n > config.max_positions)):
+            most = config.max_positions
+            expected = "at least 1" if most is None else f"1 to {most}, what its positions allow"
             raise ValueError(f"{name}: got {n}, expected {expected}")
 
 
@@ -336,13 +337,13 @@ def preset(name: str) -> Preset:
 
 def _vaswani(printed: str, note: str, **size) -> Preset:
     config = TransformerConfig(
-        vocabulary=37_000, n_layers=6, norm_place="post", positions="sinusoidal", scale_embedding=True, **size
+        vocab_size=37_000, n_layers=6, norm_place="post", positions="sinusoidal", scale_embedding=True, **size
     )
     return Preset(config, EncoderDecoder, printed, "Vaswani et al. 2017, table 3", note)
 
 
 def _gpt(**size) -> TransformerConfig:
-    return TransformerConfig(vocabulary=50_257, positions="learned", activation="gelu tanh", **size)
+    return TransformerConfig(vocab_size=50_257, positions="learned", activation="gelu tanh", **size)
 
 
 def _gpt_3(row: PrintedRow) -> Preset:
@@ -355,7 +356,7 @@ def _gpt_3(row: PrintedRow) -> Preset:
 
 def _t5(printed: str, **size) -> Preset:
     config = TransformerConfig(
-        vocabulary=32_128, d_head=64, norm="rms", norm_eps=1e-6, positions="bucketed", scale_scores=False, bias=False,
+        vocab_size=32_128, d_head=64, norm="rms", norm_eps=1e-6, positions="bucketed", scale_scores=False, bias=False,
         dropout_attention=0.1, dropout_ff=0.1, **size,
     )  # fmt: skip
     note = (
@@ -375,11 +376,11 @@ def _llama(printed: str, source: str, note: str = "", **size) -> Preset:
 
 PRESETS: dict[str, Preset] = {
     "laptop translation": Preset(
-        TransformerConfig(vocabulary=8000), EncoderDecoder, "", "this course", "The defaults: two cores can train it."
+        TransformerConfig(vocab_size=8000), EncoderDecoder, "", "this course", "The defaults: two cores can train it."
     ),
     "laptop language model": Preset(
         TransformerConfig(
-            vocabulary=8000, n_layers=4, d_ff=688, norm="rms", activation="swiglu", positions="rope", bias=False
+            vocab_size=8000, n_layers=4, d_ff=688, norm="rms", activation="swiglu", positions="rope", bias=False
         ),
         LanguageModel,
         "",
@@ -397,7 +398,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "bert base": Preset(
         TransformerConfig(
-            vocabulary=30_522, d_model=768, n_layers=12, n_heads=12, activation="gelu", norm_place="post",
+            vocab_size=30_522, d_model=768, n_layers=12, n_heads=12, activation="gelu", norm_place="post",
             norm_eps=1e-12, embedding_norm=True, positions="learned", max_length=512, n_segments=2,
             dropout_attention=0.1,
         ),
@@ -418,11 +419,11 @@ PRESETS: dict[str, Preset] = {
     **{row.name: _gpt_3(row) for row in GPT_3_TABLE},
     "llama 2 7b": _llama(
         "7B", "Touvron et al. 2023 (Llama 2), table 1, and the released model",
-        vocabulary=32_000, d_ff=11_008, max_length=4096,
+        vocab_size=32_000, d_ff=11_008, max_length=4096,
     ),
     "llama 3 8b": _llama(
         "8B", "Grattafiori et al. 2024, table 3, and the released model",
         "The table rounds the vocabulary to 128,000; the released model has 128,256 words.",
-        vocabulary=128_256, n_kv_heads=8, d_ff=14_336, max_length=8192, rope_base=500_000.0,
+        vocab_size=128_256, n_kv_heads=8, d_ff=14_336, max_length=8192, rope_base=500_000.0,
     ),
 }  # fmt: skip

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from transformers import T5Config, T5ForConditionalGeneration
 
-from attncourse.layers import ACTIVATIONS
-from attncourse.sizes import (
+from attncourse.counting import (
     GPT_3_REPAIRS,
     GPT_3_TABLE,
     LAYER_KINDS,
@@ -28,11 +27,12 @@ from attncourse.sizes import (
     layer_cost,
     preset,
 )
+from attncourse.layers import ACTIVATIONS
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Memory, Positions, TransformerConfig
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
 every_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-SMALL = TransformerConfig(vocabulary=13, d_model=16, n_layers=2, n_layers_decoder=3, max_length=9, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=13, d_model=16, n_layers=2, n_layers_decoder=3, max_length=9, dropout=0.0)
 
 
 def build(config, model):
@@ -79,8 +79,8 @@ def configs(draw, positions=None):
     n_kv_heads = draw(whole(1, 3))
     n_heads = n_kv_heads * draw(whole(1, 2))
     return TransformerConfig(
-        vocabulary=draw(whole(1, 20)),
-        vocabulary_target=draw(st.none() | whole(1, 20)),
+        vocab_size=draw(whole(1, 20)),
+        target_vocab_size=draw(st.none() | whole(1, 20)),
         d_model=4 * n_heads * draw(whole(1, 2)),                                   # heads of even width, as RoPE asks
         n_layers=draw(whole(1, 2)),
         n_layers_decoder=draw(st.none() | whole(1, 3)),
@@ -150,7 +150,7 @@ def test_the_count_is_that_of_the_released_weights_to_the_last_one(name):
 def test_t5s_count_is_that_of_transformers_t5(name):
     config, model, *_ = preset(name)
     theirs = T5Config(
-        vocab_size=config.vocabulary, d_model=config.d_model, d_kv=config.d_head, d_ff=config.d_ff,
+        vocab_size=config.vocab_size, d_model=config.d_model, d_kv=config.d_head, d_ff=config.d_ff,
         num_layers=config.n_layers, num_heads=config.n_heads,
     )  # fmt: skip
     with torch.device("meta"):
@@ -185,7 +185,7 @@ def test_the_count_rounds_to_what_was_printed_or_the_note_says_what_else(name):
 def test_no_one_vocabulary_gives_both_of_vaswanis_counts():
     def in_millions(name, words):
         config, model, *_ = preset(name)
-        return round(count_parameters(replace(config, vocabulary=words), model).total / 1e6)
+        return round(count_parameters(replace(config, vocab_size=words), model).total / 1e6)
 
     vocabularies = range(30_000, 50_000, 100)
     base = [words for words in vocabularies if in_millions("vaswani base", words) == 65]
@@ -308,7 +308,7 @@ def test_a_training_step_is_three_forward_passes(model, positions):
 
 def test_without_the_output_the_share_of_attention_is_n_to_n_and_six_widths():
     for d_model in (64, 512, 4096):
-        config = TransformerConfig(vocabulary=10, d_model=d_model, positions="none")
+        config = TransformerConfig(vocab_size=10, d_model=d_model, positions="none")
         for n in (1, 128, 4096):
             assert attention_share(config, n, Encoder) == pytest.approx(n / (n + 6 * d_model), rel=1e-12)
 
