@@ -25,7 +25,7 @@ from pathlib import Path
 
 from distributed import Client
 
-from lessonkit.grading import cluster
+from lessonkit.grading.engine import cluster
 
 
 @contextlib.contextmanager

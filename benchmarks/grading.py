@@ -24,9 +24,9 @@ import psutil
 from nbgrader.api import Gradebook
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading import demo
-from lessonkit.grading.example_class import make_class
-from lessonkit.grading.submissions import answer, solutions
+from lessonkit.grading.demo import command as demo
+from lessonkit.grading.demo.example_class import make_class
+from lessonkit.grading.submission.answers import answer, solutions
 
 COURSE = Path(__file__).parents[1]
 ASSIGNMENT = "a03"

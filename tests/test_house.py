@@ -1,6 +1,7 @@
 """Which room may know which: lessons use the library and the kit, which do not know each other; nothing runs up."""
 
 import ast
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def test_no_lesson_imports_another_and_no_number_of_a_lesson_stands_in_code():
     for path in lessons:
         text = path.read_text(encoding="utf-8")
         assert "attncourse_lessons.l" not in text, f"{path}: import the lesson's own modules by `from . import …`"
+
+
+def test_no_two_rooms_import_each_other():
+    spec = importlib.util.spec_from_file_location("house", SRC.parent / "benchmarks" / "house.py")
+    house = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(house)
+    rooms, arrows = house.house(SRC)
+    in_a_circle = sorted(set(rooms) - set(house.floors(rooms, arrows)))
+    assert len(rooms) > 30 and not in_a_circle
 
 
 def test_every_package_is_named_here():

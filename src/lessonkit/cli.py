@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from commandkit.commands import run
 
 COMMANDS = {
-    "demo": ("lessonkit.grading.demo", "grade a class of made-up submissions and show what each one gets"),
-    "grade": ("lessonkit.grading.grade", "grade a class's submissions, many at a time and in a sandbox"),
+    "demo": ("lessonkit.grading.demo.command", "grade a class of made-up submissions and show what each one gets"),
+    "grade": ("lessonkit.grading.engine.grade", "grade a class's submissions, many at a time and in a sandbox"),
     "doctor": ("lessonkit.doctor", "check this machine, and say what would mend it"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
     "build": ("lessonkit.authoring.build", "build the notebooks from the lessons' sources"),

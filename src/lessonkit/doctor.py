@@ -195,7 +195,7 @@ def _exchange(folder: Path) -> Iterator[Finding]:
         return
     from nbgrader.exchange.default import Exchange
 
-    from lessonkit.grading.course import application, find_course
+    from lessonkit.grading.gradebook.nbgrader_app import application, find_course
 
     try:
         app = application(find_course(folder), "list")
@@ -219,7 +219,7 @@ def _exchange(folder: Path) -> Iterator[Finding]:
 
 def _sandbox(folder: Path) -> Iterator[Finding]:
     """Only who grades needs them."""
-    from lessonkit.grading.pool import KERNEL, how_to_execute
+    from lessonkit.grading.engine.pool import KERNEL, how_to_execute
 
     try:
         how = how_to_execute()

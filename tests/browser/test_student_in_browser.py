@@ -9,7 +9,7 @@ import pytest
 from jupyter_lab import cell, expect, faults, run, running, write
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.submissions import answer, solutions
+from lessonkit.grading.submission.answers import answer, solutions
 
 COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention.ipynb"

@@ -12,11 +12,11 @@ import nbformat
 from nbformat.v4 import new_code_cell
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.course import Log, application, nbgrader, own_settings
-from lessonkit.grading.demo import prepare
-from lessonkit.grading.grade import grade
+from lessonkit.grading.demo.command import prepare
+from lessonkit.grading.engine.grade import grade
+from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader, own_settings
 from lessonkit.grading.report.results import read_results
-from lessonkit.grading.submissions import answer, solutions
+from lessonkit.grading.submission.answers import answer, solutions
 
 COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention"

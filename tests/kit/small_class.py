@@ -11,10 +11,10 @@ import nbformat
 from nbgrader.api import Gradebook
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.course import Log, nbgrader, own_settings
-from lessonkit.grading.demo import prepare
-from lessonkit.grading.records import records_of
-from lessonkit.grading.submissions import answer, solutions
+from lessonkit.grading.demo.command import prepare
+from lessonkit.grading.gradebook.nbgrader_app import Log, nbgrader, own_settings
+from lessonkit.grading.submission.answers import answer, solutions
+from lessonkit.grading.submission.records import records_of
 
 COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention"

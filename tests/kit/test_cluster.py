@@ -12,11 +12,11 @@ import pytest
 from small_class import ASSIGNMENT, STUDENTS, attempts, grades, make_course, ungraded
 
 from commandkit.errors import CommandError
-from lessonkit.grading import cluster
-from lessonkit.grading import pool as workers
-from lessonkit.grading.course import own_settings
-from lessonkit.grading.execution import checked
-from lessonkit.grading.grade import grade
+from lessonkit.grading.engine import cluster
+from lessonkit.grading.engine import pool as workers
+from lessonkit.grading.engine.grade import grade
+from lessonkit.grading.gradebook.nbgrader_app import own_settings
+from lessonkit.grading.submission.execution import checked
 
 pytest.importorskip("distributed")
 pytestmark = [
@@ -159,7 +159,7 @@ def test_workers_that_die_and_others_that_join_cost_nobody_a_point(undisturbed, 
 def test_a_worker_with_another_version_is_an_error_that_names_it(undisturbed, machines, tmp_path, monkeypatch):
     course = ungraded(undisturbed[0], tmp_path)
     ours = {**workers.versions("attncourse_lessons"), "torch": "2.0"}
-    monkeypatch.setattr("lessonkit.grading.grade.versions", lambda course: ours)
+    monkeypatch.setattr("lessonkit.grading.engine.grade.versions", lambda course: ours)
     with pytest.raises(CommandError, match=r"tcp://127\.0\.0\.1:\d+ \(.+\).*torch 2\.13.*torch 2\.0.*install the same"):
         grade(course, ASSIGNMENT, cluster=machines.address)
     assert not list((course / "grading").rglob("executions/*")) and not attempts(course)

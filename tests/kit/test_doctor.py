@@ -13,7 +13,7 @@ from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit import doctor
 from lessonkit.doctor import BROKEN, FOUND, WARNING
-from lessonkit.grading import pool as workers
+from lessonkit.grading.engine import pool as workers
 
 COURSE = Path(__file__).parents[2]
 

@@ -21,10 +21,10 @@ from nbgrader.server_extensions.formgrader.formgrader import FormgradeExtension
 
 from commandkit.errors import CommandError
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
-from lessonkit.grading import export
-from lessonkit.grading.course import Log, environment, nbgrader, own_settings
-from lessonkit.grading.export import defused
-from lessonkit.grading.feedback import HideHiddenTests, HidePaths, safe_html
+from lessonkit.grading.gradebook.nbgrader_app import Log, environment, nbgrader, own_settings
+from lessonkit.grading.handback import export
+from lessonkit.grading.handback.export import defused
+from lessonkit.grading.handback.feedback import HideHiddenTests, HidePaths, safe_html
 from lessonkit.mimetype import VERDICT
 
 COURSE = Path(__file__).parents[2]
@@ -95,7 +95,8 @@ def exported(root, exporter, *options):
     """(The file's text as it lies there, what nbgrader said) after an export."""
     log = Log(root / "log")
     log.path.write_text("")
-    nbgrader(root, "export", f"--exporter=lessonkit.grading.export.{exporter}", "--to=out.csv", *options, log=log)
+    plugin = f"--exporter=lessonkit.grading.handback.export.{exporter}"
+    nbgrader(root, "export", plugin, "--to=out.csv", *options, log=log)
     return (root / "out.csv").read_bytes().decode("utf-8"), log.path.read_text()
 
 
@@ -155,7 +156,7 @@ def test_a_place_that_cannot_be_written_is_named(graded):
         nbgrader(
             graded,
             "export",
-            "--exporter=lessonkit.grading.export.Canvas",
+            "--exporter=lessonkit.grading.handback.export.Canvas",
             "--to=nowhere/grades.csv",
             log=Log(graded / "log"),
         )

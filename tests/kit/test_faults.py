@@ -39,15 +39,15 @@ from small_class import (
 
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
-from lessonkit.grading import execution, preprocessors
-from lessonkit.grading import grade as engine
-from lessonkit.grading import pool as workers
-from lessonkit.grading.cluster import NoWorkersLeft
-from lessonkit.grading.course import Log, application, nbgrader, own_settings
-from lessonkit.grading.execution import cache_key, not_run
-from lessonkit.grading.grade import grade, summary
-from lessonkit.grading.preprocessors import SaveExtras
+from lessonkit.grading.engine import grade as engine
+from lessonkit.grading.engine import pool as workers
+from lessonkit.grading.engine.cluster import NoWorkersLeft
+from lessonkit.grading.engine.grade import grade, summary
+from lessonkit.grading.engine.preprocessors import SaveExtras
+from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader, own_settings
 from lessonkit.grading.report.results import read_log
+from lessonkit.grading.submission import execution, preprocessors
+from lessonkit.grading.submission.execution import cache_key, not_run
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="submissions are executed by our own workers on Linux"),
@@ -661,8 +661,8 @@ def test_what_decides_a_grade_has_changed_and_it_is_graded_again(settled, again,
 
 
 def test_how_points_are_given_has_changed_and_they_are_given_again(settled, monkeypatch, tmp_path, request):
-    source = shutil.copytree(Path(engine.__file__).parent, tmp_path / "grading")
-    monkeypatch.setattr(engine, "__file__", str(source / "grade.py"))
+    source = shutil.copytree(Path(engine.__file__).parents[1], tmp_path / "grading")
+    monkeypatch.setattr(engine, "__file__", str(source / "engine" / "grade.py"))
     again = request.getfixturevalue("again")
-    appended("check_cells.py")(source)
+    appended("submission/check_cells.py")(source)
     assert again().graded == ["honest"]

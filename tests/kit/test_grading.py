@@ -17,19 +17,19 @@ from traitlets.config import Config
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
-from lessonkit.grading import check_cells as verdicts
-from lessonkit.grading import pool as workers
-from lessonkit.grading.course import Log, application, environment, find_course, nbgrader, own_settings
-from lessonkit.grading.demo import CONFIG_HERE, prepare
-from lessonkit.grading.execution import cache_key, job_of, load_or_draw_seeds
-from lessonkit.grading.feedback import HideHiddenTests
-from lessonkit.grading.grade import grade
-from lessonkit.grading.pool import KERNEL, how_to_execute
-from lessonkit.grading.preprocessors import ExecuteOrReplay
-from lessonkit.grading.preprocessors import score as put_score_first
+from lessonkit.grading.demo.command import CONFIG_HERE, prepare
+from lessonkit.grading.engine import pool as workers
+from lessonkit.grading.engine.grade import grade
+from lessonkit.grading.engine.pool import KERNEL, how_to_execute
+from lessonkit.grading.engine.preprocessors import ExecuteOrReplay
+from lessonkit.grading.engine.preprocessors import score as put_score_first
+from lessonkit.grading.gradebook.nbgrader_app import Log, application, environment, find_course, nbgrader, own_settings
+from lessonkit.grading.handback.feedback import HideHiddenTests
 from lessonkit.grading.report.results import read_results
 from lessonkit.grading.sandbox import linux as walls
-from lessonkit.grading.submissions import answer, solutions
+from lessonkit.grading.submission import check_cells as verdicts
+from lessonkit.grading.submission.answers import answer, solutions
+from lessonkit.grading.submission.execution import cache_key, job_of, load_or_draw_seeds
 from lessonkit.mimetype import VERDICT
 
 COURSE = Path(__file__).parents[2]
@@ -168,7 +168,7 @@ WHERE = {"assignment": "a03", "student": "someone", "notebook": NOTEBOOK}
 def how(request, monkeypatch):
     """Where cells run: in a sandbox, or as on a system that has none."""
     if request.param == "in a kernel":
-        monkeypatch.setattr("lessonkit.grading.preprocessors.how_to_execute", lambda unsafe: KERNEL)
+        monkeypatch.setattr("lessonkit.grading.engine.preprocessors.how_to_execute", lambda unsafe: KERNEL)
 
 
 def executed(tmp_path, *sources, **traits):

@@ -447,7 +447,7 @@ def reads(root):
         "    except OSError:\n        pass\n"
         "if secret.decode() in str(dict(os.environ)): read.append('the environment')\n"
         "hidden = ['attncourse.attention', 'attncourse.recurrent', 'lessonkit.exercises.judge', 'lessonkit.course']\n"
-        "hidden += ['attncourse_lessons.l03_cross_attention.exercises', 'lessonkit.grading.grade']\n"
+        "hidden += ['attncourse_lessons.l03_cross_attention.exercises', 'lessonkit.grading.engine.grade']\n"
         "for name in hidden:\n"
         "    try:\n        __import__(name)\n        read.append(name)\n"
         "    except ImportError:\n        pass\n"

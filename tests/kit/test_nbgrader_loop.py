@@ -14,12 +14,12 @@ from rich.console import Console
 from attncourse_lessons import course as lessons
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
-from lessonkit.grading import demo
-from lessonkit.grading.course import Log, application, nbgrader, own_settings
-from lessonkit.grading.example_class import CRASH, UNFINISHED, discrepancies, make_class
+from lessonkit.grading.demo import command as demo
+from lessonkit.grading.demo.example_class import CRASH, UNFINISHED, discrepancies, make_class
+from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader, own_settings
 from lessonkit.grading.report import command as report
 from lessonkit.grading.report.results import read_results
-from lessonkit.grading.submissions import solutions
+from lessonkit.grading.submission.answers import solutions
 
 COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention"

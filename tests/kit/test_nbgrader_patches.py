@@ -11,8 +11,8 @@ from nbgrader import api, nbgraderformat
 from nbgrader.api import Gradebook
 
 from commandkit.errors import CommandError
-from lessonkit.grading import nbgrader_patches
-from lessonkit.grading.nbgrader_patches import VERSION, before_notebooks_are_listed, speedups
+from lessonkit.grading.gradebook import patches as nbgrader_patches
+from lessonkit.grading.gradebook.patches import VERSION, before_notebooks_are_listed, speedups
 
 SCHEMA = {"type": "object", "required": ["name"]}
 

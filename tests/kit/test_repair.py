@@ -21,14 +21,14 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 
 from commandkit.files import write_whole
-from lessonkit.grading.course import Log, application, nbgrader, own_settings
-from lessonkit.grading.demo import prepare
+from lessonkit.grading.demo.command import prepare
+from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader, own_settings
 from lessonkit.grading.repair import cells as repair
 from lessonkit.grading.repair import folder as intake
 from lessonkit.grading.repair import reading
 from lessonkit.grading.repair.exporter import unreadable
 from lessonkit.grading.repair.released import Released
-from lessonkit.grading.submissions import answer, solutions
+from lessonkit.grading.submission.answers import answer, solutions
 from lessonkit.mimetype import VERDICT
 
 COURSE = Path(__file__).parents[2]

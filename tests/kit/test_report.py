@@ -15,8 +15,6 @@ from rich.console import Console
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
-from lessonkit.grading import run_log
-from lessonkit.grading.records import Records
 from lessonkit.grading.report import command as report
 from lessonkit.grading.report.page import page, visible
 from lessonkit.grading.report.results import (
@@ -32,6 +30,8 @@ from lessonkit.grading.report.results import (
     read_log,
 )
 from lessonkit.grading.report.similarity import RUN, aligned, normal_form, similar
+from lessonkit.grading.submission import run_log
+from lessonkit.grading.submission.records import Records
 
 EXERCISES = lessons.exercises_of("a03")
 STUB = "    # Your code here.\n    raise NotImplementedError()"

@@ -19,8 +19,8 @@ from nbgrader.utils import determine_grade
 from traitlets.config import Config
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.pool import Worker
-from lessonkit.grading.preprocessors import ExecuteOrReplay
+from lessonkit.grading.engine.pool import Worker
+from lessonkit.grading.engine.preprocessors import ExecuteOrReplay
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.sandbox import outputs as shown
 from lessonkit.grading.sandbox.forkserver import Started
@@ -102,7 +102,7 @@ def attention_distribution(scores, mask):
 @sandboxed
 def test_an_assignment_of_the_instructors_own_has_a_sandbox_and_sees_the_package(tmp_path):
     hidden = build_view(lessons, "quiz", tmp_path)
-    assert hidden == () and not (tmp_path / "lessonkit/grading/grade.py").exists()
+    assert hidden == () and not (tmp_path / "lessonkit/grading/engine/grade.py").exists()
     worker = started("quiz")
     try:
         sees = cell("import attncourse.attention, os; print(sorted(os.listdir('/course')), os.getcwd())")
@@ -218,9 +218,9 @@ def test_a_worker_that_is_killed_leaves_no_temporary_files(tmp_path, monkeypatch
 
 
 def test_a_worker_whose_head_has_died_leaves_no_temporary_files(tmp_path):
-    start = f"from lessonkit.grading.pool import Worker\nWorker('attncourse_lessons', {ASSIGNMENT!r}, 'none').start()"
-    head = f"import os\n{start}\nos._exit(1)"
-    subprocess.run([sys.executable, "-c", head], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    start = f"Worker('attncourse_lessons', {ASSIGNMENT!r}, 'none').start()"
+    main = f"import os\nfrom lessonkit.grading.engine.pool import Worker\n{start}\nos._exit(1)"
+    subprocess.run([sys.executable, "-c", main], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     until = time.monotonic() + 60
     while list(tmp_path.iterdir()) and time.monotonic() < until:
         time.sleep(0.05)  # the worker notices by itself that nobody holds its other end

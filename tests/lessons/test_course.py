@@ -8,8 +8,8 @@ import nbformat
 import pytest
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.course import application
-from lessonkit.grading.preprocessors import ExecuteOrReplay
+from lessonkit.grading.engine.preprocessors import ExecuteOrReplay
+from lessonkit.grading.gradebook.nbgrader_app import application
 
 ROOT = Path(__file__).parents[2]
 RELEASED = sorted(ROOT.glob("assignments/*/*.ipynb"))

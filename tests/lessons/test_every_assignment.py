@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.course import Log, application, nbgrader, own_settings
-from lessonkit.grading.demo import prepare
-from lessonkit.grading.grade import grade
+from lessonkit.grading.demo.command import prepare
+from lessonkit.grading.engine.grade import grade
+from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader, own_settings
 from lessonkit.grading.report.results import read_results
 
 COURSE = Path(__file__).parents[2]

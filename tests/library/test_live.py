@@ -2,9 +2,9 @@
 
 import pytest
 
+from attncourse.training import curves as live
 from attncourse.training.recipe import Recipe
 from attncourse.training.trainer import Progress, Step
-from attncourse.training import curves as live
 
 
 def progress(steps, ended="", scores=()):

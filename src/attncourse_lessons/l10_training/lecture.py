@@ -64,11 +64,11 @@ from attncourse.data.tokenizer import UNK
 from attncourse.decoding import beam_search, greedy, translate
 from attncourse.metrics import alignment_error, bleu, chrf, exact_match
 from attncourse.recurrent import SUMMARIES, Seq2Seq
+from attncourse.training.curves import LiveCurves
 from attncourse.training.evaluation import mean_loss
 from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
 from attncourse.training.trainer import train
 from attncourse.transformer import EncoderDecoder, Memory, TransformerConfig, source_mask
-from attncourse.training.curves import LiveCurves
 from attncourse_lessons.results import measured, training_runs
 
 # %% [markdown]

@@ -257,7 +257,7 @@ def open_course(root: Path) -> Checkout:
             f"no course here (looked for nbgrader_config.py in {root}): run it in the folder that holds pyproject.toml"
         )
     with needs(typed("build"), "dev"):
-        from lessonkit.grading.course import application
+        from lessonkit.grading.gradebook.nbgrader_app import application
     course = course_of(application(root, "generate_assignment").config)
     if not course.folder.resolve().is_relative_to(root.resolve()):
         raise CommandError(

@@ -36,25 +36,25 @@ def use_course(c: Any, lessons: str) -> None:
     # nbgrader's own list, with two of ours: execution that keeps what ran before a crash and takes points from the
     # verdicts of the checks and from nothing else, and extra credit.
     c.Autograde.autograde_preprocessors = [
-        "lessonkit.grading.preprocessors.ExecuteOrReplay",
+        "lessonkit.grading.engine.preprocessors.ExecuteOrReplay",
         "nbgrader.preprocessors.IgnorePattern",
         "nbconvert.preprocessors.ClearMetadataPreprocessor",
         "nbgrader.preprocessors.LimitOutput",
         "nbgrader.preprocessors.SaveAutoGrades",
-        "lessonkit.grading.preprocessors.SaveExtras",
+        "lessonkit.grading.engine.preprocessors.SaveExtras",
         "nbgrader.preprocessors.AssignLatePenalties",
         "nbgrader.preprocessors.CheckCellMetadata",
     ]
     # Feedback shows the card of a hidden check and not its seeds, and no folder of the machine that graded.
     c.GenerateFeedback.preprocessors = [
         "nbgrader.preprocessors.GetGrades",
-        "lessonkit.grading.feedback.HideHiddenTests",
-        "lessonkit.grading.feedback.HidePaths",
+        "lessonkit.grading.handback.feedback.HideHiddenTests",
+        "lessonkit.grading.handback.feedback.HidePaths",
         "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
     ]
     # A submission's own HTML and Markdown run no script in a page made of it: in feedback, and in the formgrader.
-    c.HTMLExporter.preprocessors = ["lessonkit.grading.feedback.SafePage"]
-    c.HTMLExporter.filters = {"markdown2html": "lessonkit.grading.feedback.safe_markdown"}
+    c.HTMLExporter.preprocessors = ["lessonkit.grading.handback.feedback.SafePage"]
+    c.HTMLExporter.filters = {"markdown2html": "lessonkit.grading.handback.feedback.safe_markdown"}
 
     # Seconds a cell, and seconds until a kernel must have started; a kernel that has done its work need not say
     # goodbye.

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from traitlets import Float
 
-from lessonkit.grading import nbgrader_patches
+from lessonkit.grading.gradebook import patches as nbgrader_patches
 from lessonkit.grading.repair import folder
 from lessonkit.grading.repair.reading import MAX_BYTES, OURS, Unreadable, read, read_bytes
 from lessonkit.grading.repair.released import Released, unanswered

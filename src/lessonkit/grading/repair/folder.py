@@ -1,7 +1,7 @@
 """Before a class is converted: each submission's folder holds nothing dangerous, and a notebook of the right name.
 
 Nothing is lost: what is taken out of a submission's folder goes to grading/<assignment>/originals/<student>/, and what
-was done is noted in the submission's record (see `lessonkit.grading.records`).
+was done is noted in the submission's record (see `lessonkit.grading.submission.records`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
 from commandkit.files import write_whole
-from lessonkit.grading.records import records_of
 from lessonkit.grading.repair.cells import belongs
 from lessonkit.grading.repair.reading import OURS, Unreadable, kind_of, read, read_bytes
 from lessonkit.grading.repair.released import Released
+from lessonkit.grading.submission.records import records_of
 
 MAX_BYTES_BESIDE = 100_000_000  # of the files beside the notebook, together
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers and mail programs add the second

@@ -20,7 +20,7 @@ with needs(typed("report"), "grading"):
     from rich.text import Text
 
     from lessonkit.course import course_of
-    from lessonkit.grading.course import application, find_course
+    from lessonkit.grading.gradebook.nbgrader_app import application, find_course
     from lessonkit.grading.report.page import NO_LOG, UNSAFE_NOTE, flat, full_share, page
     from lessonkit.grading.report.results import (
         OUTLIER_RULE,

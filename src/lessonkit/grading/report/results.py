@@ -15,12 +15,12 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Grade, Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
-from lessonkit.grading.check_cells import PREFIX, exercise_of, grading, verdict_of
-from lessonkit.grading.course import assignment_of
-from lessonkit.grading.records import Record, records_of
+from lessonkit.grading.gradebook.nbgrader_app import assignment_of
 from lessonkit.grading.repair.exporter import unreadable
-from lessonkit.grading.run_log import together
-from lessonkit.grading.submissions import BEGIN, solutions
+from lessonkit.grading.submission.answers import BEGIN, solutions
+from lessonkit.grading.submission.check_cells import PREFIX, exercise_of, grading, verdict_of
+from lessonkit.grading.submission.records import Record, records_of
+from lessonkit.grading.submission.run_log import together
 
 # Sandboxes that are none: there, what a student's code wrote could stand for its marks.
 UNSAFE = ("none", "kernel")

@@ -1,7 +1,7 @@
 """The trusted worker: has each submission run in a process of its own in the sandbox, and looks at its answers.
 
 `python -m lessonkit.grading.sandbox.observer COURSE a03 bubblewrap FOLDER` reads jobs from stdin and writes executions
-to stdout, a line of JSON each; `lessonkit.grading.execution` says what they hold.
+to stdout, a line of JSON each; `lessonkit.grading.submission.execution` says what they hold.
 
 Only this process holds the course's reference answers. It looks at a learner's answer by asking the learner's process
 to call it, and takes nothing but plain arrays. When the check's cell has run, it judges what it has seen.
@@ -41,8 +41,8 @@ from lessonkit.grading.sandbox.remote_autograd import Calls, attached
 
 if TYPE_CHECKING:
     from lessonkit.exercises.observe import Observation
-    from lessonkit.grading.execution import ExecutedCell, Execution
     from lessonkit.grading.sandbox.forkserver import ForkServer, Started
+    from lessonkit.grading.submission.execution import ExecutedCell, Execution
 
 KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
 INTERRUPT_TIMEOUT = 2.0  # seconds that an interrupted cell has to come to its end

@@ -11,8 +11,8 @@ from typing import Any
 from nbformat import NotebookNode
 
 from lessonkit.course import Course
-from lessonkit.grading.check_cells import TIMEOUT
-from lessonkit.grading.execution import MAX_FILE_MB, Execution, Job, JobCell
+from lessonkit.grading.submission.check_cells import TIMEOUT
+from lessonkit.grading.submission.execution import MAX_FILE_MB, Execution, Job, JobCell
 
 # Names that an answer has no use for: ways around the watch on forbidden calls, and out of the notebook.
 UNUSUAL = re.compile(

@@ -16,12 +16,12 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, needs
-from lessonkit.grading.pool import WorkerLost
+from lessonkit.grading.engine.pool import WorkerLost
 
 CONNECT_SECONDS = 10
 EMPTY_SECONDS = 60  # to wait for a worker when the last one has gone
 # As text, so that the scheduler, which unpickles what it is sent, needs nothing of ours; a worker without it says so.
-CALL = "__import__('lessonkit.grading.cluster', fromlist=['on_node']).on_node(function, arguments)"
+CALL = "__import__('lessonkit.grading.engine.cluster', fromlist=['on_node']).on_node(function, arguments)"
 AGAIN = "what is graded stays; call this again and it goes on from there"
 
 

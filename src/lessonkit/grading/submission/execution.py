@@ -22,7 +22,7 @@ from nbformat.v4 import new_output
 from commandkit.errors import CommandError
 from commandkit.files import locked, write_whole
 from lessonkit.course import folder_of, load
-from lessonkit.grading.check_cells import exercise_of, grading
+from lessonkit.grading.submission.check_cells import exercise_of, grading
 from lessonkit.mimetype import VERDICT
 
 KERNEL = "kernel"  # how submissions are executed where there is no sandbox: in a Jupyter kernel

@@ -25,14 +25,14 @@ with needs(typed("demo"), "grading"):
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from lessonkit.course import Course, course_of
-    from lessonkit.grading.course import CONFIG, Log, application, find_course, nbgrader, own_settings
-    from lessonkit.grading.grade import Stage, cores, grade
+    from lessonkit.grading.gradebook.nbgrader_app import CONFIG, Log, application, find_course, nbgrader, own_settings
+    from lessonkit.grading.engine.grade import Stage, cores, grade
     from lessonkit.grading.report.command import show
     from lessonkit.grading.report.results import Results, read_results
-    from lessonkit.grading.submissions import answer, solutions
+    from lessonkit.grading.submission.answers import answer, solutions
 
 if TYPE_CHECKING:
-    from lessonkit.grading.example_class import Student
+    from lessonkit.grading.demo.example_class import Student
 
 MARK = ".lessonkit-demo"  # a folder with this file in it is ours to delete
 CONFIG_HERE = """
@@ -90,7 +90,7 @@ def prepare(root: Path, course: Path, assignment: str) -> None:
 
 def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tuple[Results, list[str]]:
     """Take the example class through nbgrader's loop in `root`: its results, and what is wrong with them."""
-    from lessonkit.grading.example_class import discrepancies, make_class
+    from lessonkit.grading.demo.example_class import discrepancies, make_class
 
     log = Log(root / "nbgrader.log")
     with own_settings(root / ".settings"), warnings.catch_warnings():
@@ -125,7 +125,7 @@ def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tu
         run("generate_feedback", assignment, what="nbgrader generate_feedback", of=n, each="Converting notebook")
         if _exchange():
             run("release_feedback", assignment)
-        exporter = "--exporter=lessonkit.grading.export.ExercisePoints"
+        exporter = "--exporter=lessonkit.grading.handback.export.ExercisePoints"
         run("export", "--to=grades.csv", exporter, what="nbgrader export")
         run("export", "--to=grades-nbgrader.csv")
         results = read_results(app.coursedir, assignment)

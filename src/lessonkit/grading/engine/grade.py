@@ -47,11 +47,16 @@ with needs(typed("grade"), "grading"):
     from rich.text import Text
 
     from lessonkit.course import course_of
-    from lessonkit.grading import pool as workers
-    from lessonkit.grading.check_cells import PREFIX
-    from lessonkit.grading.cluster import NoWorkersLeft
-    from lessonkit.grading.course import Log, application, assignment_of, environment, find_course
-    from lessonkit.grading.execution import (
+    from lessonkit.grading.engine import pool as workers
+    from lessonkit.grading.engine.cluster import NoWorkersLeft
+    from lessonkit.grading.engine.pool import how_to_execute
+    from lessonkit.grading.engine.preprocessors import ExecuteOrReplay
+    from lessonkit.grading.gradebook.nbgrader_app import Log, application, assignment_of, environment, find_course
+    from lessonkit.grading.gradebook.patches import speedups
+    from lessonkit.grading.repair.exporter import unreadable
+    from lessonkit.grading.repair.folder import prepare
+    from lessonkit.grading.submission.check_cells import PREFIX
+    from lessonkit.grading.submission.execution import (
         KERNEL,
         Cache,
         Execution,
@@ -62,12 +67,7 @@ with needs(typed("grade"), "grading"):
         quarantined,
         versions,
     )
-    from lessonkit.grading.nbgrader_patches import speedups
-    from lessonkit.grading.pool import how_to_execute
-    from lessonkit.grading.preprocessors import ExecuteOrReplay
-    from lessonkit.grading.records import records_of
-    from lessonkit.grading.repair.exporter import unreadable
-    from lessonkit.grading.repair.folder import prepare
+    from lessonkit.grading.submission.records import records_of
 
 
 FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
@@ -193,7 +193,7 @@ class Grading:
         source = app.coursedir.format_path(app.coursedir.source_directory, ".", assignment)
         self.given = Path(source)
         release = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
-        self._common = _digest_of([self.given, release, Path("nbgrader_config.py"), Path(__file__).parent])
+        self._common = _digest_of([self.given, release, Path("nbgrader_config.py"), Path(__file__).parents[1]])
         with assignment_of(app.coursedir, assignment) as (_, found):
             self._gradebook, self._submitted, checks = _known(found)
             self._notebooks = {notebook.name for notebook in found.notebooks}
@@ -531,7 +531,7 @@ def _digest_of(paths: Sequence[Path]) -> str:
 def _executor(n_workers: int, cluster: str | None) -> Iterator[tuple[Executor, Callable[[], int]]]:
     """Where jobs are executed, and how many at a time just now."""
     if cluster is not None:
-        from lessonkit.grading.cluster import executor
+        from lessonkit.grading.engine.cluster import executor
 
         with executor(cluster) as found:
             yield found

@@ -1,8 +1,8 @@
 """nbgrader's export plugins of this course: quoted CSV, safe to open in a spreadsheet.
 
-    nbgrader export --exporter=lessonkit.grading.export.ExercisePoints   each exercise's points, for people
-    nbgrader export --exporter=lessonkit.grading.export.Canvas           totals, for Canvas's gradebook
-    nbgrader export --exporter=lessonkit.grading.export.Moodle           totals and reasons, for Moodle's gradebook
+    nbgrader export --exporter=lessonkit.grading.handback.export.ExercisePoints   each exercise's points, for people
+    nbgrader export --exporter=lessonkit.grading.handback.export.Canvas           totals, for Canvas's gradebook
+    nbgrader export --exporter=lessonkit.grading.handback.export.Moodle           totals and reasons, for Moodle's
 
 Each takes nbgrader's `--to`, `--assignment` and `--student`. A score is the total after extra credit and late penalty.
 It is empty, not 0, where nothing was handed in, or a person has something to mark yet.

@@ -136,7 +136,7 @@ class HidePaths(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
         named = [sys.prefix, sys.base_prefix, tempfile.gettempdir()]
-        known = [*map(Path, named), Path.home(), Path.cwd(), Path(__file__).parents[2]]
+        known = [*map(Path, named), Path.home(), Path.cwd(), Path(__file__).parents[3]]
         folders = {str(form) for path in known for form in (path, path.resolve())} - {Path.cwd().anchor}
         ours = "|".join(re.escape(folder) for folder in sorted(folders, key=len, reverse=True))
         # The second part is for workers on other machines: the folders of a Python file. What stands before it may be

@@ -17,8 +17,11 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, default
 
 from lessonkit.course import Course, course_of
-from lessonkit.grading import pool
-from lessonkit.grading.check_cells import (
+from lessonkit.grading.engine import pool
+from lessonkit.grading.engine.pool import how_to_execute
+from lessonkit.grading.repair.exporter import unreadable
+from lessonkit.grading.sandbox.limits import Limits
+from lessonkit.grading.submission.check_cells import (
     NOT_RUN,
     TIMEOUT,
     ended_early,
@@ -30,7 +33,7 @@ from lessonkit.grading.check_cells import (
     why_none,
     zero,
 )
-from lessonkit.grading.execution import (
+from lessonkit.grading.submission.execution import (
     KERNEL,
     Cache,
     ExecutedCell,
@@ -41,11 +44,8 @@ from lessonkit.grading.execution import (
     load_or_draw_seeds,
     show_outputs,
 )
-from lessonkit.grading.pool import how_to_execute
-from lessonkit.grading.records import Records, records_of
-from lessonkit.grading.repair.exporter import unreadable
-from lessonkit.grading.run_log import log_of, nothing
-from lessonkit.grading.sandbox.limits import Limits
+from lessonkit.grading.submission.records import Records, records_of
+from lessonkit.grading.submission.run_log import log_of, nothing
 from lessonkit.mimetype import VERDICT
 
 Step = tuple[NotebookNode, Any]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from commandkit.errors import CommandError
-from lessonkit.grading.execution import KERNEL, Execution, Job, quarantined, versions
 from lessonkit.grading.sandbox.limits import Limits
+from lessonkit.grading.submission.execution import KERNEL, Execution, Job, quarantined, versions
 
 START_TIMEOUT, ANSWER_TIMEOUT = 120, 60  # seconds to start, and seconds above a submission's own limit
 CLEANUP_TIMEOUT = 5  # seconds

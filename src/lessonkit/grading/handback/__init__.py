@@ -1,0 +1,1 @@
+"""What goes back: feedback pages to students, points to other systems."""
