@@ -5,7 +5,7 @@
 Goals: a training step at least 1.2 times as fast as the faster of the two on a CPU, 1.5 times on a GPU (bf16 and
 compiled, all of them); cached greedy decoding at least twice as fast as `generate()`.
 
-All have the same shape (nn.Transformer has one norm more, behind each stack), one table of embeddings for source,
+All have the same shape (nn.Transformer has one norm more, after each stack), one table of embeddings for source,
 target and output, sinusoidal positions, post-norm and no dropout, and train on the same batch with fused AdamW. Lengths
 are drawn like those of captions: log-normal with median 12, as Multi30k's are in pieces of an 8000-piece BPE (10th and
 90th percentile 8 and 20). Who goes first changes from round to round. Beside the goals' rows stand harder ones: a batch

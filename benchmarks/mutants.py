@@ -155,7 +155,7 @@ def _below(statement: ast.AST, function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def _statements(block: list[ast.stmt], first: int) -> Iterator[None]:
-    """Leaves a statement out, or ends the loop or the function behind it."""
+    """Leaves a statement out, or ends the loop or the function after it."""
     whole = list(block)
     for i in range(first, len(whole)):
         block[:] = whole[:i] + whole[i + 1 :] or [ast.Pass()]

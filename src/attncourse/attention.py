@@ -234,7 +234,7 @@ class KeyValueCache:
     def append(
         self, key: Float[Tensor, "batch n_kv_heads n d_head"], value: Float[Tensor, "batch n_kv_heads n d_head"]
     ) -> tuple[Float[Tensor, "batch n_kv_heads n_key d_head"], Float[Tensor, "batch n_kv_heads n_key d_head"]]:
-        """Put the new ones behind the old ones; returns all keys and all values.
+        """Put the new ones after the old ones; returns all keys and all values.
 
         Raises ValueError for another batch, number of heads, width or type than those that are there.
         """

@@ -199,7 +199,7 @@ def count_frames(n_samples, kernels, strides):
 class FeatureEncoder(nn.Module):
     """A waveform to frames: convolutions that each step over several samples, with a norm over the channels and GELU.
 
-    A frame sees its own samples and no padding, so what stands behind a sound's end changes no frame within it.
+    A frame sees its own samples and no padding, so what stands after a sound's end changes no frame within it.
     Raises ValueError for kernels and strides that are not as many, a waveform of another shape or too short.
     Baevski et al. 2020, section 2.
     """
@@ -419,7 +419,7 @@ class Wav2Vec2(nn.Module):
         z = features of the waveform,   c = blocks(z, with a learned vector where masked),   q = quantizer(z)
 
     Among what is plainer than in the paper: positions are sinusoidal (or another of the config's), where the paper has
-    one more convolution, over the frames; and a norm looks at one frame at a time behind every convolution.
+    one more convolution, over the frames; and a norm looks at one frame at a time after every convolution.
     Waveforms should have mean zero and variance one. Baevski et al. 2020.
 
     >>> model = Wav2Vec2(Wav2Vec2Config(d_model=32))
@@ -494,7 +494,7 @@ class Wav2Vec2(nn.Module):
         lengths: Int[Tensor, " batch"] | None = None,
         mask: Bool[Tensor, "batch n_frames"] | None = None,
     ) -> Float[Tensor, "batch n_frames d_model"]:
-        """Let the frames look at each other: all but those behind `lengths` (in frames), the masked ones hidden."""
+        """Let the frames look at each other: all but those after `lengths` (in frames), the masked ones hidden."""
         x = self.project(frames)                                                      # (batch, n_frames, d_model)
         if mask is not None:
             check_shape("mask", mask, "batch n_frames", batch=x.shape[0], n_frames=x.shape[1])

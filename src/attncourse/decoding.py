@@ -67,7 +67,7 @@ class PromptedModel(Protocol[S]):
 
 
 class Decoded(NamedTuple):
-    """What was written, up to <eos> or the last token allowed, padded behind it; and where the model looked."""
+    """What was written, up to <eos> or the last token allowed, padded after it; and where the model looked."""
 
     tokens: Int[Tensor, "batch n_target"]
     weights: Float[Tensor, "batch n_target n_memory"] | None
@@ -173,7 +173,7 @@ def beam_search(
 
     A hypothesis y scores log p(y) / ((5 + |y|) / 6)^length_penalty, so a penalty above 0 is kind to long ones (Wu et
     al. 2016, section 7, without coverage). A source is done when nothing that is still being written can enter its
-    best; it then leaves the batch. What is unfinished at `max_length` competes as it is. Hypotheses are padded behind
+    best; it then leaves the batch. What is unfinished at `max_length` competes as it is. Hypotheses are padded after
     their <eos>.
     Raises ValueError for fewer than one beam, a negative penalty, and prompts of different length.
     """
@@ -328,7 +328,7 @@ def _write(
 
 
 def _without_pad(logits: Float[Tensor, "batch vocab_size"]) -> Float[Tensor, "batch vocab_size"]:
-    """Padding stands behind a text and is never part of it."""
+    """Padding stands after a text and is never part of it."""
     logits[:, PAD] = -math.inf
     return logits
 

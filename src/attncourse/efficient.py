@@ -440,7 +440,7 @@ def linear_attend(
     query, key, value = _features(query), _features(key), _wide(value)
     if mask is not None:
         key = key.masked_fill(~_check_key_mask(mask, key).unsqueeze(-1), 0.0)
-    # A column of ones behind the values: whatever sums the values sums the weights too.
+    # A column of ones after the values: whatever sums the values sums the weights too.
     value = pad(value, (0, 1), value=1.0)                                             # (*batch, n_key, d_v + 1)
     if not causal:
         return _divide(query @ (key.mT @ value)).to(dtype)                            # (*batch, n_query, d_v)

@@ -22,7 +22,7 @@ class NGram:
     *before* h w in place of its occurrences: "Francisco" may be frequent, but it follows one word. What begins a text
     has nothing before it and keeps its occurrences.
 
-    `texts` are token ids, each text with <bos> in front, which is context alone and never predicted, and <eos> behind.
+    `texts` are token ids, each text with <bos> in front, which is context alone and never predicted, and <eos> after.
     Raises ValueError for an order below 1, no token to count, or one outside the vocabulary.
     Kneser and Ney 1995; Chen and Goodman 1999, section 2.7 (this form), and 2.8 for D, one for each length.
 
@@ -73,7 +73,7 @@ class NGram:
         return p
 
     def known(self, context: Sequence[int]) -> int:
-        """How many of the last tokens of the context were seen in training, in this order, with something behind."""
+        """How many of the last tokens of the context were seen in training, in this order, with something after."""
         context = tuple(context)
         longest = min(self.order - 1, len(context))
         return max(n for n in range(longest + 1) if self._total[n + 1][context[len(context) - n :]])

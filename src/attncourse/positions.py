@@ -15,7 +15,7 @@ RotationStyle = Literal["half", "interleaved"]
 def integer(positions: Int[Tensor, "*n"], d_model: int) -> Float[Tensor, "*n {d_model}"]:
     """The position itself in every column: the naive scheme. It has no bound, and soon drowns the embedding.
 
-    A LayerNorm straight behind it takes it away again: it subtracts what all columns have in common. Raises TypeError
+    A LayerNorm straight after it takes it away again: it subtracts what all columns have in common. Raises TypeError
     for what is no tensor.
 
     >>> integer(torch.arange(3), 2).tolist()

@@ -170,7 +170,7 @@ class Seq2Seq(nn.Module):
         self.decoder = AttentionDecoderStep(target_vocab_size, d_embedding, d_hidden, score, cell, input_feeding)
 
     def encode(self, source: Int[Tensor, "batch n_source"], lengths: Int[Tensor, " batch"]) -> Memory:
-        """Read the source. Nothing behind a sequence's length is ever read: packing stops both directions there.
+        """Read the source. Nothing after a sequence's length is ever read: packing stops both directions there.
 
         Raises ValueError for a source length outside 1..n_source, a token outside the vocabulary, or a wrong shape.
         """
@@ -274,7 +274,7 @@ class RecurrentLanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch n"], state: RecurrentState | None = None
     ) -> Float[Tensor, "batch n vocab_size"]:
-        """Logits of each next token. Padding behind a text changes nothing before it.
+        """Logits of each next token. Padding after a text changes nothing before it.
 
         With a `state`, `tokens` are the next ones after all that it has read, and it changes.
         Raises ValueError for tokens outside the vocabulary.

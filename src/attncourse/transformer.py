@@ -66,9 +66,9 @@ class TransformerConfig:
     norm_place: Literal["pre", "post"] = "pre"
     norm_eps: float = 1e-5
     final_norm: bool | None = None
-    """A norm behind the last block: with norm_place="pre" unless said otherwise, as nothing else normalises its sum."""
+    """A norm after the last block: with norm_place="pre" unless said otherwise, as nothing else normalises its sum."""
     embedding_norm: bool = False
-    """A norm behind the embedding, as in BERT and BART."""
+    """A norm after the embedding, as in BERT and BART."""
     positions: Positions = "sinusoidal"
     max_length: int = 512
     """The most positions of a table or of RoPE. "shaw" and "bucketed" clip distances and know no maximum.
@@ -309,7 +309,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks one above the other, and the norm behind the last: what all the models below, and ViT, are made of."""
+    """Blocks one above the other, and the norm after the last: what all the models below, and ViT, are made of."""
 
     def __init__(
         self, config: TransformerConfig, n_layers: int | None = None, causal: bool = False, cross: bool = False
@@ -378,7 +378,7 @@ class Encoder(nn.Module):
         mask: Bool[Tensor, "*#batch n n"] | None = None,
         weights: Weights | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        """Nothing behind a sequence's length is looked at, and what comes out there means nothing.
+        """Nothing after a sequence's length is looked at, and what comes out there means nothing.
 
         Without `lengths` all tokens are real. `mask` forbids more: a window, say. `weights` collects the attention
         weights.
@@ -559,7 +559,7 @@ class LanguageModel(_Writer):
         mask: Bool[Tensor, "*#batch n n"] | None = None,
         with_weights: bool = False,
     ):
-        """Logits of each next token, (batch, n, vocab_size). Padding behind a sequence changes nothing before it.
+        """Logits of each next token, (batch, n, vocab_size). Padding after a sequence changes nothing before it.
 
         `mask` forbids more than the future: a window, say.
         `with_weights=True` returns (logits, weights), the weights (batch, n_layers, n_heads, n, n).

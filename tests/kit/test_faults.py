@@ -131,7 +131,7 @@ def alive(pid):
         return False
 
 
-# ------------------------------------------------------------------------------------------------------------- the head
+# ----------------------------------------------------------------------------------------------------- the main process
 
 
 def forked(function, *arguments):
@@ -179,7 +179,7 @@ WRITES = [
 ]
 
 
-def test_a_head_that_dies_wherever_it_writes_loses_nothing(undisturbed, executed):
+def test_a_main_process_that_dies_wherever_it_writes_loses_nothing(undisturbed, executed):
     for where in WRITES:
         assert forked(dying, executed, *where) == -signal.SIGKILL, where
     outcome = grade(executed, ASSIGNMENT)
@@ -187,14 +187,14 @@ def test_a_head_that_dies_wherever_it_writes_loses_nothing(undisturbed, executed
     assert grades(executed) == undisturbed[1]
 
 
-def test_a_head_that_is_killed_while_it_executes_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
+def test_a_main_process_killed_while_it_executes_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
     words, process = command(course, "--workers=1")
-    with dawdling(course), subprocess.Popen(words, **process, stdout=subprocess.DEVNULL) as head:
+    with dawdling(course), subprocess.Popen(words, **process, stdout=subprocess.DEVNULL) as main_process:
         until(lambda: list(place(course).glob("executions/*.json")), "the first execution")
-        theirs = family(head.pid)
-        head.kill()
+        theirs = family(main_process.pid)
+        main_process.kill()
     assert len(theirs) > 1
-    until(lambda: not any(map(alive, theirs)), "the end of the killed head's workers")
+    until(lambda: not any(map(alive, theirs)), "the end of the killed process's workers")
     remembered()
     outcome = grade(course, ASSIGNMENT)
     assert not outcome.failed and grades(course) == undisturbed[1]
@@ -204,11 +204,11 @@ def test_a_head_that_is_killed_while_it_executes_leaves_no_process_and_loses_not
 def test_ctrl_c_ends_with_130_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
     words, process = command(course, "--workers=1")
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with dawdling(course), subprocess.Popen(words, **process, **streams) as head:
+    with dawdling(course), subprocess.Popen(words, **process, **streams) as main_process:
         until(lambda: list(place(course).glob("executions/*.json")), "the first execution")
-        theirs = family(head.pid)
-        head.send_signal(signal.SIGINT)
-        assert (head.communicate(timeout=120)[1].strip(), head.returncode) == ("stopped", 130)
+        theirs = family(main_process.pid)
+        main_process.send_signal(signal.SIGINT)
+        assert (main_process.communicate(timeout=120)[1].strip(), main_process.returncode) == ("stopped", 130)
     until(lambda: not any(map(alive, theirs)), "the end of its workers")
     assert not attempts(course)  # nobody is a suspect
     kept = len(list(place(course).glob("executions/*.json")))
@@ -236,7 +236,7 @@ def test_a_ctrl_c_that_python_forgets_stops_the_run_all_the_same(course):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_of_two_heads_the_second_says_so_and_the_first_is_undisturbed(undisturbed, executed, capfd):
+def test_of_two_main_processes_the_second_says_so_and_the_first_is_undisturbed(undisturbed, executed, capfd):
     ends = []
 
     def tick():
@@ -361,17 +361,17 @@ def test_what_leaves_no_worker_of_a_cluster_alive_is_in_the_end_quarantined(undi
     assert list(outcome.quarantined) == ["wrong"] and not outcome.failed
 
 
-def test_a_submission_that_takes_the_head_with_it_is_quarantined_and_its_neighbours_are_not(undisturbed, course):
+def test_a_submission_that_ends_the_main_process_is_quarantined_and_its_neighbours_are_not(undisturbed, course):
     def run(assignment, how, job):
         if is_poison(job):
             os.kill(os.getpid(), signal.SIGKILL)
         return known(undisturbed[0], how, job)
 
-    def head():
+    def main_process():
         workers.run = run
         return main(["grade", ASSIGNMENT, f"--course={course}", "--workers=4"])
 
-    ends = [forked(head) for _ in range(2 + workers.MAX_ATTEMPTS)]
+    ends = [forked(main_process) for _ in range(2 + workers.MAX_ATTEMPTS)]
     assert ends == [-signal.SIGKILL] * (1 + workers.MAX_ATTEMPTS) + [1]
     found = grades(course)
     assert json.loads(found.pop("wrong"))[0] == 0

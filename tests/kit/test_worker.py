@@ -217,7 +217,7 @@ def test_a_worker_that_is_killed_leaves_no_temporary_files(tmp_path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-def test_a_worker_whose_head_has_died_leaves_no_temporary_files(tmp_path):
+def test_a_worker_whose_main_process_has_died_leaves_no_temporary_files(tmp_path):
     start = f"Worker('attncourse_lessons', {ASSIGNMENT!r}, 'none').start()"
     main = f"import os\nfrom lessonkit.grading.engine.pool import Worker\n{start}\nos._exit(1)"
     subprocess.run([sys.executable, "-c", main], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)

@@ -193,7 +193,7 @@ def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
     assert all(drop[0][1] > 2.5 and drop[1][1] == right[0][1] for drop in drops)
     assert right[0] == drops[0][1] and right[0][0] < right[1][0]
     assert at["codebook"][1] < up[0][1] < up[1][1] < at["$q_6$ wrong"][1]
-    # The waveform runs from under the first frame to behind the last, at the bottom.
+    # The waveform runs from under the first frame to after the last, at the bottom.
     first, last = (next(x for words, x, _ in texts(ax) if words == f"$z_{i}$") for i in (1, 8))
     assert wave[0][0] < first < last < wave[-1][0] and max(y for _, y in wave) < 1.15
     assert wave[100][1] == pytest.approx(0.45 + 0.75 * waveform(wave[100][0]), abs=1e-3)

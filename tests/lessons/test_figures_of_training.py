@@ -65,7 +65,7 @@ def test_batches_are_filled_as_far_as_their_tokens_go_and_hatched_beyond():
 
 
 def filled(ax):
-    """{row: (how many tokens, how wide with the padding behind them)}."""
+    """{row: (how many tokens, how wide with the padding after them)}."""
     ends = {}
     for (left, row, width, height), (colour, hatch) in cells(ax).items():
         if height == 1:

@@ -48,13 +48,13 @@ def model(request):
 
 @torch.no_grad()
 def logits_of(model, tokens, row=0):
-    """Logits of the token behind BOS + `tokens`, in one pass, without a cache."""
+    """Logits of the token after BOS + `tokens`, in one pass, without a cache."""
     n = int(LENGTHS[row])
     return model(SOURCE[row : row + 1, :n], LENGTHS[row : row + 1], torch.tensor([[BOS, *tokens]]))[0, -1]
 
 
 def real(tokens):
-    """A row without the padding behind <eos>."""
+    """A row without the padding after <eos>."""
     tokens = tokens.tolist()
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 

@@ -283,7 +283,7 @@ def test_an_encoder_with_berts_choices_is_bert(attention, dtype):
     ).to(dtype).eval()
     pairs = copy_weights(ours, theirs, bert_pairs(ours, theirs))
     (mine, its), segments = padded_source(), torch.randint(2, (BATCH, N_SOURCE))
-    real = its["attention_mask"].bool()                                            # what stands behind means nothing
+    real = its["attention_mask"].bool()                                            # what stands after it means nothing
     assert_same(
         lambda: ours(*mine, segments)[real],
         lambda: theirs(**its, token_type_ids=segments).last_hidden_state[real],
@@ -336,7 +336,7 @@ def test_an_encoder_decoder_with_t5s_choices_is_t5(scaled, attention, dtype):
     ).to(dtype).eval()
     pairs = copy_weights(ours, theirs, t5_pairs(ours, theirs))
     (mine, its), target = padded_source(), tokens(12)
-    # Ours leaves the scale to its user; the output has no bias, so it may as well be multiplied behind it.
+    # Ours leaves the scale to its user; the output has no bias, so it may as well be multiplied after it.
     scale = D_MODEL**-0.5 if scaled else 1.0
     assert_same(
         lambda: scale * ours(*mine, target), lambda: theirs(**its, decoder_input_ids=target).logits, pairs=pairs

@@ -402,7 +402,7 @@ def test_a_block_attends_to_itself_then_to_the_memory_then_thinks():
 @pytest.mark.parametrize("n_layers", [1, 6])
 def test_a_pre_norm_stack_ends_in_a_norm_so_its_states_have_one_size_at_every_depth(n_layers):
     stack = Stack(config(n_layers=n_layers, norm_eps=1e-14)).double()
-    out = stack(10 * states(2, 5))                               # the sum behind the last block is far from size one
+    out = stack(10 * states(2, 5))                               # the sum after the last block is far from size one
     assert_close(out, layer_norm(out, eps=0.0))
 
 

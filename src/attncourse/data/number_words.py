@@ -116,7 +116,7 @@ def say_parts(sentence: str, language: str) -> list[Part]:
     """
     check_one_of("language", language, sorted(DATES))
     found = []
-    # A date's own comma has its article behind it.
+    # A date's own comma has its article after it.
     for k, item in enumerate(re.split(r"(, )(?!the |der )", sentence)):
         words = [(item, "comma")] if k % 2 else _words(item, language)
         at = 0

@@ -163,7 +163,7 @@ class _Bar:
         said = {"loss": f"{last.loss:.3f}", "lr": f"{last.lr:.1e}"}
         if progress.best:
             said[f"best {self.best_by}"] = f"{progress.best[self.best_by]:.3g}"
-        if not self.bar.n:                                        # what a resumed run has behind it took no time now
+        if not self.bar.n:                                        # what a resumed run had done before took no time now
             self.bar.initial = self.bar.n = self.bar.last_print_n = progress.step - 1
         self.bar.set_postfix(said, refresh=False)
         self.bar.update(progress.step - self.bar.n)

@@ -89,7 +89,7 @@ def inverse_sqrt(step: int, warmup: int) -> float:
 
 
 def cosine(step: int, warmup: int, steps: int) -> float:
-    """The share of the highest rate: straight up to 1 at step `warmup`, then half a cosine down to 0 behind `steps`.
+    """The share of the highest rate: straight up to 1 at step `warmup`, then half a cosine down to 0 after `steps`.
 
     Loshchilov and Hutter 2017, equation 5, without restarts. Raises ValueError for a step below 1.
 

@@ -100,7 +100,7 @@ class NonFiniteLoss(ArithmeticError):
 
 
 class _Unseen(NamedTuple):
-    """A step behind us whose numbers may still be on the GPU: each micro-batch's part of the loss, and its pairs."""
+    """An earlier step, whose numbers may still be on the GPU: each micro-batch's part of the loss, and its pairs."""
 
     step: int
     losses: Tensor
@@ -140,7 +140,7 @@ def train(
     Each of the team's processes calls this with the same model, pairs and recipe; one step's batch is `team.count ·
     recipe.accumulate` micro-batches, so that one process with as many micro-batches takes the same steps.
 
-    The first Ctrl-C (or SIGTERM) ends the run behind the step that is under way, with a checkpoint; the second at once.
+    The first Ctrl-C (or SIGTERM) ends the run after the step that is under way, with a checkpoint; the second at once.
     Raises NonFiniteLoss; ValueError for no pairs, or one that is empty or longer than the model's positions;
     CommandError for a checkpoint that does not fit or a full disk.
     """
@@ -217,7 +217,7 @@ class _Run:
         return self.progress
 
     def shards(self, done: int) -> Iterator["_Shard"]:
-        """This process' micro-batches from the step behind `done` on, step after step."""
+        """This process' micro-batches from the step after `done` on, step after step."""
         plan, ahead = tee(self.plan(done))                        # the loader reads ahead
         batches = loader(self.pairs, (pairs for _, pairs, _, _ in ahead), self.team.device)
         for (number, pairs, share, tokens), batch in zip(plan, batches, strict=True):
@@ -240,7 +240,7 @@ class _Run:
         recipe, losses = self.recipe, []
         for i, shard in enumerate(shards):
             torch.manual_seed((recipe.seed << 40) + shard.number)
-            # Gradients travel between the processes once, behind the last micro-batch.
+            # Gradients travel between the processes once, after the last micro-batch.
             with self.travelling(last=i == len(shards) - 1):
                 with torch.autocast(self.team.device.type, _dtype(recipe), enabled=recipe.precision != "float32"):
                     loss = self.loss(*shard.batch) * shard.share
@@ -269,7 +269,7 @@ class _Run:
             yield
 
     def look(self, unseen: Sequence["_Unseen"]) -> None:
-        """Fetch the losses of the steps behind us, and stop if one is no number, or its gradient is none."""
+        """Fetch the losses of the steps so far, and stop if one is no number, or its gradient is none."""
         own = torch.stack([step.losses for step in unseen]).float()                   # (n_steps, accumulate)
         losses = self.team.sum(own.sum(dim=1)).tolist()
         norms = torch.stack([step.norm for step in unseen]).tolist()

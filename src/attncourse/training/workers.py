@@ -38,7 +38,7 @@ class Workers:
         return bool(self.sum(torch.tensor(float(here), device=self.device))) if self.count > 1 else here
 
     def join(self, numbers: list[int]) -> list[int]:
-        """The lists of all processes, one behind the other."""
+        """The lists of all processes, one after the other."""
         if self.count == 1:
             return numbers
         parts: list[list[int]] = [[]] * self.count

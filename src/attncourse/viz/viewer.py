@@ -128,7 +128,7 @@ class attention_viewer(LiveWidget):
                     "queries": _labels(queries, blocks[0]),
                     "keys": _labels(keys, blocks[1]),
                     "note": _note(queries, keys, blocks),
-                    # Where a model has several heads, their mean stands behind the last.
+                    # Where a model has several heads, their mean stands after the last.
                     "shapes": [[len(each), each.shape[1] - (each.shape[1] > 1)] for each in maps],
                 }
             )
@@ -315,7 +315,7 @@ def _block(n: int, n_maps: int) -> int:
 
 
 def _shown_maps(name: str, table: Tensor, n_query: int, n_key: int, blocks: tuple[int, int]) -> np.ndarray:
-    """(n_layers, n_heads, queries, keys), in blocks, and where there are several heads their mean behind the last."""
+    """(n_layers, n_heads, queries, keys), in blocks, and where there are several heads their mean after the last."""
     if tuple(table.shape[2:]) != (n_query, n_key):
         got, expected = tuple(table.shape[2:]), (n_query, n_key)
         raise ValueError(f"{name}: got {got[0]} queries by {got[1]} keys, expected {expected}, as there are tokens")

@@ -128,7 +128,7 @@ def _open(pieces: Sequence[_Piece], released: Released) -> list[ReleasedCell]:
 
 
 def _place(pieces: Sequence[_Piece], released: Released, given: ReleasedCell) -> int:
-    """Where a cell belongs: behind what stands before it in the release; a check also behind the answer's helpers."""
+    """Where a cell belongs: after what stands before it in the release; a check also after the answer's helpers."""
     at = {piece.given: i for i, piece in reversed([*enumerate(pieces)])}
     before = released.outline[: released.outline.index(given)]
     place = next((at[cell] + 1 for cell in reversed(before) if cell in at), 0)
@@ -196,7 +196,7 @@ def _claim(node: NotebookNode, given: ReleasedCell) -> str | None:
 
 
 def repair(notebook: NotebookNode, released: Released) -> list[str]:
-    """Bring a valid notebook to the released cells, once each and each check behind its answer, in place.
+    """Bring a valid notebook to the released cells, once each and each check after its answer, in place.
 
     Returns what was done, a sentence each; empty if the notebook was in order.
     """
@@ -239,9 +239,9 @@ def _find_written_answers(pieces: Sequence[_Piece], released: Released) -> None:
         if not given.solution or given.is_answer:
             continue
         texts = [p for p in pieces if p.given is None and p.node.cell_type != "code" and p.written]
-        behind = pieces[_place(pieces, released, given) :]
-        end = next((i for i, piece in enumerate(behind) if piece.given not in (None, given)), len(behind))
-        near = [piece for piece in behind[:end] if piece in texts]
+        after = pieces[_place(pieces, released, given) :]
+        end = next((i for i, piece in enumerate(after) if piece.given not in (None, given)), len(after))
+        near = [piece for piece in after[:end] if piece in texts]
         if any(piece.given is given for piece in pieces):
             texts = near  # what stands elsewhere may be a note
         for piece in sorted(near or texts, key=lambda piece: len(piece.node.source))[-1:]:
@@ -318,7 +318,7 @@ def _put_back(pieces: list[_Piece], released: Released, notes: list[str]) -> Non
 
 
 def _in_order(pieces: Sequence[_Piece], released: Released, notes: list[str]) -> list[_Piece]:
-    """The cells, with those that move in the release's order: a check behind its answer, setups before every answer."""
+    """The cells, with those that move in the release's order: a check after its answer, setups before every answer."""
     stay = [piece for piece in pieces if not piece.moves]
     gaps: list[list[_Piece]] = [[] for _ in range(len(stay) + 1)]  # what comes before each of those, and at the end
     answers = {piece.given: i for i, piece in enumerate(stay) if piece.given}
