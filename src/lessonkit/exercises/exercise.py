@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
-Look = Callable[[Any, Any], Any]  # (the watched answer, a draw of inputs) -> the tensor that shows the aspect
+Probe = Callable[[Any, Any], Any]  # (the watched answer, a draw of inputs) -> the tensor that shows the aspect
 Explain = Callable[[Any, Any], str | None]  # (got, expected) -> words, or None for the usual ones
 
 
@@ -20,13 +20,13 @@ Explain = Callable[[Any, Any], str | None]  # (got, expected) -> words, or None 
 class Aspect:
     """One thing an answer must get right.
 
-    `look` runs the answer on drawn inputs and returns the tensor that shows it. `meaning` is what the learner reads
+    `probe` runs the answer on drawn inputs and returns the tensor that shows it. `meaning` is what the learner reads
     when it is right; `explain(got, expected)` may put a wrong array into better words than "these numbers differ".
     """
 
     name: str
     points: float
-    look: Look
+    probe: Probe
     meaning: str
     explain: Explain | None = None
 
@@ -92,12 +92,12 @@ class Exercise:
         """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
         return self.aspect, self.slip, self.misconception, self.variant, self.alternative
 
-    def aspect(self, name: str, points: float, explain: Explain | None = None) -> Callable[[Look], Look]:
+    def aspect(self, name: str, points: float, explain: Explain | None = None) -> Callable[[Probe], Probe]:
         """Add an aspect. The docstring says in a few words what is true of a right answer."""
 
-        def add(look: Look) -> Look:
-            self.aspects.append(Aspect(name, points, look, _words(look), explain))
-            return look
+        def add(probe: Probe) -> Probe:
+            self.aspects.append(Aspect(name, points, probe, _words(probe), explain))
+            return probe
 
         return add
 

@@ -77,7 +77,7 @@ def row_sums(got: np.ndarray, expected: np.ndarray) -> str | None:
     return f"row {_index(row)} sums to {seen}, expected {right}"
 
 
-def told(words: str) -> Explain:
+def explain_worst(words: str) -> Explain:
     """For a difference: `words` with {got}, {expected} and {size} at the worst {place}."""
 
     def explain(got: np.ndarray, expected: np.ndarray) -> str:
@@ -88,10 +88,10 @@ def told(words: str) -> Explain:
     return explain
 
 
-nonzero = told("{got} at {place}, expected 0")
+expected_zero = explain_worst("{got} at {place}, expected 0")
 
 
-def arrives(*inputs: str) -> Explain:
+def explain_missing_gradient(*inputs: str) -> Explain:
     """For `gradients` and `reached`: says which input is not reached at all."""
 
     def explain(got: np.ndarray, expected: np.ndarray) -> str | None:

@@ -71,7 +71,7 @@ class Runner(Protocol):
     def fill(self, values: Mapping[str, Tensor]) -> None:
         """Give every parameter of the module a value."""
 
-    def undisturbed(self, seed: int) -> AbstractContextManager[None]:
+    def isolated_rng(self, seed: int) -> AbstractContextManager[None]:
         """Seeds the answer's random numbers, and gives the learner's own state back afterwards."""
 
 
@@ -137,7 +137,7 @@ class LocalRunner:
                 parameter.copy_(values[name])
 
     @contextmanager
-    def undisturbed(self, seed: int) -> Iterator[None]:
+    def isolated_rng(self, seed: int) -> Iterator[None]:
         """Seeds torch for the answer and gives the learner's random state back; one thread, as the inputs are tiny.
 
         (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)

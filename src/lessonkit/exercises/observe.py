@@ -119,7 +119,7 @@ class Answer:
             raise AspectFailed(Problem("unusable", f"there is no parameter {name}")) from None
 
     @cached_property
-    def twin(self) -> nn.Module:
+    def reference_with_same_weights(self) -> nn.Module:
         """The course's own module with the parameters of what `build` made: to go on from the answer's values.
 
         A parameter that the answer's module lacks is NaN: only what depends on it is lost.
@@ -151,8 +151,8 @@ def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, 
         value, problem = None, None
         try:
             draw = Draw(seed, f"{exercise.name}/{aspect.name}")
-            with runner.undisturbed(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
-                value = _plain(aspect.look(watched, draw))
+            with runner.isolated_rng(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
+                value = _plain(aspect.probe(watched, draw))
         except AspectFailed as failed:
             problem = failed.problem
         except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
@@ -161,7 +161,7 @@ def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, 
     return observations
 
 
-def telling(tensor: Tensor) -> Tensor:
+def require_variation(tensor: Tensor) -> Tensor:
     """The tensor, for an aspect that shows that something is *not* there, or does *not* change.
 
     An answer that returns the same number everywhere would pass such an aspect without having done anything.
@@ -183,7 +183,7 @@ def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
     return nn.utils.rnn.pad_sequence([gradient.flatten() for gradient in found], batch_first=True)
 
 
-def reached(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
+def gradient_reaches(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
     """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
     found = gradients(output, inputs, draw)
     return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])

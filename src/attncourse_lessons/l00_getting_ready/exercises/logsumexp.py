@@ -3,7 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 
 from .common import SOFTMAX, coarse, shift
 
@@ -42,7 +42,7 @@ def value(answer, draw):
 @aspect(
     "large scores",
     points=1,
-    explain=told("every score of a row moved by ±1000; the result, less that, is {got}, expected {expected}"),
+    explain=explain_worst("every score of a row moved by ±1000; the result, less that, is {got}, expected {expected}"),
 )
 def large_scores(answer, draw):
     """add 1000 to every score of a row, or subtract it, and the result moves by exactly that"""

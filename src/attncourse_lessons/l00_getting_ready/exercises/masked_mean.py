@@ -4,8 +4,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import gradients, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradients, require_variation
 
 
 def solution(values, mask):
@@ -60,13 +60,13 @@ def short_sequences(answer, draw):
 @aspect(
     "what stands in the padding",
     points=1,
-    explain=told("mean {place} changes by {size} when only the padding changes"),
+    explain=explain_worst("mean {place} changes by {size} when only the padding changes"),
 )
 def what_stands_in_the_padding(answer, draw):
     """changes nothing"""
     values, mask = _padded(draw)
     other = values + 5 * draw.normal(*values.shape) * ~mask[..., None]
-    return telling(answer(values, mask)) - answer(other, mask)
+    return require_variation(answer(values, mask)) - answer(other, mask)
 
 
 @aspect("∞ in the padding", points=1)
@@ -84,7 +84,7 @@ def nothing_but_padding(answer, draw):
     return answer(draw.normal(batch, n, d), mask)
 
 
-@aspect("gradient", points=1, explain=arrives("values"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("values"))
 def gradient(answer, draw):
     """the values can be learned: the gradient reaches them"""
     batch, n, d = draw.sizes(3, 3, 8)

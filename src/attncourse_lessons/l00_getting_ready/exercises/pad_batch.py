@@ -4,7 +4,7 @@ import torch
 
 from attncourse import data
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 
 def solution(sequences, pad):
@@ -77,7 +77,7 @@ def _kind(got, expected):
 def whole_numbers(answer, draw):
     """integers, so that an embedding can look them up"""
     tokens, _ = answer(*_sequences(draw))
-    telling(tokens)
+    require_variation(tokens)
     return torch.tensor(not tokens.is_floating_point() and tokens.dtype != torch.bool)
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, row_sums
+from lessonkit.exercises.judge import explain_missing_gradient, row_sums
 from lessonkit.exercises.observe import gradients
 
 from .common import SOFTMAX, coarse, shift
@@ -77,7 +77,7 @@ def a_score_of(answer, draw):
     return answer(scores)
 
 
-@aspect("gradient", points=1, explain=arrives("scores"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("scores"))
 def gradient(answer, draw):
     """the scores can be learned: the gradient reaches them"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()

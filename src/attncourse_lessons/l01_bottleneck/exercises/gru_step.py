@@ -3,7 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.observe import gradients
 
 
@@ -57,7 +57,7 @@ def a_step(answer, draw):
 @aspect(
     "a gate that keeps",
     points=1,
-    explain=told("state {place} is {got}, and with z at 1 it should have stayed {expected}"),
+    explain=explain_worst("state {place} is {got}, and with z at 1 it should have stayed {expected}"),
 )
 def a_gate_that_keeps(answer, draw):
     """with the update gate at 1 the state passes through untouched"""
@@ -66,7 +66,7 @@ def a_gate_that_keeps(answer, draw):
     return answer(x, state, W_x, W_h, b)
 
 
-@aspect("gradient", points=1, explain=arrives("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     inputs = [tensor.requires_grad_() for tensor in _gates(draw)]

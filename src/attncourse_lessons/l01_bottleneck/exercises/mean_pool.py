@@ -4,8 +4,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import gradients, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradients, require_variation
 
 
 def solution(states, lengths):
@@ -57,14 +57,14 @@ def short_sentences(answer, draw):
 
 
 @aspect(
-    "past the end", points=1, explain=told("summary {place} changes by {size} when only the padding changes")
+    "past the end", points=1, explain=explain_worst("summary {place} changes by {size} when only the padding changes")
 )
 def past_the_end(answer, draw):
     """what a network leaves in the padding changes nothing"""
     states, lengths = _states(draw, ragged=True)
     mask = torch.arange(states.shape[1]) < lengths[:, None]
     other = states + 5 * draw.normal(*states.shape) * ~mask[..., None]
-    return telling(answer(states, lengths)) - answer(other, lengths)
+    return require_variation(answer(states, lengths)) - answer(other, lengths)
 
 
 @aspect("a batch of one word", points=1)
@@ -74,7 +74,7 @@ def a_batch_of_one_word(answer, draw):
     return answer(draw.normal(1, n, d), torch.ones(1, dtype=torch.int64))
 
 
-@aspect("gradient", points=1, explain=arrives("states"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("states"))
 def gradient(answer, draw):
     """each word of a sentence gets the same share of the gradient, padding gets none"""
     states, lengths = _states(draw, ragged=True)

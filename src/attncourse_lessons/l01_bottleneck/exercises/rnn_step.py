@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 
@@ -69,7 +69,7 @@ def three_steps(answer, draw):
     return state
 
 
-@aspect("gradient", points=1, explain=arrives("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)

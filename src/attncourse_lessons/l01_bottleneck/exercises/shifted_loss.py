@@ -6,7 +6,7 @@ from torch import nn
 
 from attncourse import metrics
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 
@@ -79,7 +79,7 @@ def a_model_that_knows(answer, draw):
     return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
 
 
-@aspect("gradient", points=1, explain=arrives("logits"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("logits"))
 def gradient(answer, draw):
     """a number that can be minimised: its gradient reaches the logits"""
     logits, tokens, pad = _text(draw, ragged=True)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -78,7 +78,7 @@ def query_first(answer, draw):
     return answer(*_a_network(draw))
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key", "W", "v"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "W", "v"))
 def gradient(answer, draw):
     """query, key, W and v can all be learned"""
     query, key, W, v = (x.requires_grad_() for x in _a_network(draw, alike=True))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -54,7 +54,7 @@ def equal_widths(answer, draw):
     return answer(draw.normal(batch, n_query, d), draw.normal(batch, n_key, d), draw.normal(d, d))
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key", "W"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "W"))
 def gradient(answer, draw):
     """query, key and W can all be learned"""
     batch, n_query, n_key, d = draw.sizes(4, 2, 9)

@@ -6,7 +6,7 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -39,7 +39,9 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 @aspect(
     "dot products",
     points=2,
-    explain=told("relative to the size of the whole table, the score at {place} is {got}, expected {expected}"),
+    explain=explain_worst(
+        "relative to the size of the whole table, the score at {place} is {got}, expected {expected}"
+    ),
 )
 def dot_products(answer, draw):
     """one for each pair of a query and a key, correct up to a common factor"""
@@ -55,7 +57,7 @@ def scale(answer, draw):
     return answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key"))
 def gradient(answer, draw):
     """the score can be learned from: its gradient reaches query and key"""
     batch, n_query, n_key, d_k = draw.sizes(4, 2, 9)

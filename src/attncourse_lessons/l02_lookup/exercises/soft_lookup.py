@@ -4,8 +4,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, row_sums, told
-from lessonkit.exercises.observe import gradients, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst, row_sums
+from lessonkit.exercises.observe import gradients, require_variation
 
 from .common import READY_MADE
 
@@ -58,13 +58,13 @@ def weights(answer, draw):
 @aspect(
     "output",
     points=2,
-    explain=told("at {place} it is {size} away from the values averaged by the weights that you returned"),
+    explain=explain_worst("at {place} it is {size} away from the values averaged by the weights that you returned"),
 )
 def output(answer, draw):
     """the average of the values by these weights"""
     query, keys, values = _a_table(draw)
     output, weights = answer(query, keys, values, 1.0)
-    return telling(output).double() - telling(weights).double() @ values.double()
+    return require_variation(output).double() - require_variation(weights).double() @ values.double()
 
 
 @aspect("temperature", points=1)
@@ -87,7 +87,7 @@ def very_cold(answer, draw):
     return weights
 
 
-@aspect("gradient", points=1, explain=arrives("query", "keys", "values"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "keys", "values"))
 def gradient(answer, draw):
     """query, keys and values can all be learned"""
     table = [x.requires_grad_() for x in _a_table(draw)]

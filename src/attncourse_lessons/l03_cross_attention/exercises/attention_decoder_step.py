@@ -5,9 +5,9 @@ import torch
 
 from attncourse import recurrent
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradients, telling
+from lessonkit.exercises.observe import gradients, require_variation
 
 from .common import READY_MADE
 
@@ -68,7 +68,7 @@ def new_state(answer, draw):
 @aspect(
     "input feeding",
     points=1,
-    explain=told("the state moves by {got} at {place} when the fed vector changes, expected {expected}"),
+    explain=explain_worst("the state moves by {got} at {place} when the fed vector changes, expected {expected}"),
 )
 def input_feeding(answer, draw):
     """what was attended to a step ago changes the state now"""
@@ -79,7 +79,7 @@ def input_feeding(answer, draw):
 
 def _go_on(step, inputs, state=None, weights=None):
     """(state, attentional, weights) by the equations, without a mask, going on from the answer's own where given."""
-    module, (token, old_state, fed, encoder_states, _) = step.twin, inputs
+    module, (token, old_state, fed, encoder_states, _) = step.reference_with_same_weights, inputs
     if state is None:
         state = module.cell(torch.cat([module.embedding(token), fed], dim=-1), old_state)
     if weights is None:
@@ -97,18 +97,20 @@ def _beside(got, *right):
 @aspect(
     "weights",
     points=2,
-    explain=told("the weights differ from the softmax of `state` · `encoder_states` by up to {size}, at {place}"),
+    explain=explain_worst(
+        "the weights differ from the softmax of `state` · `encoder_states` by up to {size}, at {place}"
+    ),
 )
 def weights(answer, draw):
     """the new state asks, the encoder answers"""
     step, inputs = _step(answer, draw, fed=False)
     _, state, _, weights = step(*inputs)
-    telling(state)
+    require_variation(state)
     return _beside(weights, _go_on(step, inputs)[2], _go_on(step, inputs, state)[2])
 
 
 @aspect(
-    "padding", points=1, explain=told("logit {place} changes by {size} when only the padding changes")
+    "padding", points=1, explain=explain_worst("logit {place} changes by {size} when only the padding changes")
 )
 def padding(answer, draw):
     """what stands in the padding changes nothing"""
@@ -123,7 +125,9 @@ def padding(answer, draw):
 @aspect(
     "attentional vector",
     points=2,
-    explain=told("the vector differs from the tanh of `combine([attended; state])` by up to {size}, at {place}"),
+    explain=explain_worst(
+        "the vector differs from the tanh of `combine([attended; state])` by up to {size}, at {place}"
+    ),
 )
 def attentional_vector(answer, draw):
     """tanh of the combined [attended; state]"""
@@ -134,13 +138,16 @@ def attentional_vector(answer, draw):
 
 
 @aspect(
-    "logits", points=1, explain=told("the logits differ from `output(attentional)` by up to {size}, at {place}")
+    "logits",
+    points=1,
+    explain=explain_worst("the logits differ from `output(attentional)` by up to {size}, at {place}"),
 )
 def logits(answer, draw):
     """one for each word, from the attentional vector"""
     step, inputs = _step(answer, draw, fed=False)
     logits, _, attentional, _ = step(*inputs)
-    return _beside(logits, *(step.twin.output(right) for right in (attentional, _go_on(step, inputs)[1])))
+    output = step.reference_with_same_weights.output
+    return _beside(logits, *(output(right) for right in (attentional, _go_on(step, inputs)[1])))
 
 
 WAYS = (

@@ -4,8 +4,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, nonzero, row_sums, told
-from lessonkit.exercises.observe import gradients, telling
+from lessonkit.exercises.judge import expected_zero, explain_missing_gradient, explain_worst, row_sums
+from lessonkit.exercises.observe import gradients, require_variation
 
 from .common import READY_MADE
 
@@ -43,12 +43,12 @@ def weights(answer, draw):
     return answer(draw.normal(batch, n_target, n_source), torch.ones(batch, 1, n_source, dtype=torch.bool))
 
 
-@aspect("padding", points=1, explain=nonzero)
+@aspect("padding", points=1, explain=expected_zero)
 def padding(answer, draw):
     """nothing goes to padded positions"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
-    return telling(answer(draw.normal(batch, n_target, n_source), mask)) * ~mask
+    return require_variation(answer(draw.normal(batch, n_target, n_source), mask)) * ~mask
 
 
 @aspect("beside padding", points=1, explain=row_sums)
@@ -76,7 +76,9 @@ def nothing_but_padding(answer, draw):
 @aspect(
     "large scores",
     points=1,
-    explain=told("weight {place} changes by {size} when all the scores of its row become 100 larger or 100 smaller"),
+    explain=explain_worst(
+        "weight {place} changes by {size} when all the scores of its row become 100 larger or 100 smaller"
+    ),
 )
 def large_scores(answer, draw):
     """no overflow: add 100 to a row's scores, or take it away, and nothing changes"""
@@ -84,10 +86,10 @@ def large_scores(answer, draw):
     mask = draw.padding_mask(batch, n_source)[:, None]
     scores = (64 * draw.normal(batch, n_target, n_source)).round() / 64  # adding 100 then loses no digits
     shift = 100 * (-1) ** (torch.arange(batch)[:, None, None] + torch.arange(n_target)[:, None])
-    return telling(answer(scores + shift, mask)) - answer(scores, mask)
+    return require_variation(answer(scores + shift, mask)) - answer(scores, mask)
 
 
-@aspect("gradient", points=1, explain=arrives("scores"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("scores"))
 def gradient(answer, draw):
     """the scores can be learned, and a sentence of nothing but padding does no harm"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -56,7 +56,7 @@ def one_decoder_state(answer, draw):
     return answer(draw.normal(1, 1, n_source).softmax(dim=-1), draw.normal(1, n_source, d))
 
 
-@aspect("gradient", points=1, explain=arrives("weights", "encoder_states"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("weights", "encoder_states"))
 def gradient(answer, draw):
     """the weights can be learned: the gradient reaches them and the states"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)

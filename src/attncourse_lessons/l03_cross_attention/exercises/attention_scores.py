@@ -5,7 +5,7 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -50,7 +50,7 @@ def one_decoder_state(answer, draw):
     return answer(draw.normal(1, 1, d), draw.normal(1, n_source, d))
 
 
-@aspect("gradient", points=1, explain=arrives("decoder_states", "encoder_states"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("decoder_states", "encoder_states"))
 def gradient(answer, draw):
     """the score can be learned from: its gradient reaches both networks"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)

@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import row_sums, told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst, row_sums
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE, sentences
 
@@ -68,7 +68,9 @@ def output(answer, draw):
 
 
 @aspect(
-    "out of reach", points=1, explain=told("output {place} changes by {size} when only words outside its window change")
+    "out of reach",
+    points=1,
+    explain=explain_worst("output {place} changes by {size} when only words outside its window change"),
 )
 def out_of_reach(answer, draw):
     """the first word's output does not know the words beyond its window"""
@@ -77,7 +79,7 @@ def out_of_reach(answer, draw):
     other = x.clone()
     other[:, width + 1 :] = 3 * draw.normal(*x[:, width + 1 :].shape)
     before, after = (answer(words, *projections, width)[0] for words in (x, other))
-    return telling(before)[:, 0] - after[:, 0]
+    return require_variation(before)[:, 0] - after[:, 0]
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

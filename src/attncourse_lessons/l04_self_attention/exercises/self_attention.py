@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, row_sums, told
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst, row_sums
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import MATRICES, READY_MADE, sentences
 
@@ -56,7 +56,7 @@ def weights(answer, draw):
 @aspect(
     "output",
     points=1,
-    explain=told("the output differs from your own weights times the values by up to {size}, at {place}"),
+    explain=explain_worst("the output differs from your own weights times the values by up to {size}, at {place}"),
 )
 def output(answer, draw):
     """the values, averaged by these weights"""
@@ -67,27 +67,27 @@ def output(answer, draw):
     right = [reference(x, W_Q, W_K, W_V)[0]]
     if weights.shape == (batch, n, n):
         right.append(weights.to(values.dtype) @ values)  # a slip in the weights is not to be paid for twice
-    return min((telling(output) - one for one in right), key=lambda difference: difference.abs().max())
+    return min((require_variation(output) - one for one in right), key=lambda difference: difference.abs().max())
 
 
 @aspect(
     "each sentence by itself",
     points=1,
-    explain=told("the output at {place} changes by {size} when other sentences join the batch"),
+    explain=explain_worst("the output at {place} changes by {size} when other sentences join the batch"),
 )
 def each_sentence_by_itself(answer, draw):
     """a sentence gets the same alone as in a batch"""
     batch, n = draw.sizes(2, 3, 6)
     x, *projections = sentences(draw, batch, n)
-    alone = torch.cat([telling(answer(sentence[None], *projections)[0]) for sentence in x])
+    alone = torch.cat([require_variation(answer(sentence[None], *projections)[0]) for sentence in x])
     return answer(x, *projections)[0] - alone
 
 
-@aspect("gradient", points=1, explain=arrives(*MATRICES))
+@aspect("gradient", points=1, explain=explain_missing_gradient(*MATRICES))
 def gradient(answer, draw):
     """all three projections can be learned, and the words too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 5)]
-    return reached(answer(*inputs)[0], inputs, draw)
+    return gradient_reaches(answer(*inputs)[0], inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

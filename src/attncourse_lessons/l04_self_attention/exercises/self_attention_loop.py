@@ -6,12 +6,14 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import MATRICES, READY_MADE, sentences
 
-MOVED = told("the output at {place} differs by {size} from what the same word got before the sentence was shuffled")
+MOVED = explain_worst(
+    "the output at {place} differs by {size} from what the same word got before the sentence was shuffled"
+)
 
 
 def reference(x, W_Q, W_K, W_V):
@@ -72,14 +74,14 @@ def shuffled(answer, draw):
     order = torch.arange(n)
     while (order == torch.arange(n)).any():  # nobody stays where they were
         order = draw.uniform(n).argsort()
-    return answer(x[order], *projections) - telling(answer(x, *projections))[order]
+    return answer(x[order], *projections) - require_variation(answer(x, *projections))[order]
 
 
-@aspect("gradient", points=1, explain=arrives(*MATRICES))
+@aspect("gradient", points=1, explain=explain_missing_gradient(*MATRICES))
 def gradient(answer, draw):
     """all three projections can be learned, and the words too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 5)]
-    return reached(answer(*inputs), inputs, draw)
+    return gradient_reaches(answer(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

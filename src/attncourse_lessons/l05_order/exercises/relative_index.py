@@ -5,7 +5,7 @@ import torch
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -71,7 +71,7 @@ def not_square(answer, draw):
 def fits_the_table(answer, draw):
     """whole numbers, each naming one of its 2 · max_distance + 1 rows"""
     n, reach = draw.sizes(1, 8, 10)[0], draw.sizes(1, 2, 3)[0]
-    index = telling(answer(n, n, reach))
+    index = require_variation(answer(n, n, reach))
     if index.shape != (n, n):
         raise AspectFailed(Problem("unusable", f"shape {tuple(index.shape)} for {n} queries and {n} keys"))
     if index.is_floating_point():

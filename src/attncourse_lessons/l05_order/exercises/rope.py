@@ -6,7 +6,7 @@ import torch
 
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradients
 
@@ -93,7 +93,7 @@ def value(answer, draw):
     return kept
 
 
-@aspect("distance", points=2, explain=told("a score changes by {size} when query and key both move on by one"))
+@aspect("distance", points=2, explain=explain_worst("a score changes by {size} when query and key both move on by one"))
 def distance(answer, draw):
     """the score of two vectors depends on how far apart they stand, and on nothing else"""
     batch, n, d_head = _tokens(draw)
@@ -113,7 +113,7 @@ def a_later_start(answer, draw):
     return torch.stack([query, key])
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key"))
 def gradient(answer, draw):
     """a turn passes the gradient on at its full length, to the query and to the key"""
     query, key, value = _three(draw)

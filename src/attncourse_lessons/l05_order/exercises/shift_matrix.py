@@ -6,7 +6,7 @@ import torch
 
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 
 from .common import READY_MADE, even, some_positions
@@ -51,7 +51,7 @@ def _table(draw, shift, d_model):
     return course.sinusoidal(positions, d_model), course.sinusoidal(positions + shift, d_model)
 
 
-MOVED = told(
+MOVED = explain_worst(
     "at {place} a moved vector has {got}; the vector of the position that it should have reached has {expected}"
 )
 
@@ -78,7 +78,9 @@ def backwards(answer, draw):
 @aspect(
     "one after the other",
     points=1,
-    explain=told("the product of the matrices for a and b differs by {size} at {place} from the matrix for a + b"),
+    explain=explain_worst(
+        "the product of the matrices for a and b differs by {size} at {place} from the matrix for a + b"
+    ),
 )
 def one_after_the_other(answer, draw):
     """a shift by a and then by b is a shift by a + b"""

@@ -6,9 +6,9 @@ import torch
 
 from attncourse import positions as course
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE, even, some_positions
 
@@ -57,7 +57,7 @@ def all_columns(answer, draw):
 @aspect(
     "distance",
     points=1,
-    explain=told("the dot product of two vectors changes by {size} when both positions grow by one"),
+    explain=explain_worst("the dot product of two vectors changes by {size} when both positions grow by one"),
 )
 def distance(answer, draw):
     """the dot product of two vectors depends on how far apart they are, and on nothing else"""
@@ -74,7 +74,7 @@ def any_shape(answer, draw):
     """positions of shape (batch, n) give vectors of shape (batch, n, d_model), the same as one by one"""
     batch, n = draw.sizes(2, 2, 4)
     positions, d_model = some_positions(draw, batch * n), 2 * draw.sizes(1, 5, 8)[0]
-    vectors = telling(answer(positions, d_model)).reshape(batch, n, -1)
+    vectors = require_variation(answer(positions, d_model)).reshape(batch, n, -1)
     return answer(positions.reshape(batch, n), d_model) - vectors
 
 

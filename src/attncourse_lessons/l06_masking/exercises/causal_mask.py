@@ -5,7 +5,7 @@ from torch import Tensor
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -48,21 +48,21 @@ def _below(n: int) -> Tensor:
 def past(answer, draw):
     """a position sees all that came before it"""
     [n] = draw.sizes(1, 4, 9)
-    return telling(answer(n))[_below(n)]
+    return require_variation(answer(n))[_below(n)]
 
 
 @aspect("itself", points=1, explain=_some("positions may not look at themselves"))
 def itself(answer, draw):
     """it sees itself, and so does a sentence of one word"""
     [n] = draw.sizes(1, 4, 9)
-    return torch.cat([telling(answer(n)).diagonal(), answer(1).flatten()])
+    return torch.cat([require_variation(answer(n)).diagonal(), answer(1).flatten()])
 
 
 @aspect("future", points=2, explain=_some("looks at a later position are allowed"))
 def future(answer, draw):
     """it sees nothing that comes after it"""
     [n] = draw.sizes(1, 4, 9)
-    return telling(answer(n))[_below(n).T]
+    return require_variation(answer(n))[_below(n).T]
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

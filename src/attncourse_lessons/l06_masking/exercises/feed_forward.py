@@ -5,7 +5,7 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -68,7 +68,7 @@ def any_number_of_axes(answer, draw):
     return torch.cat([answer(*_network(draw)).flatten(), answer(*_network(draw, a, b, c)).flatten()])
 
 
-@aspect("gradient", points=1, explain=arrives("x", "W_1", "b_1", "W_2", "b_2"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x", "W_1", "b_1", "W_2", "b_2"))
 def gradient(answer, draw):
     """the input and all four parameters can learn"""
     batch, n = draw.sizes(2, 3, 8)

@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, nonzero, row_sums, told
-from lessonkit.exercises.observe import gradients, telling
+from lessonkit.exercises.judge import expected_zero, explain_missing_gradient, explain_worst, row_sums
+from lessonkit.exercises.observe import gradients, require_variation
 
 from .common import READY_MADE
 
@@ -63,12 +63,12 @@ def causal(answer, draw):
     return answer(*_vectors(draw, batch, n, n), torch.ones(n, n, dtype=torch.bool).tril())[0]
 
 
-@aspect("forbidden", points=1, explain=nonzero)
+@aspect("forbidden", points=1, explain=expected_zero)
 def forbidden(answer, draw):
     """weights of exactly zero on padding, with a mask (batch, 1, n_key)"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     mask = draw.padding_mask(batch, n_key)[:, None]
-    return telling(answer(*_vectors(draw, batch, n_query, n_key), mask)[1]) * ~mask
+    return require_variation(answer(*_vectors(draw, batch, n_query, n_key), mask)[1]) * ~mask
 
 
 @aspect("allowed", points=1, explain=row_sums)
@@ -80,7 +80,7 @@ def allowed(answer, draw):
 
 
 @aspect(
-    "nothing allowed", points=1, explain=told("at {place} the output is {got}, expected {expected}")
+    "nothing allowed", points=1, explain=explain_worst("at {place} the output is {got}, expected {expected}")
 )
 def nothing_allowed(answer, draw):
     """a query that may look at nobody gets zeros, and disturbs nobody else"""
@@ -89,7 +89,7 @@ def nothing_allowed(answer, draw):
     return answer(*vectors, _one_lonely(draw, batch, n_query, n_key))[0]
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key", "value"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can learn, even next to a query that may look at nobody"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)

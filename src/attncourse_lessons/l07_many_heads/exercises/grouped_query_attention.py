@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
-from lessonkit.exercises.observe import reached
+from lessonkit.exercises.judge import explain_missing_gradient
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
 from .scaled_attention import solution as scaled_attention
@@ -74,11 +74,11 @@ def one_for_each(answer, draw):
     return answer(*_grouped(draw, 3, 3))
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key", "value"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can all be learned"""
     inputs = [x.requires_grad_() for x in _grouped(draw, 6, 2)]
-    return reached(answer(*inputs), inputs, draw)
+    return gradient_reaches(answer(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

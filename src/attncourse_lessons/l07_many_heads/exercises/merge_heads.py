@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
-from lessonkit.exercises.observe import reached
+from lessonkit.exercises.judge import explain_missing_gradient
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
 
@@ -55,11 +55,11 @@ def one_word(answer, draw):
     return answer(_heads(draw, n=1))
 
 
-@aspect("gradient", points=1, explain=arrives("heads"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("heads"))
 def gradient(answer, draw):
     """the gradient finds its way back"""
     heads = _heads(draw).requires_grad_()
-    return reached(answer(heads), [heads], draw)
+    return gradient_reaches(answer(heads), [heads], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -6,9 +6,9 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE
 from .merge_heads import solution as merge_heads
@@ -74,7 +74,9 @@ def one_head(answer, draw):
 
 
 @aspect(
-    "a memory", points=1, explain=told("the first word's output {place} changes by {size} when the others of x change")
+    "a memory",
+    points=1,
+    explain=explain_worst("the first word's output {place} changes by {size} when the others of x change"),
 )
 def a_memory(answer, draw):
     """where there is a memory it alone answers: x only asks"""
@@ -83,11 +85,13 @@ def a_memory(answer, draw):
     output = module(x, memory)
     if torch.equal(output, module(x, 1 - memory)):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
-    return telling(output[:, 0]) - module(other, memory)[:, 0]
+    return require_variation(output[:, 0]) - module(other, memory)[:, 0]
 
 
 @aspect(
-    "mask", points=1, explain=told("output {place} is off by {size} from what the words without the padding give")
+    "mask",
+    points=1,
+    explain=explain_worst("output {place} is off by {size} from what the words without the padding give"),
 )
 def mask(answer, draw):
     """a sentence gets what it would get if there were no padding"""
@@ -98,18 +102,18 @@ def mask(answer, draw):
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
-    return telling(output) - torch.cat([module(*sentence) for sentence in words])
+    return require_variation(output) - torch.cat([module(*sentence) for sentence in words])
 
 
 LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight")
 
 
-@aspect("gradient", points=1, explain=arrives(*LEARNED))
+@aspect("gradient", points=1, explain=explain_missing_gradient(*LEARNED))
 def gradient(answer, draw):
     """all four projections can be learned"""
     module, x, _ = _module(answer, draw)
     x.requires_grad_()
-    return reached(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
+    return gradient_reaches(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

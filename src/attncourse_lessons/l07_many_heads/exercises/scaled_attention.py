@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, row_sums, told
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst, row_sums
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -57,31 +57,35 @@ def weights(answer, draw):
 
 
 @aspect(
-    "output", points=1, explain=told("the output differs from your `weights` times `value` by {size}, at {place}")
+    "output",
+    points=1,
+    explain=explain_worst("the output differs from your `weights` times `value` by {size}, at {place}"),
 )
 def output(answer, draw):
     """the values, averaged by these weights"""
     query, key, value = _asked(draw, 2)
     output, weights = answer(query, key, value)
-    return telling(output) - weights.to(value.dtype) @ value
+    return require_variation(output) - weights.to(value.dtype) @ value
 
 
 @aspect(
-    "axes in front", points=1, explain=told("a head by itself gets an output that differs by {size} at {place}")
+    "axes in front",
+    points=1,
+    explain=explain_worst("a head by itself gets an output that differs by {size} at {place}"),
 )
 def axes_in_front(answer, draw):
     """heads, sentences, or neither: what stands in front of the words is left alone"""
     inputs = _asked(draw, 2, 3)
     output, _ = answer(*inputs)                                           # (2, 3, n_query, d_v)
     alone = [[answer(*(x[b, h] for x in inputs))[0] for h in range(3)] for b in range(2)]
-    return telling(output) - torch.stack([torch.stack(row) for row in alone])
+    return require_variation(output) - torch.stack([torch.stack(row) for row in alone])
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key", "value"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can all be learned"""
     inputs = [x.requires_grad_() for x in _asked(draw, 2)]
-    return reached(answer(*inputs)[0], inputs, draw)
+    return gradient_reaches(answer(*inputs)[0], inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

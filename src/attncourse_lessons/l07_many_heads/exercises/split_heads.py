@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
-from lessonkit.exercises.observe import reached
+from lessonkit.exercises.judge import explain_missing_gradient
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
 
@@ -58,11 +58,11 @@ def one_word(answer, draw):
     return answer(*_wide(draw, n=1))
 
 
-@aspect("gradient", points=1, explain=arrives("x"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """the gradient finds its way back"""
     x, n_heads = _wide(draw)
-    return reached(answer(x.requires_grad_(), n_heads), [x], draw)
+    return gradient_reaches(answer(x.requires_grad_(), n_heads), [x], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.observe import gradients
 
 READY_MADE = (
@@ -56,7 +56,7 @@ def wrong_slopes(*names):
 
     return explain
 
-ALONE = told("alone, a vector comes out different: by {size} at {place}")
+ALONE = explain_worst("alone, a vector comes out different: by {size} at {place}")
 
 def _silent(y):
     """A sublayer that has nothing to say."""

@@ -6,8 +6,8 @@ import torch
 
 from attncourse import layers
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import nonzero, told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import expected_zero, explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import ALONE, READY_MADE, slopes, vectors, wrong_slopes
 
@@ -52,12 +52,12 @@ def normalised(answer, draw):
     return answer(x, *_plain(width), 1e-5)
 
 
-@aspect("gain and bias", points=1, explain=told("off by {size} at {place} once there is a gain and a bias"))
+@aspect("gain and bias", points=1, explain=explain_worst("off by {size} at {place} once there is a gain and a bias"))
 def gain_and_bias(answer, draw):
     """the normalised vector times the gain, plus the bias"""
     x, width = vectors(draw, 2, 3)
     gain, bias = 1 + draw.normal(width), draw.normal(width)
-    return telling(answer(x, gain, bias, 1e-5)) - (answer(x, *_plain(width), 1e-5) * gain + bias)
+    return require_variation(answer(x, gain, bias, 1e-5)) - (answer(x, *_plain(width), 1e-5) * gain + bias)
 
 
 @aspect("small inputs", points=1)
@@ -67,12 +67,12 @@ def small_inputs(answer, draw):
     return answer(x, *_plain(width), 3e-5)                                # not the usual one, which is learned by heart
 
 
-@aspect("all numbers equal", points=1, explain=nonzero)
+@aspect("all numbers equal", points=1, explain=expected_zero)
 def all_numbers_equal(answer, draw):
     """a vector of one number, repeated, comes out as zeros"""
     x, width = vectors(draw, 4)
     x[0] = 2.0
-    return telling(answer(x, *_plain(width), 1e-5))[0]
+    return require_variation(answer(x, *_plain(width), 1e-5))[0]
 
 
 @aspect("each by itself", points=1, explain=ALONE)
@@ -80,7 +80,7 @@ def each_by_itself(answer, draw):
     """a vector comes out the same whoever stands beside it, however many axes there are"""
     x, width = vectors(draw, 2, 3)
     alone = [[answer(vector, *_plain(width), 1e-5) for vector in row] for row in x]
-    return telling(answer(x, *_plain(width), 1e-5)) - torch.stack([torch.stack(row) for row in alone])
+    return require_variation(answer(x, *_plain(width), 1e-5)) - torch.stack([torch.stack(row) for row in alone])
 
 
 @aspect("gradient", points=1, explain=wrong_slopes("x", "weight", "bias"))

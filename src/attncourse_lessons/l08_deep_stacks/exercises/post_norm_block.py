@@ -3,9 +3,9 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE, _silent, cut, normed, parts, through_both
 
@@ -62,24 +62,26 @@ def together(answer, draw):
 
 
 @aspect(
-    "size", points=1, explain=told("with ten times the x and plain norms, the output moves by {size} at {place}")
+    "size",
+    points=1,
+    explain=explain_worst("with ten times the x and plain norms, the output moves by {size} at {place}"),
 )
 def size(answer, draw):
     """how large x is makes no difference to what comes out: everything passes the norms"""
     x, attend, feed_forward, _, _ = parts(draw)
     plain = [lambda y: normed(y, eps=1e-10)] * 2
-    moved = telling(answer(10 * x, attend, feed_forward, *plain)) - answer(x, attend, feed_forward, *plain)
+    moved = require_variation(answer(10 * x, attend, feed_forward, *plain)) - answer(x, attend, feed_forward, *plain)
     return torch.where(moved.abs() < 1e-4, 0.0, moved)  # of outputs as large as 1, that is rounding
 
 
-@aspect("gradient", points=1, explain=arrives("x"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """a gradient arrives at x, even where the sublayers pass nothing on"""
     if not through_both(answer, draw.child("both")):
         raise AspectFailed(Problem("unusable", "no gradient comes back through one of the sublayers"))
     x, attend, feed_forward, norm_1, norm_2 = parts(draw)
     x.requires_grad_()
-    return reached(answer(x, cut(attend), cut(feed_forward), norm_1, norm_2), [x], draw)
+    return gradient_reaches(answer(x, cut(attend), cut(feed_forward), norm_1, norm_2), [x], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -3,9 +3,9 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import HALVES, READY_MADE, _gradient, _silent, cut, parts, through_both
 
@@ -41,11 +41,11 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent sublayers", points=2, explain=told("it moves by {size} at {place}"))
+@aspect("silent sublayers", points=2, explain=explain_worst("it moves by {size} at {place}"))
 def silent_sublayers(answer, draw):
     """where both sublayers return zeros, x comes back as it was"""
     x, _, _, norm_1, norm_2 = parts(draw)
-    return telling(answer(x, _silent, _silent, norm_1, norm_2)) - x
+    return require_variation(answer(x, _silent, _silent, norm_1, norm_2)) - x
 
 
 @aspect("attention's half", points=1)
@@ -68,7 +68,7 @@ def together(answer, draw):
     return answer(*parts(draw))
 
 
-@aspect("gradient", points=1, explain=told("got {got} at {place}, expected {expected}"))
+@aspect("gradient", points=1, explain=explain_worst("got {got} at {place}, expected {expected}"))
 def gradient(answer, draw):
     """a gradient at the output arrives at x undiminished, even where the sublayers pass nothing on"""
     if not through_both(answer, draw.child("both")):

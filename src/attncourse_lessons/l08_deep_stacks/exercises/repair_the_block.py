@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import HALVES
 
@@ -76,11 +76,11 @@ def _silenced(answer, draw, *silent):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent sublayers", points=2, explain=told("it moves by {size} at {place}"))
+@aspect("silent sublayers", points=2, explain=explain_worst("it moves by {size} at {place}"))
 def silent_sublayers(answer, draw):
     """with silent sublayers x comes back as it was"""
     module, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
-    return telling(module(x, mask)) - x
+    return require_variation(module(x, mask)) - x
 
 
 @aspect("attention's half", points=1)
@@ -105,7 +105,7 @@ def together(answer, draw):
 
 
 @aspect(
-    "mask", points=1, explain=told("output {place}, which must not see the change, moves by {size}")
+    "mask", points=1, explain=explain_worst("output {place}, which must not see the change, moves by {size}")
 )
 def mask(answer, draw):
     """under a causal mask, changing the last position changes nothing before it"""
@@ -115,22 +115,22 @@ def mask(answer, draw):
     output = module(x, mask)
     if torch.equal(output, module(-x, mask)):
         raise AspectFailed(Problem("unusable", "changing x makes no difference"))
-    return telling(output)[:, :-1] - module(other, mask)[:, :-1]
+    return require_variation(output)[:, :-1] - module(other, mask)[:, :-1]
 
 
 TAUGHT = ("x", "norm_1.weight", "norm_2.weight", "attention.in_proj_weight", "up.weight", "down.weight")
 
 
-@aspect("gradient", points=1, explain=arrives(*TAUGHT))
+@aspect("gradient", points=1, explain=explain_missing_gradient(*TAUGHT))
 def gradient(answer, draw):
     """a gradient reaches x and everything that is learned, both norms included"""
     module, x, mask = _silenced(answer, draw, "nothing")
     x.requires_grad_()
-    found = reached(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
+    found = gradient_reaches(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
     silent, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
     output = silent(x.requires_grad_(), mask)
     if (output - x).abs().max() < 1e-5:  # x came through: so must the gradient, with no sublayer to go through
-        found[0] &= reached(output, [x], draw)[0]
+        found[0] &= gradient_reaches(output, [x], draw)[0]
     return found
 
 

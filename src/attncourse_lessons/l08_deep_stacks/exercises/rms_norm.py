@@ -4,8 +4,8 @@ import torch
 
 from attncourse import layers
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import ALONE, READY_MADE, slopes, vectors, wrong_slopes
 
@@ -43,12 +43,12 @@ def normalised(answer, draw):
     return answer(x, torch.ones(width), 1e-6)
 
 
-@aspect("gain", points=1, explain=told("off by {size} at {place} once there is a gain"))
+@aspect("gain", points=1, explain=explain_worst("off by {size} at {place} once there is a gain"))
 def gain(answer, draw):
     """the normalised vector times the gain"""
     x, width = vectors(draw, 2, 3)
     gain = 1 + draw.normal(width)
-    return telling(answer(x, gain, 1e-6)) - answer(x, torch.ones(width), 1e-6) * gain
+    return require_variation(answer(x, gain, 1e-6)) - answer(x, torch.ones(width), 1e-6) * gain
 
 
 @aspect("small inputs", points=1)
@@ -64,7 +64,7 @@ def each_by_itself(answer, draw):
     """a vector comes out the same whoever stands beside it, however many axes there are"""
     x, width = vectors(draw, 2, 3)
     alone = [[answer(vector, torch.ones(width), 1e-6) for vector in row] for row in x]
-    return telling(answer(x, torch.ones(width), 1e-6)) - torch.stack([torch.stack(row) for row in alone])
+    return require_variation(answer(x, torch.ones(width), 1e-6)) - torch.stack([torch.stack(row) for row in alone])
 
 
 @aspect("gradient", points=1, explain=wrong_slopes("x", "weight"))

@@ -5,7 +5,7 @@ import math
 import torch
 
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import reached
+from lessonkit.exercises.observe import gradient_reaches
 
 READY_MADE = (
     "attncourse.attention",
@@ -72,7 +72,7 @@ def used(**parts):
 
 def passed_on(output, x, draw):
     """Whether x that comes out as it went in brings the gradient back; True, too, of an output that is not x."""
-    return reached(output, [x], draw) | ((output - x).abs().max() > 1e-5)
+    return gradient_reaches(output, [x], draw) | ((output - x).abs().max() > 1e-5)
 
 def everybody(*shape):
     return torch.ones(*shape, dtype=torch.bool)

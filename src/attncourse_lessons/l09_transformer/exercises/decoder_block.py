@@ -3,9 +3,9 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used
 
@@ -96,7 +96,7 @@ def in_order(answer, draw):
     return _decoded(answer, draw, *LOUD)
 
 
-@aspect("past only", points=1, explain=told("x {place} changes by {size} when only the future changes"))
+@aspect("past only", points=1, explain=explain_worst("x {place} changes by {size} when only the future changes"))
 def past_only(answer, draw):
     """under a causal mask, what comes later changes nothing"""
     (x, memory, mask, memory_mask), parts = _decoding(draw, *LOUD)
@@ -105,11 +105,13 @@ def past_only(answer, draw):
     other = torch.cat([x[:, :cut], draw.normal(*x[:, cut:].shape)], dim=1)
     output, changed = (answer(each, memory, mask.tril(), memory_mask, *parts) for each in (x, other))
     used(attention=parts[0])
-    return telling(output[:, :cut]) - changed[:, :cut]
+    return require_variation(output[:, :cut]) - changed[:, :cut]
 
 
 @aspect(
-    "memory's padding", points=1, explain=told("x {place} changes by {size} when only the memory's padding changes")
+    "memory's padding",
+    points=1,
+    explain=explain_worst("x {place} changes by {size} when only the memory's padding changes"),
 )
 def memorys_padding(answer, draw):
     """what stands in the padding of the memory changes nothing"""
@@ -119,10 +121,10 @@ def memorys_padding(answer, draw):
     output, changed = (answer(x, each, mask, real[:, None], *parts) for each in (memory, other))
     if torch.equal(output, answer(x, -memory, mask, real[:, None], *parts)):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
-    return telling(output) - changed
+    return require_variation(output) - changed
 
 
-@aspect("gradient", points=1, explain=arrives("x", "memory"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x", "memory"))
 def gradient(answer, draw):
     """decoder and encoder can both be learned"""
     all_reached = torch.ones(2, dtype=torch.bool)
@@ -130,9 +132,9 @@ def gradient(answer, draw):
         (x, memory, *masks), parts = _decoding(draw, *loud)
         ends = [x.requires_grad_(), memory.requires_grad_()][: 1 + ("cross_attention" in loud)]
         output = answer(x, memory, *masks, *parts)
-        found = reached(output - x, ends, draw) if loud else passed_on(output, x, draw)
+        found = gradient_reaches(output - x, ends, draw) if loud else passed_on(output, x, draw)
         if loud == LOUD:
-            found &= reached(output, ends, draw)
+            found &= gradient_reaches(output, ends, draw)
         all_reached[: len(ends)] &= found
     return all_reached
 

@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used
 
@@ -82,7 +82,7 @@ def both(answer, draw):
     return _encoded(answer, draw)
 
 
-@aspect("mask", points=1, explain=told("x {place} changes by {size} when only the padding changes"))
+@aspect("mask", points=1, explain=explain_worst("x {place} changes by {size} when only the padding changes"))
 def mask(answer, draw):
     """what stands in the padding changes nothing for the words"""
     x, _, parts = _encoding(draw)
@@ -91,10 +91,10 @@ def mask(answer, draw):
     output = answer(x, mask[:, None], *parts)
     used(attention=parts[0])
     words = mask[..., None]
-    return telling(output * words) - answer(other, mask[:, None], *parts) * words
+    return require_variation(output * words) - answer(other, mask[:, None], *parts) * words
 
 
-@aspect("gradient", points=1, explain=arrives("x"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """the gradient finds its way back through both parts"""
     all_reached = torch.ones(1, dtype=torch.bool)
@@ -103,9 +103,9 @@ def gradient(answer, draw):
         x.requires_grad_()
         output = answer(x, mask, *parts)
         # What is left of the gradient without the residual path's; and there is one at all.
-        all_reached &= reached(output - x, [x], draw) if any(loud) else passed_on(output, x, draw)
+        all_reached &= gradient_reaches(output - x, [x], draw) if any(loud) else passed_on(output, x, draw)
         if all(loud):
-            all_reached &= reached(output, [x], draw)
+            all_reached &= gradient_reaches(output, [x], draw)
     return all_reached
 
 

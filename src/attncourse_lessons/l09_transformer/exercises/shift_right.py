@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import _shift_right
 
@@ -57,7 +57,7 @@ def one_token(answer, draw):
 def whole_numbers(answer, draw):
     """tokens stay whole numbers, or no embedding could look them up"""
     target_in = answer(*_tokens(draw))
-    telling(target_in)
+    require_variation(target_in)
     return torch.tensor(not target_in.is_floating_point())
 
 

@@ -5,8 +5,8 @@ from torch import nn
 
 from attncourse import layers
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -56,27 +56,29 @@ def output(answer, draw):
 
 
 @aspect(
-    "axes in front", points=1, explain=told("a vector by itself gets an output that differs by {size} at {place}")
+    "axes in front",
+    points=1,
+    explain=explain_worst("a vector by itself gets an output that differs by {size} at {place}"),
 )
 def axes_in_front(answer, draw):
     """one vector, a sentence, or a batch of them: each position by itself"""
     x, *matrices = _gated(draw, 2, 3)
     alone = torch.stack([torch.stack([answer(vector, *matrices) for vector in row]) for row in x])
-    return telling(answer(x, *matrices)) - alone
+    return require_variation(answer(x, *matrices)) - alone
 
 
 @aspect("large numbers", points=1, explain=lambda got, expected: "some come out as NaN or ∞")
 def large_numbers(answer, draw):
     """a gate that is wide open, or shut, gives finite numbers"""
     x, *matrices = _gated(draw)
-    return telling(answer(100 * x, *matrices).nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
+    return require_variation(answer(100 * x, *matrices).nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
 
 
-@aspect("gradient", points=1, explain=arrives("x", "W_gate", "W_up", "W_down"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("x", "W_gate", "W_up", "W_down"))
 def gradient(answer, draw):
     """all three matrices can be learned"""
     inputs = [tensor.requires_grad_() for tensor in _gated(draw)]
-    return reached(answer(*inputs), inputs, draw)
+    return gradient_reaches(answer(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

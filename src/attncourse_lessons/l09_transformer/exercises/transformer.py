@@ -5,9 +5,9 @@ from torch import nn
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE, _attends, _shift_right, everybody, norms
 from .shift_right import solution as shift_right
@@ -127,7 +127,9 @@ def the_reading_side(answer, draw):
 
 
 @aspect(
-    "no peeking", points=1, explain=told("logits {place} change by {size} when only that token, or a later one, does")
+    "no peeking",
+    points=1,
+    explain=explain_worst("logits {place} change by {size} when only that token, or a later one, does"),
 )
 def no_peeking(answer, draw):
     """what is predicted at a place does not depend on what stands there, or later"""
@@ -137,11 +139,13 @@ def no_peeking(answer, draw):
     logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
     if torch.equal(logits, changed):
         raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
-    return telling(logits[:, : cut + 1]) - changed[:, : cut + 1]
+    return require_variation(logits[:, : cut + 1]) - changed[:, : cut + 1]
 
 
 @aspect(
-    "source's padding", points=1, explain=told("logits {place} change by {size} when only the source's padding does")
+    "source's padding",
+    points=1,
+    explain=explain_worst("logits {place} change by {size} when only the source's padding does"),
 )
 def sources_padding(answer, draw):
     """what stands in the padding of the source changes nothing"""
@@ -151,7 +155,7 @@ def sources_padding(answer, draw):
     logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
     if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
         raise AspectFailed(Problem("unusable", "changing the source makes no difference"))
-    return telling(logits) - changed
+    return require_variation(logits) - changed
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -4,7 +4,7 @@ import torch
 
 from attncourse import metrics
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -91,7 +91,7 @@ def large_logits(answer, draw):
     return _twice(answer, draw, scale=200.0)
 
 
-@aspect("gradient", points=1, explain=arrives("logits"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("logits"))
 def gradient(answer, draw):
     """it can be learned from"""
     logits, target, pad = _answers(draw)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -102,7 +102,9 @@ def groups(answer, draw):
 
 
 @aspect(
-    "as all at once", points=1, explain=told("step by step, the output differs from causal attention's by {size}")
+    "as all at once",
+    points=1,
+    explain=explain_worst("step by step, the output differs from causal attention's by {size}"),
 )
 def as_all_at_once(answer, draw):
     """five steps in a row give what one pass with a causal mask gives"""
@@ -114,7 +116,7 @@ def as_all_at_once(answer, draw):
         outputs.append(output)
     query, key, value = (torch.stack(each, dim=2) for each in zip(*tokens, strict=True))
     at_once, _ = attention.attend(query, key, value, attention.causal_mask(5))
-    return telling(torch.stack(outputs, dim=2)) - at_once
+    return require_variation(torch.stack(outputs, dim=2)) - at_once
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

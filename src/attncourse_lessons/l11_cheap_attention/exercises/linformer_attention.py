@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attncourse import efficient
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import reached, telling
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -65,7 +65,9 @@ def shorter_than_e_and_f(answer, draw):
 
 
 @aspect(
-    "padding", points=1, explain=told("at {place} the output is {size} away from that of the sentence without padding")
+    "padding",
+    points=1,
+    explain=explain_worst("at {place} the output is {size} away from that of the sentence without padding"),
 )
 def padding(answer, draw):
     """a padded sentence gives what it gives without its padding"""
@@ -75,15 +77,15 @@ def padding(answer, draw):
     for i, n in enumerate(mask.sum(dim=1).tolist()):
         sentence = query[i : i + 1], key[i : i + 1, :n], value[i : i + 1, :n]
         alone.append(answer(*sentence, E[:, :n], F[:, :n], mask[i : i + 1, :n]))
-    return telling(answer(query, key, value, E, F, mask)) - torch.cat(alone)
+    return require_variation(answer(query, key, value, E, F, mask)) - torch.cat(alone)
 
 
-@aspect("gradient", points=1, explain=arrives("query", "key", "value", "E", "F"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value", "E", "F"))
 def gradient(answer, draw):
     """queries, keys, values and both mixings can be learned"""
     *inputs, mask = _mixed(draw, 0)
     inputs = [x.requires_grad_() for x in inputs]
-    return reached(answer(*inputs, mask), inputs, draw)
+    return gradient_reaches(answer(*inputs, mask), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -4,8 +4,8 @@ import torch
 
 from attncourse import beyond_text
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives, told
-from lessonkit.exercises.observe import reached
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
 
@@ -69,7 +69,7 @@ def loss(answer, draw):
 @aspect(
     "directions alone",
     points=1,
-    explain=told("with some vectors 3 times as long the loss is {got}, expected {expected}"),
+    explain=explain_worst("with some vectors 3 times as long the loss is {got}, expected {expected}"),
 )
 def directions_alone(answer, draw):
     """a cosine: how long the vectors are does not matter"""
@@ -79,7 +79,9 @@ def directions_alone(answer, draw):
 
 
 @aspect(
-    "temperature", points=1, explain=told("at temperature number {place} the loss is {got}, expected {expected}")
+    "temperature",
+    points=1,
+    explain=explain_worst("at temperature number {place} the loss is {got}, expected {expected}"),
 )
 def temperature(answer, draw):
     """the lower the temperature, the more the differences count"""
@@ -96,11 +98,11 @@ def a_low_temperature(answer, draw):
     return answer(context, targets, negatives, 0.01)
 
 
-@aspect("gradient", points=1, explain=arrives("context", "targets", "negatives"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("context", "targets", "negatives"))
 def gradient(answer, draw):
     """both guesses and codes learn"""
     inputs = [x.requires_grad_() for x in _guesses(draw)]
-    return reached(answer(*inputs, 0.5).reshape(1), inputs, draw)
+    return gradient_reaches(answer(*inputs, 0.5).reshape(1), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -3,9 +3,9 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -65,13 +65,13 @@ def negatives(answer, draw):
 def never_itself(answer, draw):
     """no frame is its own negative"""
     n, k = 5 + int(draw.integers(3, 1)), 40
-    return telling(answer(_lot_of(draw, n, k))) == torch.arange(n)[:, None]
+    return require_variation(answer(_lot_of(draw, n, k))) == torch.arange(n)[:, None]
 
 
 @aspect(
     "everybody else equally",
     points=1,
-    explain=told("(frame, other) {place} was drawn {got} times, expected {expected}"),
+    explain=explain_worst("(frame, other) {place} was drawn {got} times, expected {expected}"),
 )
 def everybody_else_equally(answer, draw):
     """each of the others is drawn as often as any"""

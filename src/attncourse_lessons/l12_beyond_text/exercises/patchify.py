@@ -4,7 +4,7 @@ import torch
 
 from attncourse import beyond_text
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
+from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradients
 
 from .common import READY_MADE
@@ -83,7 +83,7 @@ def channels(answer, draw):
     return answer(images[:, :, :1, :1].expand(-1, -1, 4 * patch, 4 * patch).clone(), patch)
 
 
-@aspect("gradient", points=1, explain=arrives("images"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("images"))
 def gradient(answer, draw):
     """what is learned from the patches reaches the picture"""
     images, patch, *_ = _picture(draw)

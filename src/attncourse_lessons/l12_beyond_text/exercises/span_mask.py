@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -110,14 +110,14 @@ def lengths(answer, draw):
     return answer(lot[order], torch.tensor(lengths)[order], _share(draw, 4, n), span)
 
 
-@aspect("how many", points=1, explain=told("sequence {place}: {got} spans, expected {expected}"))
+@aspect("how many", points=1, explain=explain_worst("sequence {place}: {got} spans, expected {expected}"))
 def how_many(answer, draw):
     """p · length spans, rounded"""
     n = 20 + _whole(draw, 20)
     lot, lengths = _lots(draw, 2, n), torch.full((2,), n)
     counts = [4 + side * (0.2 + 0.2 * draw.uniform(1).item()) for side in (1, -1)]
     masks = [answer(lot, lengths, count / n, 1) for count in counts]
-    return torch.cat([telling(mask).sum(dim=1) for mask in masks])
+    return torch.cat([require_variation(mask).sum(dim=1) for mask in masks])
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -5,8 +5,8 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import arrives
-from lessonkit.exercises.observe import reached
+from lessonkit.exercises.judge import explain_missing_gradient
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
 
@@ -118,14 +118,14 @@ def a_single_picture(answer, draw):
     return _Vision(draw, batch=1).answered(answer)
 
 
-@aspect("gradient", points=1, explain=arrives("patches", "class_token", "positions"))
+@aspect("gradient", points=1, explain=explain_missing_gradient("patches", "class_token", "positions"))
 def gradient(answer, draw):
     """the class token and the positions can be learned, and what comes before the patches"""
     parts = _Vision(draw)
     inputs = [parts.patches, parts.class_token, parts.positions]
     for tensor in inputs:
         tensor.requires_grad_()
-    return reached(parts.answered(answer), inputs, draw)
+    return gradient_reaches(parts.answered(answer), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -57,12 +57,12 @@ def output(answer, draw):
     return answer(*_one_text(draw))
 
 
-@aspect("the past stays", points=1, explain=told("it moves by {size} at {place}"))
+@aspect("the past stays", points=1, explain=explain_worst("it moves by {size} at {place}"))
 def the_past_stays(answer, draw):
     """changing the last word changes nothing before it"""
     x, *matrices = _one_text(draw, n=6)
     other = torch.cat([x[:-1], draw.normal(1, x.shape[1])])
-    return telling(answer(x, *matrices))[:-1] - answer(other, *matrices)[:-1]
+    return require_variation(answer(x, *matrices))[:-1] - answer(other, *matrices)[:-1]
 
 
 @aspect("one word", points=1)

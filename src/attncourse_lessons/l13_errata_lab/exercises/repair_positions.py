@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -53,11 +53,11 @@ def observe_sum(answer, draw):
     return answer(*_texts(draw))
 
 
-@aspect("company", points=1, explain=told("it moves by {size} at {place}"))
+@aspect("company", points=1, explain=explain_worst("it moves by {size} at {place}"))
 def company(answer, draw):
     """a text gets the same vectors alone and as the last of its batch"""
     tokens, words, places = _texts(draw, batch=2)
-    return telling(answer(tokens, words, places))[-1] - answer(tokens[-1:], words, places)[0]
+    return require_variation(answer(tokens, words, places))[-1] - answer(tokens[-1:], words, places)[0]
 
 
 @aspect("large batch", points=1)

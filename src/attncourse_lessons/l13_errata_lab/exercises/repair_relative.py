@@ -5,8 +5,8 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import told
-from lessonkit.exercises.observe import telling
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -67,12 +67,12 @@ def far_apart(answer, draw):
     return answer(*_relative_inputs(draw, n=10, k=2))
 
 
-@aspect("moved along", points=1, explain=told("at {place} it changes by {size}"))
+@aspect("moved along", points=1, explain=explain_worst("at {place} it changes by {size}"))
 def moved_along(answer, draw):
     """where all words are the same, moving both one step along leaves the score as it was"""
     n, k = 6, 3
     query, key, table = _relative_inputs(draw, n=n, k=k)
-    scores = telling(answer(query[:1].expand(n, -1).clone(), key[:1].expand(n, -1).clone(), table))
+    scores = require_variation(answer(query[:1].expand(n, -1).clone(), key[:1].expand(n, -1).clone(), table))
     return scores[1:, 1:] - scores[:-1, :-1]
 
 

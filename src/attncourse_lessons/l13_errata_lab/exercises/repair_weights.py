@@ -3,7 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import nonzero, row_sums
+from lessonkit.exercises.judge import expected_zero, row_sums
 
 from .common import READY_MADE
 
@@ -69,7 +69,7 @@ def little_left(answer, draw):
     return answer(_shares(draw, n, m) * torch.where(mask, 1e-9, 1.0), mask)
 
 
-@aspect("nothing allowed", points=1, explain=nonzero)
+@aspect("nothing allowed", points=1, explain=expected_zero)
 def nothing_allowed(answer, draw):
     """zeros in a row that may look at nothing, and right rows beside it"""
     n, m = draw.sizes(2, 4, 7)

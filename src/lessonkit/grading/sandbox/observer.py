@@ -289,7 +289,7 @@ class RemoteRunner:
         self._ask, self.forbidden, self.target, self.leaves = ask, forbidden, target, dict(leaves)
 
     @contextmanager
-    def undisturbed(self, seed: int) -> Iterator[None]:
+    def isolated_rng(self, seed: int) -> Iterator[None]:
         self._ask("begin", seed=seed, forbidden=list(self.forbidden))
         yield
 

@@ -212,7 +212,7 @@ class Process:
     def _begin(self, answer: Any, undo: contextlib.ExitStack, seed: int, forbidden: list[str]) -> None:
         undo.close()
         self.objects, self.calls = [LocalRunner(answer, _guard(tuple(forbidden)))], Calls()
-        undo.enter_context(self.objects[0].undisturbed(seed))
+        undo.enter_context(self.objects[0].isolated_rng(seed))
 
     def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:
         runner = self.objects[target]
