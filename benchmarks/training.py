@@ -44,7 +44,7 @@ from attncourse.decoding import beam_translate
 from attncourse.metrics import bleu
 from attncourse.recurrent import SUMMARIES, Seq2Seq
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
-from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
+from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_run_config, settings, train_tokenizers
 from attncourse.training.recipe import Recipe
 from attncourse.training.trainer import LOOK_EVERY, LOOK_EVERY_ELSEWHERE, Progress, train
 from attncourse.transformer import EncoderDecoder, TransformerConfig
@@ -223,11 +223,11 @@ def recurrent(config: TransformerConfig, summary: str) -> Seq2Seq:
     return Seq2Seq(config.vocab_size, config.decoder_vocab_size, config.d_model // 2, config.d_model, summary)
 
 
-def quality(plan, corpora, tokenizers, device: str, rung: str | None = None) -> dict:
+def quality(run_config, corpora, tokenizers, device: str, rung: str | None = None) -> dict:
     """A whole run: the final metrics, and the test's score against the seconds of training."""
-    name = plan.data["name"]
-    torch.manual_seed(plan.recipe.seed)
-    model = (recurrent(plan.model, rung) if rung else EncoderDecoder(plan.model)).to(device)
+    name = run_config.data["name"]
+    torch.manual_seed(run_config.recipe.seed)
+    model = (recurrent(run_config.model, rung) if rung else EncoderDecoder(run_config.model)).to(device)
     evaluate = make_evaluate(name, corpora.val, *tokenizers)
     pairs = encode_pairs(corpora.train, *tokenizers)
     curve: list[dict[str, float]] = []
@@ -250,7 +250,7 @@ def quality(plan, corpora, tokenizers, device: str, rung: str | None = None) -> 
         return scores
 
     with tempfile.TemporaryDirectory() as folder:
-        progress = train(model, pairs, plan.recipe, folder, evaluate=watch, best_by=BEST_BY[name])
+        progress = train(model, pairs, run_config.recipe, folder, evaluate=watch, best_by=BEST_BY[name])
     measured = final_metrics(model, name, corpora.test, *tokenizers)
     reached = [at["seconds"] for at in curve if at.get("test", 0) >= FAST_BLEU]
     return {
@@ -300,16 +300,17 @@ def main() -> None:
     data |= {"source": args.source, "target": args.target}
     corpora = load_corpora(data)
     tokenizers = train_tokenizers(data, corpora.train)
-    plan = make_plan(args.profile, args.data, args.source, args.target, tokenizers)
+    run_config = make_run_config(args.profile, args.data, args.source, args.target, tokenizers)
     threads = f"{platform.machine()}, {torch.get_num_threads()} threads"
     where = torch.cuda.get_device_name() if device == "cuda" else threads
     kind = f"recurrent, {args.rung}" if args.rung else "Transformer"
-    built = recurrent(plan.model, args.rung) if args.rung else EncoderDecoder(plan.model)
+    built = recurrent(run_config.model, args.rung) if args.rung else EncoderDecoder(run_config.model)
     size = sum(p.numel() for p in built.parameters())
     print(f"{kind}, {args.profile}, {args.data} {args.source} → {args.target}; {size:,} parameters, {where}")
     result: dict = {
         "benchmark": "training", "model": kind, "profile": args.profile, "data": data, "parameters": size,
-        "device": device, "device_name": where, "precision": plan.recipe.precision, "compiled": plan.recipe.compile,
+        "device": device, "device_name": where,
+        "precision": run_config.recipe.precision, "compiled": run_config.recipe.compile,
         "date": time.strftime("%Y-%m-%d"),
         "command": f"python benchmarks/training.py --profile {args.profile} --data {args.data} "
                    f"--source {args.source} --target {args.target}" + f" --rung '{args.rung}'" * bool(args.rung),
@@ -318,9 +319,9 @@ def main() -> None:
     }  # fmt: skip
 
     if args.only != "quality" and not args.rung:
-        recipe = replace(plan.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
+        recipe = replace(run_config.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
         pairs = encode_pairs(corpora.train, *tokenizers)
-        rates = speed(plan.model, pairs, recipe, device, args.rounds)
+        rates = speed(run_config.model, pairs, recipe, device, args.rounds)
         print(f"{'':<24}{'tokens/s':>12}{'steps/s':>10}{'parameters':>13}")
         for name, rate in rates.items():
             print(f"{name:<24}{rate['tokens_per_second']:>12,.0f}{rate['steps_per_second']:>10.2f}{rate['parameters']:>13,}")
@@ -328,12 +329,12 @@ def main() -> None:
         fastest = max(rate["tokens_per_second"] for name, rate in rates.items() if name != "attncourse")
         ratio = ours["tokens_per_second"] / fastest
         peak, peak_is = peak_flops(device, recipe.precision)
-        mfu = utilisation(plan.model, pairs, recipe, ours["steps_per_second"], peak)
+        mfu = utilisation(run_config.model, pairs, recipe, ours["steps_per_second"], peak)
         print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}); {mfu:.0%} of the device's {peak_is}, "
               f"{peak / 1e12:.2f} TFLOP/s (goal for the base preset {MFU_GOAL:.0%})")  # fmt: skip
         result |= {"rates": rates, "tokens_per_second_ratio": ratio, "mfu": mfu, "peak_flops": peak, "peak_is": peak_is}
     if args.only != "speed":
-        trained = quality(plan, corpora, tokenizers, device, args.rung)
+        trained = quality(run_config, corpora, tokenizers, device, args.rung)
         measured = trained["measured"]
         result |= trained | {key: measured.get(key) for key in ("bleu", "bleu_signature", "exact")}
         print(f"after {trained['training_seconds']:.0f} s of training:")

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from attncourse_lessons.cli import COMMANDS
-from commandkit.errors import MissingExtra, needs
+from commandkit.errors import MissingExtra, require_extra
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -189,7 +189,7 @@ def test_a_missing_extra_is_told_in_one_line():
 
 
 def test_an_import_that_fails_inside_the_package_is_no_missing_extra():
-    with pytest.raises(ModuleNotFoundError, match=r"attncourse\.nothing"), needs("it", "dev"):
+    with pytest.raises(ModuleNotFoundError, match=r"attncourse\.nothing"), require_extra("it", "dev"):
         import attncourse.nothing  # noqa: F401
-    with pytest.raises(MissingExtra), needs("it", "dev"):
+    with pytest.raises(MissingExtra), require_extra("it", "dev"):
         import a_package_that_nobody_has  # noqa: F401

@@ -36,14 +36,14 @@ def check_whole(name: str, x: Tensor, axes: str, **sizes: int) -> None:
         raise TypeError(f"{name}: got {x.dtype}, expected whole numbers")
 
 
-def may_look(x: Tensor) -> bool:
+def values_are_cheap_to_read(x: Tensor) -> bool:
     """Whether the numbers in x may be looked at: on a GPU that would mean waiting, and it would break a graph."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def bounds(x: Tensor) -> tuple[int, int] | None:
+def min_max(x: Tensor) -> tuple[int, int] | None:
     """The least and the largest of whole numbers; None where there are none, or they may not be looked at."""
-    if not x.numel() or not may_look(x):
+    if not x.numel() or not values_are_cheap_to_read(x):
         return None
     least, most = x.aminmax()
     return int(least), int(most)
@@ -54,14 +54,14 @@ def check_tokens(name: str, tokens: Tensor, vocab_size: int, **sizes: int) -> No
     check_whole(name, tokens, "batch n", **sizes)
     if not tokens.numel():
         raise ValueError(f"{name}: got shape {tuple(tokens.shape)}, expected at least one token")
-    if (found := bounds(tokens)) and not 0 <= found[0] <= found[1] < vocab_size:
+    if (found := min_max(tokens)) and not 0 <= found[0] <= found[1] < vocab_size:
         raise ValueError(f"{name}: got tokens {found[0]}..{found[1]}, expected each within 0..{vocab_size - 1}")
 
 
 def check_rows(rows: Tensor, batch: int) -> None:
     """(n,) indices of a batch, each in it where they may be looked at."""
     check_whole("rows", rows, "n")
-    if (found := bounds(rows)) and not 0 <= found[0] <= found[1] < batch:
+    if (found := min_max(rows)) and not 0 <= found[0] <= found[1] < batch:
         raise ValueError(f"rows: got {found[0]}..{found[1]}, expected each within 0..{batch - 1}")
 
 

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attncourse._checks import (
-    bounds,
     check_at_least,
     check_boolean,
     check_dropout,
@@ -21,7 +20,8 @@ from attncourse._checks import (
     check_shape,
     check_vectors,
     check_widths,
-    may_look,
+    min_max,
+    values_are_cheap_to_read,
 )
 from attncourse.positions import RoPE, ShawRelative
 
@@ -142,7 +142,7 @@ def lengths_to_mask(
     if lengths.ndim != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
         got = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
         raise ValueError(f"lengths: got {got}, expected whole numbers of shape (batch,)")
-    if (found := bounds(lengths)) and not least <= found[0] <= found[1] <= n:
+    if (found := min_max(lengths)) and not least <= found[0] <= found[1] <= n:
         raise ValueError(f"lengths: got {lengths.tolist()}, expected each within {least}..{n}, the padded length")
     return torch.arange(n, device=lengths.device) < lengths.unsqueeze(-1)         # (batch, n)
 
@@ -474,7 +474,7 @@ def _check_head_mask(mask: Tensor, shape: tuple[int, int, int, int], of_itself: 
             f"mask: got shape {tuple(mask.shape)}, expected (n_query, n_key) or (batch, n_query, n_key), here "
             f"{(n_query, n_key)} or {(batch, n_query, n_key)}; a padding mask (batch, n_key) becomes mask[:, None, :]"
         )
-    if of_itself and may_look(mask) and n_query == n_key > 1 and mask.shape[-2] == n_query:
+    if of_itself and values_are_cheap_to_read(mask) and n_query == n_key > 1 and mask.shape[-2] == n_query:
         first = headed[(0,) * (headed.ndim - 2)]                                      # (n_query, n_key)
         if first.diagonal(1).all() and not first.tril().any():
             raise ValueError(

@@ -11,7 +11,7 @@ from attncourse._checks import check_boolean, check_shape
 from attncourse.data.batches import pad_batch
 from attncourse.data.tokenizer import PAD
 from attncourse.transformer import cross_entropy
-from commandkit.errors import needs
+from commandkit.errors import require_extra
 
 
 def token_loss(
@@ -120,7 +120,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
     single text, MissingExtra where sacrebleu is not installed.
     """
     _check_translations(hypotheses, references)
-    with needs("BLEU", "train"):
+    with require_extra("BLEU", "train"):
         from sacrebleu import BLEU
     metric = BLEU(lowercase=lowercase)
     return Score(metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature()))
@@ -129,7 +129,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
 def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
     """As `bleu`, with runs of one to six letters: kinder to a wrong ending. chrF2 (Popović 2015), by sacrebleu."""
     _check_translations(hypotheses, references)
-    with needs("chrF", "train"):
+    with require_extra("chrF", "train"):
         from sacrebleu import CHRF
     metric = CHRF(lowercase=lowercase)
     return Score(metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature()))

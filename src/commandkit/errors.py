@@ -16,7 +16,7 @@ class MissingExtra(CommandError, ImportError):
 
 
 @contextmanager
-def needs(what: str, extra: str) -> Iterator[None]:
+def require_extra(what: str, extra: str) -> Iterator[None]:
     """Turn a failed import inside the block into one line that names the extra.
 
     `with needs("attncourse build", "dev"): import jupytext`.  Raises MissingExtra.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
-class Asked:
+class DeferredInterrupt:
     """Whether one of `signals` (Ctrl-C is SIGINT) came inside the block; the second one is let through.
 
     Left to Python, a Ctrl-C can be lost: where it meets a callback of the garbage collector it is printed and dropped.
@@ -15,8 +15,8 @@ class Asked:
     def __init__(self, signals: Sequence[int]):
         self.signals = signals
 
-    def __enter__(self) -> "Asked":
-        self.already = False
+    def __enter__(self) -> "DeferredInterrupt":
+        self.requested = False
         self.waits = True
         # Only the main thread may listen.
         listens = threading.current_thread() is threading.main_thread()
@@ -26,25 +26,25 @@ class Asked:
         return self
 
     def __exit__(self, *error) -> None:
-        self.let_through()
+        self.restore_handlers()
 
     def listen(self, number: int, frame) -> None:
-        self.already = True
-        self.let_through()
+        self.requested = True
+        self.restore_handlers()
         if not self.waits:
             raise KeyboardInterrupt
 
-    def let_through(self) -> None:
+    def restore_handlers(self) -> None:
         for number, handler in self.old.items():
             signal.signal(number, handler)
 
     def stop(self) -> None:
         """Raises KeyboardInterrupt if it came."""
-        if self.already:
+        if self.requested:
             raise KeyboardInterrupt
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
+    def immediately(self) -> Iterator[None]:
         """In here it raises KeyboardInterrupt; elsewhere what is under way is finished first."""
         self.waits = False
         try:

@@ -90,15 +90,15 @@ TRAIN = FILES["train.de.gz"]
 class Handler(BaseHTTPRequestHandler):
     """Serves FILES. `plan` says what to do otherwise at the next requests for a file."""
 
-    def __init__(self, plan, asked, *args):
-        self.plan, self.asked = plan, asked
+    def __init__(self, run_config, asked, *args):
+        self.run_config, self.asked = run_config, asked
         super().__init__(*args)
 
     def do_GET(self):
         name = self.path.rpartition("/")[2]
         asked = self.headers["Range"]
         self.asked.append((name, asked))
-        trick = self.plan[name].pop(0) if self.plan.get(name) else "serve"
+        trick = self.run_config[name].pop(0) if self.run_config.get(name) else "serve"
         start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and trick != "ignore the range" else 0
         body = {"wrong": b"x" * len(FILES[name])}.get(trick, FILES[name])
         if trick in ("404", "503") or start >= len(body):
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def plan():
+def run_config():
     return {}
 
 
@@ -134,8 +134,8 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def server(cache, monkeypatch, plan, asked):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, plan, asked))
+def server(cache, monkeypatch, run_config, asked):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, run_config, asked))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setattr(module, "URL", f"http://127.0.0.1:{server.server_port}")
@@ -179,22 +179,22 @@ def test_what_is_missing_is_downloaded_once_and_then_it_is_there(server, cache, 
     assert multi30k() == first and len(asked) == 6
 
 
-def test_a_download_that_is_cut_off_goes_on_where_it_was(server, cache, plan, asked):
-    plan["train.de.gz"] = ["cut"]
+def test_a_download_that_is_cut_off_goes_on_where_it_was(server, cache, run_config, asked):
+    run_config["train.de.gz"] = ["cut"]
     assert len(multi30k().train) == 300
     assert asked[:2] == [("train.de.gz", None), ("train.de.gz", "bytes=40-")]
 
 
-def test_what_came_before_the_line_broke_for_good_is_kept_for_the_next_call(server, cache, plan, asked):
-    plan["train.de.gz"] = ["cut", "cut"]
+def test_what_came_before_the_line_broke_for_good_is_kept_for_the_next_call(server, cache, run_config, asked):
+    run_config["train.de.gz"] = ["cut", "cut"]
     with pytest.raises(NoData, match=rf"cut off after 80 of {len(TRAIN)} bytes, which are kept"):
         multi30k()
     assert (cache / "train.de.gz.part").read_bytes() == TRAIN[:80] and not (cache / "train.de.gz").exists()
     assert len(multi30k().train) == 300 and asked[2] == ("train.de.gz", "bytes=80-")
 
 
-def test_a_server_that_cannot_go_on_in_the_middle_sends_all_again(server, cache, plan):
-    plan["train.de.gz"] = ["cut", "ignore the range"]
+def test_a_server_that_cannot_go_on_in_the_middle_sends_all_again(server, cache, run_config):
+    run_config["train.de.gz"] = ["cut", "ignore the range"]
     assert len(multi30k().train) == 300
     assert (cache / "train.de.gz").read_bytes() == TRAIN
 
@@ -213,22 +213,22 @@ def test_a_wrong_beginning_is_thrown_away_and_the_file_fetched_anew(server, cach
     assert "train.de.gz has another SHA-256 and was thrown away; trying once more" in capsys.readouterr().err
 
 
-def test_a_download_that_is_wrong_twice_leaves_nothing_behind_and_says_so(server, cache, plan):
-    plan["val.en.gz"] = ["wrong", "wrong"]
+def test_a_download_that_is_wrong_twice_leaves_nothing_behind_and_says_so(server, cache, run_config):
+    run_config["val.en.gz"] = ["wrong", "wrong"]
     with pytest.raises(NoData, match=r"what came for val\.en\.gz has another SHA-256 and was thrown away"):
         multi30k()
     assert parts(cache) == [] and not (cache / "val.en.gz").exists()
     assert (cache / "train.de.gz").exists(), "what was right is kept"
 
 
-def test_a_passing_fault_of_the_server_passes(server, plan, capsys):
-    plan["train.en.gz"] = ["503"]
+def test_a_passing_fault_of_the_server_passes(server, run_config, capsys):
+    run_config["train.en.gz"] = ["503"]
     assert len(multi30k().train) == 300
     assert "HTTP Error 503" in capsys.readouterr().err
 
 
-def test_a_server_that_has_not_the_file_is_told_in_one_line(server, plan):
-    plan["train.en.gz"] = ["404", "404"]
+def test_a_server_that_has_not_the_file_is_told_in_one_line(server, run_config):
+    run_config["train.en.gz"] = ["404", "404"]
     with pytest.raises(NoData, match=r"train\.en\.gz: HTTP Error 404: Not Found\): put train\.de\.gz, ") as error:
         multi30k()
     assert "\n" not in str(error.value)

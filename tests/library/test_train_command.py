@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from attncourse.data import BadData, Pair, Tokenizer
 from attncourse.training import command, profiles, runs
+from attncourse.training.distributed import DistributedContext
 from attncourse.training.trainer import Progress, Step
-from attncourse.training.workers import Workers
 from attncourse_lessons.cli import main
 
 TINY_MODEL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "dropout": 0.0}
@@ -85,7 +85,7 @@ def test_a_loaded_run_is_the_model_that_was_kept(capsys):
     main(["train", "--to", "one"])
     run = runs.load_run("one")
     saved = json.loads(Path("one/metrics.json").read_text())["best_validation"]
-    validation = profiles.load_corpora(run.plan.data).val
+    validation = profiles.load_corpora(run.run_config.data).val
     evaluate = command.make_evaluate("number-words", validation, run.source, run.target)
     assert evaluate(run.model)["loss"] == pytest.approx(saved["loss"], abs=1e-6)
 
@@ -118,8 +118,8 @@ def test_all_processes_of_a_run_have_the_first_ones_tokenizers(monkeypatch):
     own = (Tokenizer.train(["b b"], 12), Tokenizer.train(["b b"], 12))
     firsts = (Tokenizer.train(["a a"], 12), Tokenizer.train(["a a"], 12))
 
-    class Second(Workers):
-        def ask_first(self, make):
+    class Second(DistributedContext):
+        def broadcast_from_main(self, make):
             return firsts if make() is own else make()
 
     seen = []
@@ -196,13 +196,13 @@ def test_resume_and_overwrite_are_not_meant_together(capsys):
 def test_a_run_that_goes_on_for_longer_is_planned_for_it_from_then_on(tiny, capsys, monkeypatch):
     main(["train", "--to", "one", "--steps", "3"])
     assert main(["train", "--to", "one", "--resume", "--steps", "6"]) == 0
-    assert runs.load_plan(Path("one")).recipe.steps == 6
+    assert runs.load_run_config(Path("one")).recipe.steps == 6
     monkeypatch.setitem(TINY_RECIPE, "schedule", "cosine")
     main(["train", "--to", "two"])
     capsys.readouterr()
     assert main(["train", "--to", "two", "--resume", "--steps", "9"]) == 1
     assert "--steps: got 9 for a run planned for 6 steps" in capsys.readouterr().err
-    assert runs.load_plan(Path("two")).recipe.steps == 6
+    assert runs.load_run_config(Path("two")).recipe.steps == 6
 
 
 def test_the_bar_of_a_resumed_run_begins_where_the_run_does():
@@ -258,11 +258,11 @@ def test_a_broken_run_says_which_file_is_broken(name, content, said, tiny, capsy
 
 def test_weights_of_another_config_are_refused(tiny, capsys):
     main(["train", "--to", "one"])
-    plan = runs.load_plan(tiny / "one")
+    run_config = runs.load_run_config(tiny / "one")
     plain = json.loads((tiny / "one" / "config.json").read_text())
     plain["model"]["d_model"] = 32
     (tiny / "one" / "config.json").write_text(json.dumps(plain))
-    assert replace(plan.model, d_model=32) == runs.load_plan(tiny / "one").model
+    assert replace(run_config.model, d_model=32) == runs.load_run_config(tiny / "one").model
     assert main(["translate", "zwei", "--run", "one"]) == 1
     assert "from a model of another config" in capsys.readouterr().err
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from attncourse.data import EncodedPair
+from attncourse.training.distributed import distributed_context
 from attncourse.training.recipe import Recipe
 from attncourse.training.trainer import train
-from attncourse.training.workers import workers
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 
 CONFIG = TransformerConfig(vocab_size=20, d_model=16, n_layers=1, n_heads=2, d_ff=32, dropout=0.0)
@@ -45,14 +45,14 @@ def main() -> None:
                 time.sleep(0.01)
         return {"bleu": float(sum(p.abs().sum() for p in model.parameters()))}
 
-    with workers("cpu") as team:
+    with distributed_context("cpu") as processes:
         recipe = Recipe(
-            steps=int(steps), batch_tokens=24, accumulate=int(micro_batches) // team.count, warmup=4, lr=1e-2, ema=0.9,
-            evaluate_every=5, save_every=4, shard=shard == "shard", compile=shard == "shard",
+            steps=int(steps), batch_tokens=24, accumulate=int(micro_batches) // processes.count, warmup=4, lr=1e-2,
+            ema=0.9, evaluate_every=5, save_every=4, shard=shard == "shard", compile=shard == "shard",
         )  # fmt: skip
         resume = (Path(folder) / "checkpoint.safetensors").exists()
-        progress = train(model, pairs(), recipe, folder, evaluate, resume=resume, team=team)
-        if team.first:
+        progress = train(model, pairs(), recipe, folder, evaluate, resume=resume, processes=processes)
+        if processes.is_main:
             print(json.dumps({"losses": [step.loss for step in progress.steps], "scores": progress.scores}))
         else:
             assert not asked, "only the first process evaluates"

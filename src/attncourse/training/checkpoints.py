@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from commandkit import files
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 
-with needs("training runs", "train"):
+with require_extra("training runs", "train"):
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import save
 

@@ -10,28 +10,28 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 
-with needs("attncourse train", "train"):
+with require_extra("attncourse train", "train"):
     import sacrebleu  # noqa: F401
     import safetensors  # noqa: F401
 
 from attncourse.data import Pair, encode_pairs
 from attncourse.data.multi30k import Split3
+from attncourse.training.distributed import DistributedContext, distributed_context
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
-from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_plan, settings, train_tokenizers
+from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_run_config, settings, train_tokenizers
 from attncourse.training.runs import (
     METRICS,
     Run,
-    load_plan,
     load_run,
+    load_run_config,
     load_tokenizers,
     save_config,
-    save_plan,
+    save_run_config,
     write_json,
 )
 from attncourse.training.trainer import CHECKPOINT, NonFiniteLoss, Progress, train
-from attncourse.training.workers import Workers, workers
 from attncourse.transformer import EncoderDecoder
 
 LANGUAGES = ("de", "en", "fr")
@@ -58,74 +58,75 @@ def main(args: argparse.Namespace) -> int:
     """Train; print the final metrics, the score last. 0, or 130 after Ctrl-C (the run can be resumed)."""
     if args.source == args.target:
         raise CommandError(f"--source and --target: got {args.source} for both, expected two languages")
-    with workers(args.device) as team:
+    with distributed_context(args.device) as processes:
         try:
-            return _run(args, team)
+            return _run(args, processes)
         except ValueError as error:
             raise CommandError(str(error)) from error
 
 
-def _run(args: argparse.Namespace, team: Workers) -> int:
+def _run(args: argparse.Namespace, processes: DistributedContext) -> int:
     name = args.data or ("number-words" if args.profile == "cpu" else "multi30k")
     folder = args.to or Path("runs", f"{args.profile}-{name}-{args.source}-{args.target}")
     if args.resume:
-        plan = load_plan(folder)
-        tokenizers = load_tokenizers(folder, plan.model)
-        corpora = _corpora(plan.data, team)
-        if args.steps not in (None, plan.recipe.steps):
-            if plan.recipe.schedule == "cosine":
-                planned = f"{plan.recipe.steps} steps, at the end of which its learning rate is 0"
+        run_config = load_run_config(folder)
+        tokenizers = load_tokenizers(folder, run_config.model)
+        corpora = _corpora(run_config.data, processes)
+        if args.steps not in (None, run_config.recipe.steps):
+            if run_config.recipe.schedule == "cosine":
+                planned = f"{run_config.recipe.steps} steps, at the end of which its learning rate is 0"
                 raise CommandError(f"--steps: got {args.steps} for a run planned for {planned}; begin anew for another")
-            plan = plan._replace(recipe=replace(plan.recipe, steps=args.steps))
-            if team.first:
-                save_config(folder, plan)
+            run_config = run_config._replace(recipe=replace(run_config.recipe, steps=args.steps))
+            if processes.is_main:
+                save_config(folder, run_config)
     else:
         if (folder / CHECKPOINT).exists() and not args.overwrite:
             raise CommandError(f"{folder} holds a run: --resume goes on with it, --overwrite begins anew")
         data, _, _ = settings(args.profile, name)
         data |= {"source": args.source, "target": args.target}
-        corpora = _corpora(data, team)
-        tokenizers = team.ask_first(lambda: train_tokenizers(data, corpora.train))
+        corpora = _corpora(data, processes)
+        tokenizers = processes.broadcast_from_main(lambda: train_tokenizers(data, corpora.train))
         changes = {"seed": args.seed, "shard": args.shard} | ({"steps": args.steps} if args.steps is not None else {})
-        plan = make_plan(args.profile, name, args.source, args.target, tokenizers, **changes)
-        if team.first:
-            save_plan(folder, plan, *tokenizers, team.device)
+        run_config = make_run_config(args.profile, name, args.source, args.target, tokenizers, **changes)
+        if processes.is_main:
+            save_run_config(folder, run_config, *tokenizers, processes.device)
             (folder / METRICS).unlink(missing_ok=True)            # of a run that this one overwrites
-    torch.manual_seed(plan.recipe.seed)
-    model = EncoderDecoder(plan.model).to(team.device)
+    torch.manual_seed(run_config.recipe.seed)
+    model = EncoderDecoder(run_config.model).to(processes.device)
     size = sum(p.numel() for p in model.parameters())
-    if team.first:
-        print(f"{plan.data['name']} {plan.data['source']} → {plan.data['target']}, {len(corpora.train):,} pairs; "
-              f"{size:,} parameters on {team.count} × {team.device}; in {folder}")  # fmt: skip
+    if processes.is_main:
+        what = run_config.data
+        print(f"{what['name']} {what['source']} → {what['target']}, {len(corpora.train):,} pairs; "
+              f"{size:,} parameters on {processes.count} × {processes.device}; in {folder}")  # fmt: skip
     pairs = encode_pairs(corpora.train, *tokenizers)
-    best_by = BEST_BY[plan.data["name"]]
-    with _Bar(plan.recipe.steps, best_by, team.first) as bar:
+    best_by = BEST_BY[run_config.data["name"]]
+    with _Bar(run_config.recipe.steps, best_by, processes.is_main) as bar:
         try:
             progress = train(
-                model, pairs, plan.recipe, folder,
-                evaluate=make_evaluate(plan.data["name"], corpora.val, *tokenizers),
-                best_by=best_by, resume=args.resume, team=team, listeners=[bar.show],
+                model, pairs, run_config.recipe, folder,
+                evaluate=make_evaluate(run_config.data["name"], corpora.val, *tokenizers),
+                best_by=best_by, resume=args.resume, processes=processes, listeners=[bar.show],
             )  # fmt: skip
         except NonFiniteLoss as error:
             raise CommandError(f"{error}\n{_quote([corpora.train[i] for i in error.pairs])}") from error
     if progress.ended == "interrupted":
-        if team.first:
+        if processes.is_main:
             goes_on = f"attncourse train --resume --to {folder}"
             print(f"stopped at step {progress.step}; go on with: {goes_on}", file=sys.stderr)
         return 130
-    if team.first:
-        _report(load_run(folder, team.device), folder, corpora.test, progress)
+    if processes.is_main:
+        _report(load_run(folder, processes.device), folder, corpora.test, progress)
     return 0
 
 
-def _corpora(data: dict[str, Any], team: Workers) -> Split3:
-    if team.count > 1:                                            # one process downloads, the others find the files
-        team.ask_first(lambda: load_corpora(data) and None)
+def _corpora(data: dict[str, Any], processes: DistributedContext) -> Split3:
+    if processes.count > 1:                                      # one process downloads, the others find the files
+        processes.broadcast_from_main(lambda: load_corpora(data) and None)
     return load_corpora(data)
 
 
 def _report(run: Run, folder: Path, test: list[Pair], progress: Progress) -> None:
-    name = run.plan.data["name"]
+    name = run.run_config.data["name"]
     measured = final_metrics(run.model, name, test, run.source, run.target)
     measured |= {"steps": progress.step, "seconds": progress.seconds, "target_tokens": progress.tokens}
     write_json(folder / METRICS, {"test": measured, "best_validation": progress.best, "ended": progress.ended})

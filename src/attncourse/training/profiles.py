@@ -7,7 +7,7 @@ from attncourse._checks import check_one_of
 from attncourse.data import Pair, Tokenizer, multi30k, number_words
 from attncourse.data.multi30k import Split3
 from attncourse.training.recipe import Recipe
-from attncourse.training.runs import Plan
+from attncourse.training.runs import RunConfig
 from attncourse.transformer import TransformerConfig
 
 PROFILES = ("cpu", "gpu", "base")
@@ -85,11 +85,11 @@ def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer
     return Tokenizer.train(sources, data["vocab_size"]), Tokenizer.train(targets, data["vocab_size"])
 
 
-def make_plan(
+def make_run_config(
     profile: str, name: str, source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], **changes: Any
-) -> Plan:
+) -> RunConfig:
     """The plan of a new run: what the profile says, for these tokenizers; `changes` are of the recipe."""
     data, model, recipe = settings(profile, name, **changes)
     own = None if data["joint"] else len(tokenizers[1])
     config = TransformerConfig(vocab_size=len(tokenizers[0]), target_vocab_size=own, **model)
-    return Plan(config, Recipe(**recipe), data | {"source": source, "target": target, "profile": profile})
+    return RunConfig(config, Recipe(**recipe), data | {"source": source, "target": target, "profile": profile})

@@ -24,7 +24,7 @@ TOKENIZERS = ("tokenizer_source.json", "tokenizer_target.json")
 PACKAGES = ("attncourse", "torch", "tokenizers", "safetensors", "sacrebleu", "numpy")
 
 
-class Plan(NamedTuple):
+class RunConfig(NamedTuple):
     """What a run is made from; config.json holds it. `data` says which pairs, and how large the vocabularies are."""
 
     model: TransformerConfig
@@ -38,28 +38,31 @@ class Run(NamedTuple):
     model: EncoderDecoder
     source: Tokenizer
     target: Tokenizer
-    plan: Plan
+    run_config: RunConfig
 
 
-def save_plan(folder: Path, plan: Plan, source: Tokenizer, target: Tokenizer, device: torch.device) -> None:
+def save_run_config(
+    folder: Path, run_config: RunConfig, source: Tokenizer, target: Tokenizer, device: torch.device
+) -> None:
     """What is known before the first step: config, tokenizers, and the environment."""
-    save_config(folder, plan)
+    save_config(folder, run_config)
     for name, tokenizer in zip(TOKENIZERS, (source, target), strict=True):
         write_whole(folder / name, tokenizer.to_json().encode())
     write_json(folder / ENVIRONMENT, environment(device))
 
 
-def save_config(folder: Path, plan: Plan) -> None:
-    write_json(folder / CONFIG, {"model": asdict(plan.model), "recipe": asdict(plan.recipe), "data": plan.data})
+def save_config(folder: Path, run_config: RunConfig) -> None:
+    parts = {"model": asdict(run_config.model), "recipe": asdict(run_config.recipe), "data": run_config.data}
+    write_json(folder / CONFIG, parts)
 
 
-def load_plan(folder: Path) -> Plan:
+def load_run_config(folder: Path) -> RunConfig:
     """Raises CommandError for a folder that holds no run, or another version's."""
     path = folder / CONFIG
     try:
         plain = json.loads(path.read_text("utf-8"))
         recipe = plain["recipe"] | {"betas": tuple(plain["recipe"]["betas"])}
-        return Plan(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"])
+        return RunConfig(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"])
     except FileNotFoundError as error:
         raise CommandError(f"{folder}: holds no run; `attncourse train --to {folder}` makes one") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -86,11 +89,11 @@ def load_run(folder: Path | str, device: str | torch.device = "cpu") -> Run:
     Raises CommandError where something is missing, cut short, or does not fit the rest.
     """
     folder = Path(folder)
-    plan = load_plan(folder)
-    source, target = load_tokenizers(folder, plan.model)
-    model = EncoderDecoder(plan.model)
+    run_config = load_run_config(folder)
+    source, target = load_tokenizers(folder, run_config.model)
+    model = EncoderDecoder(run_config.model)
     restore(model, load_tensors(folder / WEIGHTS).tensors, str(folder / WEIGHTS))
-    return Run(model.to(device).eval(), source, target, plan)
+    return Run(model.to(device).eval(), source, target, run_config)
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -34,12 +34,12 @@ from attncourse.training.checkpoints import (
     save_tensors,
     write_whole,
 )
+from attncourse.training.distributed import DistributedContext, wrap_parallel
 from attncourse.training.recipe import Recipe
-from attncourse.training.workers import Workers, spread
 from attncourse.transformer import EncoderDecoder
 from attncourse.unpadding import unpadded_loss
 from commandkit.errors import CommandError
-from commandkit.interrupts import Asked
+from commandkit.interrupts import DeferredInterrupt
 
 CHECKPOINT, WEIGHTS, LOSSES, EVALUATIONS = "checkpoint.safetensors", "weights.safetensors", "losses.csv", "scores.csv"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -127,7 +127,7 @@ def train(
     evaluate: Evaluate | None = None,
     best_by: str = "bleu",
     resume: bool = False,
-    team: Workers | None = None,
+    processes: DistributedContext | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Progress:
     """Train `model` on `pairs`; afterwards it has the best weights found (without `evaluate`, the last).
@@ -145,47 +145,49 @@ def train(
     CommandError for a checkpoint that does not fit or a full disk.
     """
     _check_pairs(pairs, getattr(model, "max_positions", None))
-    team = team or Workers(0, 1, next(model.parameters()).device)
-    return _Run(model, pairs, recipe, folder, evaluate, best_by, team, listeners).go(resume)
+    processes = processes or DistributedContext(0, 1, next(model.parameters()).device)
+    return _Run(model, pairs, recipe, folder, evaluate, best_by, processes, listeners).go(resume)
 
 
 class _Run:
-    def __init__(self, model, pairs, recipe: Recipe, folder, evaluate, best_by, team: Workers, listeners):
-        self.model, self.pairs, self.recipe, self.team = model, pairs, recipe, team
+    def __init__(
+        self, model, pairs, recipe: Recipe, folder, evaluate, best_by, processes: DistributedContext, listeners
+    ):
+        self.model, self.pairs, self.recipe, self.processes = model, pairs, recipe, processes
         self.folder = None if folder is None else Path(folder)
         self.evaluate, self.best_by, self.listeners = evaluate, best_by, listeners
         self.progress = Progress(recipe)
-        self.replica = deepcopy(model) if evaluate and team.first else None
+        self.replica = deepcopy(model) if evaluate and processes.is_main else None
         # FSDP2's hooks would part the graph at every block.
-        compiled = recipe.compile and not (recipe.shard and team.count > 1)
-        self.loss: Any = spread(_Loss(model, compiled, recipe.label_smoothing), model, team, recipe.shard)
+        compiled = recipe.compile and not (recipe.shard and processes.count > 1)
+        self.loss: Any = wrap_parallel(_Loss(model, compiled, recipe.label_smoothing), model, processes, recipe.shard)
         self.parameters = dict(model.named_parameters())
-        fused = team.device.type in ("cpu", "cuda") and not recipe.shard
+        fused = processes.device.type in ("cpu", "cuda") and not recipe.shard
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=recipe.lr, betas=recipe.betas, eps=recipe.eps,
             weight_decay=recipe.weight_decay, fused=fused or None,
         )  # fmt: skip
         # Not at the first update: a parameter may be without a gradient then, or for ever, and is saved all the same.
-        on = team.device if fused else "cpu"
+        on = processes.device if fused else "cpu"
         for parameter in self.parameters.values():
             moments = {moment: torch.zeros_like(parameter) for moment in MOMENTS[1:]}
             self.optimizer.state[parameter] = {"step": torch.zeros((), device=on), **moments}
-        self.scaler = torch.amp.GradScaler(team.device.type, enabled=recipe.precision == "fp16")
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=recipe.precision == "fp16")
         self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if recipe.ema else {}
         self.best: dict[str, Tensor] = {}                         # the weights of the best evaluation
         self.worse = 0                                            # evaluations in a row that were not the best
-        self.look_every = LOOK_EVERY.get(team.device.type, LOOK_EVERY_ELSEWHERE)
+        self.look_every = LOOK_EVERY.get(processes.device.type, LOOK_EVERY_ELSEWHERE)
 
     def go(self, resume: bool) -> Progress:
         first = self.resume() if resume else 0
         steps = self.recipe.steps
-        if self.folder and self.team.first:
+        if self.folder and self.processes.is_main:
             self.clear(anew=not resume)
         before, started = self.progress.seconds, time.perf_counter()
         unseen: list[_Unseen] = []
         self.model.train()
-        with Asked((signal.SIGINT, signal.SIGTERM)) as asked:
-            if self.unscored(first) and self.score(asked):        # the run was stopped while it evaluated this step
+        with DeferredInterrupt((signal.SIGINT, signal.SIGTERM)) as interrupt:
+            if self.unscored(first) and self.score(interrupt):        # the run was stopped while it evaluated this step
                 self.save()
             over = self.patience_is_over()
             stream = self.shards(first)
@@ -198,7 +200,7 @@ class _Run:
                     continue
                 self.look(unseen)
                 unseen = []
-                stop = self.team.any(asked.already) or (evaluate and not self.score(asked))
+                stop = self.processes.any(interrupt.requested) or (evaluate and not self.score(interrupt))
                 if step == steps and not self.unscored(step):
                     self.progress.ended = "steps"
                 elif stop:
@@ -212,27 +214,27 @@ class _Run:
                 if self.progress.ended:
                     break
             else:                                                 # there was no step left
-                self.progress.ended = "interrupted" if asked.already else "patience" if over else "steps"
+                self.progress.ended = "interrupted" if interrupt.requested else "patience" if over else "steps"
         self.finish()
         return self.progress
 
     def shards(self, done: int) -> Iterator["_Shard"]:
         """This process' micro-batches from the step after `done` on, step after step."""
-        plan, ahead = tee(self.plan(done))                        # the loader reads ahead
-        batches = loader(self.pairs, (pairs for _, pairs, _, _ in ahead), self.team.device)
-        for (number, pairs, share, tokens), batch in zip(plan, batches, strict=True):
+        run_config, ahead = tee(self.run_config(done))                        # the loader reads ahead
+        batches = loader(self.pairs, (pairs for _, pairs, _, _ in ahead), self.processes.device)
+        for (number, pairs, share, tokens), batch in zip(run_config, batches, strict=True):
             yield _Shard(number, batch, share, tokens, pairs)
 
-    def plan(self, done: int) -> Iterator[tuple[int, list[int], float, int]]:
+    def run_config(self, done: int) -> Iterator[tuple[int, list[int], float, int]]:
         """The number and the pairs of each, its share of the step's target tokens, and how many these are in all."""
         recipe, lengths = self.recipe, [len(pair.target) + 1 for pair in self.pairs]
         epochs = (epoch_batches(self.pairs, recipe.batch_tokens, recipe.seed, epoch) for epoch in count())
-        a_step = recipe.accumulate * self.team.count
+        a_step = recipe.accumulate * self.processes.count
         every = islice(enumerate(chain.from_iterable(epochs), start=1), done * a_step, None)
         while True:
             step = list(islice(every, a_step))
             tokens = [sum(lengths[i] for i in batch) for _, batch in step]
-            for (number, batch), n in list(zip(step, tokens, strict=True))[self.team.rank :: self.team.count]:
+            for (number, batch), n in list(zip(step, tokens, strict=True))[self.processes.rank :: self.processes.count]:
                 yield number, batch, n / sum(tokens), sum(tokens)
 
     def update(self, step: int, shards: Sequence[_Shard]) -> "_Unseen":
@@ -242,10 +244,10 @@ class _Run:
             torch.manual_seed((recipe.seed << 40) + shard.number)
             # Gradients travel between the processes once, after the last micro-batch.
             with self.travelling(last=i == len(shards) - 1):
-                with torch.autocast(self.team.device.type, _dtype(recipe), enabled=recipe.precision != "float32"):
+                with torch.autocast(self.processes.device.type, _dtype(recipe), enabled=recipe.precision != "float32"):
                     loss = self.loss(*shard.batch) * shard.share
                 # The processes' gradients are averaged, and should be added up.
-                self.scaler.scale(loss * self.team.count).backward()
+                self.scaler.scale(loss * self.processes.count).backward()
             losses.append(loss.detach())
         self.progress.tokens += shards[0].tokens
         self.scaler.unscale_(self.optimizer)
@@ -271,7 +273,7 @@ class _Run:
     def look(self, unseen: Sequence["_Unseen"]) -> None:
         """Fetch the losses of the steps so far, and stop if one is no number, or its gradient is none."""
         own = torch.stack([step.losses for step in unseen]).float()                   # (n_steps, accumulate)
-        losses = self.team.sum(own.sum(dim=1)).tolist()
+        losses = self.processes.sum(own.sum(dim=1)).tolist()
         norms = torch.stack([step.norm for step in unseen]).tolist()
         for i, (step, loss, norm) in enumerate(zip(unseen, losses, norms, strict=True)):
             # In fp16 a gradient overflows now and then, and the scaler leaves that step out.
@@ -279,7 +281,7 @@ class _Run:
                 # A gradient is the sum of all micro-batches': which of them spoiled it cannot be seen.
                 bad = [math.isfinite(loss) or not ok for ok in own[i].isfinite().tolist()]
                 pairs = [number for batch, is_bad in zip(step.pairs, bad, strict=True) if is_bad for number in batch]
-                raise NonFiniteLoss(step.step, loss, norm, self.team.join(pairs))
+                raise NonFiniteLoss(step.step, loss, norm, self.processes.gather(pairs))
             self.progress.steps.append(Step(step.step, loss, self.recipe.lr_at(step.step), norm))
 
     def weights(self) -> dict[str, Tensor]:
@@ -294,7 +296,7 @@ class _Run:
     def patience_is_over(self) -> bool:
         return self.recipe.patience is not None and self.worse >= self.recipe.patience
 
-    def score(self, asked: Asked) -> bool:
+    def score(self, interrupt: DeferredInterrupt) -> bool:
         """Evaluate, and keep the weights if they are the best so far. Without `evaluate` the last are the best.
 
         An evaluation is long, and changes nothing: Ctrl-C ends it at once, and then this returns False.
@@ -307,11 +309,11 @@ class _Run:
             restore(self.replica, weights, "the averaged weights")
             self.replica.eval()
             # Only in here: a process that broke off while it talks to the others would leave them waiting.
-            with torch.no_grad(), asked.at_once():
+            with torch.no_grad(), interrupt.immediately():
                 return dict(self.evaluate(self.replica))
 
         try:
-            scores: dict[str, float] = {"step": self.progress.step} | self.team.ask_first(ask)
+            scores: dict[str, float] = {"step": self.progress.step} | self.processes.broadcast_from_main(ask)
         except KeyboardInterrupt:
             return False
         if self.evaluate is not None and self.best_by not in scores:
@@ -327,7 +329,7 @@ class _Run:
             return True
         self.progress.best = scores
         self.best = {name: tensor.cpu().clone() for name, tensor in weights.items()}
-        if self.folder and self.team.first:
+        if self.folder and self.processes.is_main:
             save_tensors(self.folder / WEIGHTS, self.best, {"scores": scores})
         return True
 
@@ -342,10 +344,10 @@ class _Run:
         tensors |= {f"ema.{name}": gather(average) for name, average in self.ema.items()}
         now = self.progress
         weights = self.weights() if now.best is None else {}      # before an evaluation, too, there is something to use
-        if not self.team.first:
+        if not self.processes.is_main:
             return
         notes = {
-            "recipe": asdict(self.recipe), "processes": self.team.count, "step": now.step, "seconds": now.seconds,
+            "recipe": asdict(self.recipe), "processes": self.processes.count, "step": now.step, "seconds": now.seconds,
             "tokens": now.tokens, "best": now.best, "worse": self.worse, "scaler": self.scaler.state_dict(),
         }  # fmt: skip
         # The checkpoint last: what is cut off between two of these has lines too many, which resuming leaves out.
@@ -373,7 +375,7 @@ class _Run:
         if changed:
             said = ", ".join(f"{name} was {theirs.get(name)} and is {ours[name]}" for name in changed)
             raise CommandError(f"{path}: from a run with another recipe: {said}; go on with that one, or begin anew")
-        micro = notes["processes"] * theirs["accumulate"], self.team.count * self.recipe.accumulate
+        micro = notes["processes"] * theirs["accumulate"], self.processes.count * self.recipe.accumulate
         if micro[0] != micro[1]:
             raise CommandError(f"{path}: a step had {micro[0]} micro-batches and would have {micro[1]}: other batches")
         restore(self.model, _beginning(tensors, "model."), str(path))
@@ -403,7 +405,7 @@ class _Run:
                 (self.folder / name).unlink(missing_ok=True)
 
     def tell(self) -> None:
-        if self.team.first:
+        if self.processes.is_main:
             for listener in self.listeners:
                 listener(self.progress)
 

@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 
-with needs("attncourse translate", "train"):
+with require_extra("attncourse translate", "train"):
     import safetensors  # noqa: F401
 
 from attncourse.decoding import beam_translate, translate

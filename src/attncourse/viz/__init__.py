@@ -4,9 +4,9 @@ The names are in __init__.pyi. Each is loaded on first use: who draws a curve ne
 a lecture depends on the modules that draw its own pictures (authoring/imports.py).
 """
 
-from commandkit.errors import needs
+from commandkit.errors import require_extra
 
-with needs("attncourse.viz", "lab"):
+with require_extra("attncourse.viz", "lab"):
     import lazy_loader
     import matplotlib as _matplotlib  # noqa: F401
 

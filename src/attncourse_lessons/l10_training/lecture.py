@@ -590,8 +590,8 @@ def cut_the_power(progress):
 
 def run(folder, listeners=(), resume=False):
     torch.manual_seed(0)
-    plan, model = replace(brisk, steps=40, save_every=10), EncoderDecoder(small)
-    return train(model, short_train, plan, folder, resume=resume, listeners=listeners)
+    run_config, model = replace(brisk, steps=40, save_every=10), EncoderDecoder(small)
+    return train(model, short_train, run_config, folder, resume=resume, listeners=listeners)
 
 # %%
 with tempfile.TemporaryDirectory() as folder:

@@ -11,13 +11,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from commandkit.files import write_whole
 from lessonkit.authoring import pages
 from lessonkit.authoring.source import Source, read
 from lessonkit.course import Course, Lesson, course_of, folder_of
 
-with needs(typed("build"), "dev"):
+with require_extra(typed("build"), "dev"):
     import nbformat
     from nbformat.notebooknode import NotebookNode
 
@@ -256,7 +256,7 @@ def open_course(root: Path) -> Checkout:
         raise CommandError(
             f"no course here (looked for nbgrader_config.py in {root}): run it in the folder that holds pyproject.toml"
         )
-    with needs(typed("build"), "dev"):
+    with require_extra(typed("build"), "dev"):
         from lessonkit.grading.gradebook.nbgrader_app import application
     course = course_of(application(root, "generate_assignment").config)
     if not course.folder.resolve().is_relative_to(root.resolve()):

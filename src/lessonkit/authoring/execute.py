@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from lessonkit.authoring.source import NOTEBOOK_METADATA, Source
 from lessonkit.mimetype import VERDICT
 
-with needs(typed("build"), "dev"):
+with require_extra(typed("build"), "dev"):
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError

@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 
-with needs(typed("build"), "dev"):
+with require_extra(typed("build"), "dev"):
     from nbformat.notebooknode import NotebookNode
     from nbgrader.converters import GenerateAssignment, NbGraderException
     from nbgrader.coursedir import CourseDirectory

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from lessonkit.course import Course, Lesson, hidden_seeds
 
-with needs(typed("build"), "dev"):
+with require_extra(typed("build"), "dev"):
     import jupytext
     from nbformat.notebooknode import NotebookNode
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook

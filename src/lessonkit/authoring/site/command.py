@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from commandkit.files import replace
 
-with needs(typed("site"), "site"):
+with require_extra(typed("site"), "site"):
     import myst_nb  # noqa: F401
     import sphinx_book_theme  # noqa: F401
 

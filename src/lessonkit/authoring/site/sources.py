@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from lessonkit.mimetype import VERDICT
 
-with needs(typed("site"), "site"):
+with require_extra(typed("site"), "site"):
     import nbformat
     from nbformat.notebooknode import NotebookNode
 

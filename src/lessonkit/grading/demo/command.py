@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 
 STARTED = time.monotonic()  # before the imports that take seconds
 
-with needs(typed("demo"), "grading"):
+with require_extra(typed("demo"), "grading"):
     import nbformat
     from nbgrader.utils import rmtree
     from rich.console import Console

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from lessonkit.grading.engine.pool import WorkerLost
 
 CONNECT_SECONDS = 10
@@ -32,7 +32,7 @@ def executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     What is submitted must be a function of a module, on JSON data and to JSON data; nothing else crosses the network.
     Certificates for tls:// are Dask's to configure. CommandError if the scheduler cannot be reached, or has no workers.
     """
-    with needs(typed("grade --cluster"), "cluster"):
+    with require_extra(typed("grade --cluster"), "cluster"):
         from distributed import Client
     with _quiet("distributed"):
         reach(address)

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from commandkit.files import locked
-from commandkit.interrupts import Asked
+from commandkit.interrupts import DeferredInterrupt
 
-with needs(typed("grade"), "grading"):
+with require_extra(typed("grade"), "grading"):
     import nbformat
     from nbformat import NotebookNode
     from nbgrader.api import Assignment
@@ -229,21 +229,22 @@ class Grading:
         run = workers.run if cluster is None else workers.run_elsewhere
         # Where Ctrl-C is ignored, as in a script's background, it stays so.
         heard = () if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT,)
-        with self._taking_back(), _executor(n_workers, cluster) as (executor, width), Asked(heard) as asked:
+        executing = _executor(n_workers, cluster)
+        with self._taking_back(), executing as (executor, width), DeferredInterrupt(heard) as interrupt:
 
             def execute(job: Job) -> Future[Execution]:
                 return executor.submit(run, self.assignment, self.how, {**job, "versions": versions(self.course)})
 
             def take_what_is_done(alone: bool = False) -> None:
                 for done in wait(self._running, LISTEN_SECONDS, FIRST_COMPLETED).done:
-                    asked.stop()
+                    interrupt.stop()
                     self._take(done, alone)
-                asked.stop()
+                interrupt.stop()
 
             to_read = iter(students)
             while True:
                 while len(self._running) < 2 * width() and (student := next(to_read, None)):
-                    asked.stop()
+                    interrupt.stop()
                     with self._problems(student):
                         self._begin(student, execute)
                 if not self._running:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commandkit.commands import typed
-from commandkit.errors import CommandError, needs
+from commandkit.errors import CommandError, require_extra
 from commandkit.files import write_whole
 
-with needs(typed("report"), "grading"):
+with require_extra(typed("report"), "grading"):
     from rich.columns import Columns
     from rich.console import Console
     from rich.padding import Padding

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from commandkit.commands import typed
-from commandkit.errors import needs
+from commandkit.errors import require_extra
 
-with needs(typed("report"), "grading"):
+with require_extra(typed("report"), "grading"):
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup, escape
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Workers:
+class DistributedContext:
     """Which of how many processes this is, and the device it has to itself."""
 
     rank: int
@@ -24,7 +24,7 @@ class Workers:
     device: torch.device
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files and talks to people."""
         return self.rank == 0
 
@@ -37,7 +37,7 @@ class Workers:
         """Whether it is so in any of the processes."""
         return bool(self.sum(torch.tensor(float(here), device=self.device))) if self.count > 1 else here
 
-    def join(self, numbers: list[int]) -> list[int]:
+    def gather(self, numbers: list[int]) -> list[int]:
         """The lists of all processes, one after the other."""
         if self.count == 1:
             return numbers
@@ -45,12 +45,12 @@ class Workers:
         dist.all_gather_object(parts, numbers)
         return [number for part in parts for number in part]
 
-    def ask_first(self, make: Callable[[], T]) -> T:
+    def broadcast_from_main(self, make: Callable[[], T]) -> T:
         """What the first process makes of it, in all of them; an error of the first is an error of all."""
         if self.count == 1:
             return make()
         made: list = [None, None]
-        if self.first:
+        if self.is_main:
             try:
                 made[0] = make()
             except (Exception, KeyboardInterrupt) as error:
@@ -62,7 +62,7 @@ class Workers:
 
 
 @contextmanager
-def workers(device: str | None = None) -> Iterator[Workers]:
+def distributed_context(device: str | None = None) -> Iterator[DistributedContext]:
     """Join the processes that `torchrun` started, or be the only one. `device` is a GPU where there is one.
 
     Each process takes the GPU of its number on its machine; without GPUs they talk by gloo.
@@ -70,14 +70,14 @@ def workers(device: str | None = None) -> Iterator[Workers]:
     """
     gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
     if "RANK" not in os.environ:
-        yield Workers(0, 1, _usable(device or ("cuda" if gpu else "cpu")))
+        yield DistributedContext(0, 1, _usable(device or ("cuda" if gpu else "cpu")))
         return
     own = _usable(f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu")
     if gpu:
         torch.cuda.set_device(own)
     dist.init_process_group("nccl" if gpu else "gloo")
     try:
-        yield Workers(dist.get_rank(), dist.get_world_size(), own)
+        yield DistributedContext(dist.get_rank(), dist.get_world_size(), own)
     finally:
         dist.destroy_process_group()
 
@@ -92,19 +92,19 @@ def _usable(name: str) -> torch.device:
     return device
 
 
-def spread(module: nn.Module, model: nn.Module, team: Workers, shard: bool) -> Any:
+def wrap_parallel(module: nn.Module, model: nn.Module, processes: DistributedContext, shard: bool) -> Any:
     """`module`, which calls `model`, so that its gradients are averaged over the processes.
 
     DistributedDataParallel, or, with `shard`, FSDP2: each block of the model is gathered when it is needed.
     """
-    if team.count == 1:
+    if processes.count == 1:
         return module
     if not shard:
         return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(team.device.type, (team.count,))
+    mesh = init_device_mesh(processes.device.type, (processes.count,))
     for stack in [part for part in model.modules() if isinstance(part, nn.ModuleList)]:
         for block in stack:
             fully_shard(block, mesh=mesh)
