@@ -1,4 +1,4 @@
-"""Every test starts from the same seed, and every test process uses one thread.
+"""Every test starts from the same seed, and every test process uses one thread, as do the processes that it starts.
 
 Two workers with two threads each would fight over two cores.
 """
@@ -14,6 +14,7 @@ import torch
 pytest.register_assert_rewrite("hostile_class", "small_class")  # an assertion there says what it compared, too
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of kernels, graders' workers, training runs
 
 
 def pytest_addoption(parser):

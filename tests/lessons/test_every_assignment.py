@@ -44,4 +44,4 @@ def test_the_solution_earns_everything_and_the_release_nothing(course, assignmen
     rows = {row.student: row for row in results.rows}
     points = {student: {check: row.points[check] for check in full} for student, row in rows.items()}
     assert not outcome.failed and points == {"solution": full, "release": dict.fromkeys(full, 0.0)}
-    assert rows["solution"].facts.flags == () and rows["solution"].facts.unusual == ()
+    assert rows["solution"].log.flags == () and rows["solution"].log.suspicious == ()
