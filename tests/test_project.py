@@ -128,6 +128,7 @@ def test_an_old_python_is_told_in_one_line():
 # The command line
 
 
+@pytest.mark.slow
 def test_every_command_exists():
     shown = attncourse("--help").stdout
     for command in COMMANDS:

@@ -185,6 +185,7 @@ def test_the_networks_see_real_tokens_alone(kind):
     assert set(seen) == ({(10,), (8,)} if kind is EncoderDecoder else {(8,)})
 
 
+@pytest.mark.slow
 @both_kinds
 def test_the_compiled_loss_is_the_loss_whatever_is_padding(kind):
     model = built(kind, positions="rope")

@@ -61,6 +61,7 @@ def test_a_slider_moves_the_picture_by_keyboard(read):
     assert faults(output) == []
 
 
+@pytest.mark.slow
 def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     page = read("11_cheap_attention")
     run(cell(page, "from attncourse import viz"))
@@ -74,6 +75,7 @@ def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     assert faults(output) == []
 
 
+@pytest.mark.slow
 def test_a_widget_is_as_it_was_saved_when_the_reader_comes_back_to_another_kernel(read):
     page = read("own")
     run(cell(page, "pattern_pad()")).get_by_role("button", name="strided").click()

@@ -99,6 +99,7 @@ def test_the_pattern_pad_counts_what_is_drawn(visit):
     assert numbers.inner_text() != before and "136 of 256" in numbers.inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LECTURES)
 def test_every_widget_of_a_lecture_draws_something_else_when_it_is_moved(visit, name):
     page = visit(f"lectures/{name}.html")
@@ -154,6 +155,7 @@ def test_dark_is_dark_and_light_is_light(visit):
     assert brightness("dark") < 100 < 700 < brightness("light")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["index.html", LECTURE, PAD, SOLUTION, "CONTRIBUTING.html", LONG_NAME])
 def test_a_phone_scrolls_down_only(visit, name):
     page = visit(name, width=360)
@@ -180,6 +182,7 @@ def test_paper_gets_the_answers_unfolded_and_the_screen_keeps_them_folded(visit)
     assert folded.count() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [("index.html", "light"), ("index.html", "dark"), (LECTURE, "light"), (BUTTONS, "dark"), (API, "light")],

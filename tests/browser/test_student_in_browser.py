@@ -85,6 +85,7 @@ def test_a_mistake_is_named_explained_mended_and_validated(page, attempt):
     assert said.count("Not written yet.") == 3 and "You did not provide a response." in said
 
 
+@pytest.mark.slow
 def test_a_hint_nudges_and_progress_shows_the_points_of_the_checks(page, attempt):
     attempt(RIGHT.body)
     page.keyboard.press("b")  # a new cell, below
@@ -107,6 +108,7 @@ def test_axe_finds_no_serious_fault_in_a_verdict(open_page, body, colours):
     assert faults(page.locator("main")) == []
 
 
+@pytest.mark.slow
 def test_an_assignment_that_is_answered_validates(lab, new_page):
     said = validate(lab.open(new_page(), "answered.ipynb"))
     assert "Success! Your notebook passes all the tests." in said

@@ -139,6 +139,7 @@ def test_a_cluster_gives_the_grades_that_this_machine_gives(undisturbed, machine
     assert grades(course) == undisturbed[1]
 
 
+@pytest.mark.slow
 def test_workers_that_die_and_others_that_join_cost_nobody_a_point(undisturbed, machines, tmp_path):
     course = ungraded(undisturbed[0], tmp_path)
     first = [process for process in machines.processes if process is not machines.scheduler]
@@ -156,6 +157,7 @@ def test_workers_that_die_and_others_that_join_cost_nobody_a_point(undisturbed, 
     until(lambda: not any(map(alive, theirs)), "the end of the processes that the dead workers had started")
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_version_is_an_error_that_names_it(undisturbed, machines, tmp_path, monkeypatch):
     course = ungraded(undisturbed[0], tmp_path)
     ours = {**workers.versions("attncourse_lessons"), "torch": "2.0"}
@@ -176,6 +178,7 @@ def test_a_worker_that_lacks_a_module_is_told_what_to_install(machines):
         executor.submit(function).result()
 
 
+@pytest.mark.slow
 def test_work_that_takes_its_worker_with_it_is_lost(tmp_path, monkeypatch):
     monkeypatch.setitem(DASK, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
     machines = Machines(tmp_path)
@@ -190,6 +193,7 @@ def test_work_that_takes_its_worker_with_it_is_lost(tmp_path, monkeypatch):
         machines.close()
 
 
+@pytest.mark.slow
 def test_work_for_which_no_worker_is_left_ends_with_an_error(machines, monkeypatch):
     monkeypatch.setattr(cluster, "EMPTY_SECONDS", 0)
     with cluster.executor(machines.address) as (executor, _):
@@ -201,6 +205,7 @@ def test_work_for_which_no_worker_is_left_ends_with_an_error(machines, monkeypat
             slow.result(60)
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_workers_is_an_error_that_says_how_to_start_some(machines):
     until(lambda: not machines.workers(), "the scheduler to notice that the workers are gone")
     with pytest.raises(CommandError, match=f"no workers: start `dask worker {machines.address}`"), cluster.executor(
@@ -209,6 +214,7 @@ def test_a_scheduler_without_workers_is_an_error_that_says_how_to_start_some(mac
         raise AssertionError("there is nothing to execute with")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_loses_nothing_that_was_graded(undisturbed, machines, tmp_path):
     course = ungraded(undisturbed[0], tmp_path)
     machines.start_worker()

@@ -187,6 +187,7 @@ def test_a_main_process_that_dies_wherever_it_writes_loses_nothing(undisturbed, 
     assert grades(executed) == undisturbed[1]
 
 
+@pytest.mark.slow
 def test_a_main_process_killed_while_it_executes_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
     words, process = command(course, "--workers=1")
     with dawdling(course), subprocess.Popen(words, **process, stdout=subprocess.DEVNULL) as main_process:
@@ -252,6 +253,7 @@ def test_of_two_main_processes_the_second_says_so_and_the_first_is_undisturbed(u
 # ---------------------------------------------------------------------------------------------------------- the workers
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_cost_nobody_a_point(undisturbed, course):
     killed = []
 
@@ -265,6 +267,7 @@ def test_workers_that_are_killed_cost_nobody_a_point(undisturbed, course):
     assert killed and not outcome.failed and grades(course) == undisturbed[1]
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_is_replaced(undisturbed, course, monkeypatch):
     execute, stopped = workers.Worker.execute, []
     monkeypatch.setattr(workers, "CLEANUP_TIMEOUT", 0.1)
@@ -559,6 +562,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_that_says_so_and_loses_nothing(undisturbed, small_disk):
     course = ungraded(undisturbed[0], small_disk, keep="executions")
     filler, full = small_disk / "filler", 0

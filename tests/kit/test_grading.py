@@ -480,6 +480,7 @@ def run(folder, *words):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_nbgrader_with_no_config_of_ours_gives_honest_work_the_same_points(course, tmp_path):
     root, rows, handed_in = course
     shutil.copytree(root / "solutions" / ASSIGNMENT, tmp_path / "source" / ASSIGNMENT)
@@ -498,6 +499,7 @@ def test_nbgrader_with_no_config_of_ours_gives_honest_work_the_same_points(cours
     assert points(rows["mistaken"])[MISTAKE.name] < MISTAKE.out_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["style-0", "mistaken"])
 def test_validate_says_which_check_fails(course, tmp_path, who):
     (tmp_path / f"{NOTEBOOK}.ipynb").write_bytes(course[2][who])

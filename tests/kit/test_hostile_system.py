@@ -15,6 +15,7 @@ from lessonkit.grading.report import results
 from lessonkit.grading.sandbox import linux as walls
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(walls.why_not() is not None, reason=str(walls.why_not())),
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's way with it
 ]

@@ -24,7 +24,9 @@ def course(tmp_path_factory):
         yield root
 
 
-@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize(
+    "assignment", [pytest.param(name, marks=[] if name == lessons.demo else pytest.mark.slow) for name in ASSIGNMENTS]
+)
 def test_the_solution_earns_everything_and_the_release_nothing(course, assignment):
     (source,) = (COURSE / "solutions" / assignment).glob("*.ipynb")
     with warnings.catch_warnings():

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
 
 
+@pytest.mark.slow
 def test_a_small_slip_in_a_right_answer_loses_points():
     command = [sys.executable, str(BENCHMARK), "--per-exercise", "2", "--trials", "30", "--processes", "1", "--json"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout

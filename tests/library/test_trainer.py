@@ -74,6 +74,7 @@ def test_what_is_resumed_has_the_weights_of_the_unbroken_run(unbroken, tmp_path)
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_outright_leaves_a_run_to_resume(tmp_path):
     command = [sys.executable, str(Path(__file__).with_name("two_processes.py")), str(tmp_path), "1", "ddp"]
     with subprocess.Popen([*command, "100000"], stdout=subprocess.PIPE) as process:
@@ -329,6 +330,7 @@ def measure(*run, **more) -> dict:
     return json.loads(said.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_an_evaluation_of_two_processes_leaves_a_checkpoint_of_its_step(tmp_path):
     started = tmp_path / "evaluating"
     with launch(tmp_path / "run", 4, "ddp", processes=2, SHOW_EVALUATION=str(started)) as process:
@@ -340,6 +342,7 @@ def test_ctrl_c_in_an_evaluation_of_two_processes_leaves_a_checkpoint_of_its_ste
     assert saved.notes["step"] == 5 and saved.notes["best"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", ["ddp", "shard"])
 def test_two_processes_take_the_steps_of_one_with_the_same_batch_and_resume_as_it_does(shard, tmp_path):
     one = measure(tmp_path / "one", 4, "ddp", 1, 14, DROPOUT="0.2")

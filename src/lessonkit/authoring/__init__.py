@@ -1,1 +1,1 @@
-"""From the text sources in src/notebooks to executed lectures, executed solutions and released assignments."""
+"""From the lessons' text sources to executed lectures, executed solutions and released assignments."""
