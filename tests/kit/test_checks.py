@@ -16,7 +16,7 @@ from torch import nn
 from attncourse import check, hint
 from attncourse_lessons import course as lessons
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import judge
+from lessonkit.exercises.judge import judge, judge_on_seeds
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.verdict import Verdict
 from lessonkit.grading.sandbox.protocol import pack, unpack
@@ -91,6 +91,28 @@ def test_an_unwritten_answer_is_told_what_to_do(softmax):
     assert "Not written yet" in str(verdict) and "raise NotImplementedError()" in str(verdict)
 
 
+def test_an_answer_that_writes_into_its_input_is_told_so_where_torch_refuses_it_first(softmax):
+    @softmax.aspect("gradient", points=1)
+    def gradient(answer, draw):
+        """a gradient comes back"""
+        scores = draw.normal(3, 4).requires_grad_()
+        return torch.autograd.grad(answer(scores).square().sum(), scores)[0]
+
+    def writes(scores):
+        scores -= scores.detach().max()
+        return by_hand(scores)
+
+    verdict = one(softmax, writes)
+    assert verdict.problem == "changed its input" and "writes into `scores`" in verdict.summary()
+    assert verdict.aspects[2].message == "it writes into an input: work on a copy, or on new tensors"
+
+
+def test_shapes_that_do_not_meet_are_told_with_the_arguments(softmax):
+    verdict = one(softmax, lambda scores: scores @ scores)
+    assert verdict.aspects[0].message.startswith("raised RuntimeError: mat1 and mat2 shapes cannot be multiplied")
+    assert "; `scores` is (3, 4)" in verdict.aspects[0].message
+
+
 def test_an_answer_that_raises_is_told_the_error_and_its_own_line(softmax):
     def answer(scores):
         rows = scores.unbind()
@@ -154,7 +176,8 @@ def look_at_three(answer, draw):
 def test_a_wrong_shape_is_told_beside_the_right_one(softmax):
     verdict = one(softmax, lambda scores: by_hand(scores).mT)
     assert verdict.points == 0
-    assert verdict.aspects[0].message == "weights has shape (4, 3), expected (3, 4)"
+    told = "weights has shape (4, 3), expected (3, 4): the numbers are right, but axes 0 and 1 are exchanged"
+    assert verdict.aspects[0].message == told
 
 
 def test_nan_is_told_with_its_place(softmax):
@@ -645,7 +668,9 @@ def test_a_traceback_shows_the_line_of_a_slip(slips):
 def test_a_wrong_answer_that_nobody_foresaw_gets_a_message_and_no_name(softmax):
     verdict = one(softmax, lambda scores: by_hand(scores) + 0.25)
     assert verdict.misconceptions == ()
-    assert "12 of 12 numbers differ" in verdict.aspects[0].message
+    assert "each number is 0.25 too large; at [" in verdict.aspects[0].message
+    verdict = one(softmax, lambda scores: by_hand(scores) ** 2)
+    assert verdict.misconceptions == () and "12 of 12 numbers differ" in verdict.aspects[0].message
 
 
 def test_an_aspect_must_be_right_on_every_seed(softmax):
@@ -654,6 +679,53 @@ def test_an_aspect_must_be_right_on_every_seed(softmax):
 
     by_seed = verdicts(softmax, answer)
     assert max(v.points for v in by_seed) > 0 and Verdict.over(by_seed).points == 0
+
+
+@pytest.fixture
+def scaling():
+    """Divide by √d, where d is drawn: what divides by a constant does on some seed as what divides by d."""
+
+    def solution(x):
+        return x / x.shape[-1] ** 0.5
+
+    facts = {"returns": ("x",), "difficulty": 1, "minutes": 1, "hints": ()}
+    exercise = Exercise("scaling", reference=solution, solution=solution, **facts)
+
+    @exercise.aspect("scale", points=1)
+    def scale(answer, draw):
+        """divided by the root"""
+        return answer(draw.normal(3, draw.sizes(1, 3, 6)[0]))
+
+    exercise.slip("by d for √d", ("scale",), {" ** 0.5": ""}, words="It was divided by d.")
+    return exercise
+
+
+def test_a_name_is_given_only_if_every_seed_that_fails_gives_it(scaling):
+    def width(seed):
+        return observe(scaling, lambda x: x, seed)["scale"].value.shape[-1]
+
+    four = next(seed for seed in range(50) if width(seed) == 4)
+    other = next(seed for seed in range(50) if width(seed) not in (4, 16))
+
+    def named(answer, *seeds):
+        seen = [observe(scaling, answer, seed) for seed in seeds]
+        return [m.name for m in judge_on_seeds(scaling, seen, seeds).misconceptions]
+
+    by_four, by_d = (lambda x: x / 4), (lambda x: x / x.shape[-1])
+    assert named(by_four, four) == ["by d for √d"]  # on this seed nobody could tell
+    assert named(by_four, four, other) == named(by_four, other, four) == []
+    assert named(by_d, four, other) == named(by_d, other, four) == ["by d for √d"]
+
+
+def test_two_slips_are_named_together_on_every_seed_or_not_at_all(slips):
+    def both(scores):
+        exponentials = (-scores).exp()
+        return exponentials / exponentials.sum(0)
+
+    def judged(answer):
+        return judge_on_seeds(slips, [observe(slips, answer, seed) for seed in range(3)], range(3))
+
+    assert [m.name for m in judged(both).misconceptions] == ["over the queries", "the wrong sign"]
 
 
 # ----------------------------------------------------------------------------------------------- what a learner meets

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
+from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
 from lessonkit.exercises.local_runner import Problem
 from lessonkit.exercises.observe import Observation, observe
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
-
-# Learners compute in float32, in an order of their own: errors of 1e-6 are rounding, errors of 1e-3 are mistakes.
-RELATIVE, ABSOLUTE = 1e-4, 1e-5
 
 
 def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int, *, name: bool = True) -> Verdict:
@@ -43,15 +42,20 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
 def judge_on_seeds(
     exercise: Exercise, observations: Iterable[Mapping[str, Observation]], seeds: Sequence[int]
 ) -> Verdict:
-    """One verdict over several seeds, with the observations on each. A misconception is named once, on the first.
+    """One verdict over several seeds, with the observations on each.
 
-    ValueError where there are not as many of the one as of the other.
+    Misconceptions are looked for on the first seed on which something is wrong, and named only if they explain what
+    every other such seed shows: on one, sizes that happen to be equal can make two mistakes look alike.
+    ValueError where there are not as many observations as seeds.
     """
     verdicts: list[Verdict] = []
+    named: tuple[Misconception, ...] | None = None  # None: all was right so far
     for seen, seed in zip(observations, seeds, strict=True):
-        right_so_far = all(verdict.points == verdict.out_of for verdict in verdicts)
-        verdicts.append(judge(exercise, seen, seed, name=right_so_far))
-    return Verdict.over(verdicts)
+        verdict = judge(exercise, seen, seed, name=named is None)
+        verdicts.append(verdict)
+        if wrong := [line.name for line in verdict.aspects if not line.ok]:
+            named = verdict.misconceptions if named is None else _still_named(exercise, named, seen, wrong, seed)
+    return replace(Verdict.over(verdicts), misconceptions=named or ())
 
 
 def same(seen: Observation, other: Observation) -> bool:
@@ -62,7 +66,7 @@ def same(seen: Observation, other: Observation) -> bool:
     return (
         seen.value.shape == other.value.shape
         and (seen.value.dtype == np.bool_) == (other.value.dtype == np.bool_)
-        and np.allclose(seen.value, other.value, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+        and close(seen.value, other.value)
     )
 
 
@@ -122,11 +126,11 @@ def _difference(aspect: Aspect, seen: Observation, expected: Observation) -> str
         return f"`__init__` was changed: of its parameters {have} should not be there, and {lack} should"
     for (name, shape, _), (_, wanted, _) in zip(seen.shapes, expected.shapes, strict=False):
         if shape != wanted:
-            return f"{name} has shape {shape}, expected {wanted}"
+            return f"{name} has shape {shape}, expected {wanted}{_but(seen, expected)}"
     if seen.value is None:
         return f"what came back cannot be used: {seen.problem.detail if seen.problem else 'nothing came back'}"
     if seen.value.shape != expected.value.shape:
-        return f"shape {seen.value.shape}, expected {expected.value.shape}"
+        return f"shape {seen.value.shape}, expected {expected.value.shape}{_but(seen, expected)}"
     if (seen.value.dtype == np.bool_) != (expected.value.dtype == np.bool_):
         return f"got {_values(seen.value)}, expected {_values(expected.value)}"
     nan = np.argwhere(np.isnan(seen.value) & ~np.isnan(expected.value))
@@ -136,12 +140,19 @@ def _difference(aspect: Aspect, seen: Observation, expected: Observation) -> str
     return words or _worst(seen.value, expected.value)
 
 
+def _but(seen: Observation, expected: Observation) -> str:
+    """What else is to be said of an array of the wrong shape."""
+    assert expected.value is not None
+    kind = None if seen.value is None else kind_of_difference(seen.value, expected.value)
+    return f": {kind}" if kind else ""
+
+
 def _worst(got: np.ndarray, expected: np.ndarray) -> str:
     place = _worst_place(got, expected)
     count = f"{_off(got, expected).sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
     at = f"at {_index(place)} " if got.size > 1 else ""
     seen, right = _apart(got[place], expected[place])
-    return f"{count}; {at}got {seen}, expected {right}"
+    return f"{kind_of_difference(got, expected) or count}; {at}got {seen}, expected {right}"
 
 
 def _worst_place(got: np.ndarray, expected: np.ndarray) -> tuple:
@@ -187,10 +198,11 @@ def _say(problem: Problem) -> str:
 def _common_problem(observations: Mapping[str, Observation], wrong: list[str]) -> str | None:
     """The kind of problem that stopped every aspect alike: the card then says it once."""
     problems = {o.problem for o in observations.values()}
-    if len(wrong) == len(observations) and len(problems) == 1:
-        problem = problems.pop()
-        return problem.kind if problem else None
-    return None
+    kinds = {problem.kind if problem else None for problem in problems}
+    if len(wrong) < len(observations) or len(kinds) > 1:
+        return None
+    kind = kinds.pop()
+    return kind if len(problems) == 1 or kind == "changed its input" else None  # which input, another aspect may know
 
 
 def _explain(
@@ -215,6 +227,27 @@ def _explain(
     if not found:
         return _two_at_once(exercise, observations, set(wrong), seed)
     return found[:2] if 2 * len(left) < len(wrong) else []
+
+
+def _still_named(
+    exercise: Exercise,
+    named: Sequence[Misconception],
+    observations: Mapping[str, Observation],
+    wrong: list[str],
+    seed: int,
+) -> tuple[Misconception, ...]:
+    """Those of the named misconceptions that explain something on this seed, too."""
+
+    def explains(misconception: Misconception) -> bool:
+        codes = [m for m in exercise.misconceptions + exercise.variants if m.name == misconception.name]
+        return any(_explained(exercise, code, observations, wrong, seed) for code in codes)
+
+    still = tuple(filter(explains, named))
+    if len(still) == len(named) or len(named) != 2:
+        return still
+    pair = {misconception.name for misconception in named}
+    both = {misconception.name for misconception in _two_at_once(exercise, observations, set(wrong), seed)}
+    return tuple(named) if pair == both else still
 
 
 def _two_at_once(

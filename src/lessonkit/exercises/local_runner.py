@@ -30,6 +30,10 @@ _ADVICE = {
     "modified by an inplace operation": ": make new tensors, and do not write into those that others came from",
     "before Module.__init__() call": ": `__init__` must begin with `super().__init__()`",
 }
+# Torch's words for these; beside them the shapes of what came in help more than anything.
+WRITES_INTO_LEAF = "a leaf Variable that requires grad"
+SHAPES_DO_NOT_MEET = ("shapes cannot be multiplied", "must match the size of tensor", "Expected size for first two",
+                      "is invalid for input of size", "Sizes of tensors must match")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -161,10 +165,23 @@ class LocalRunner:
                 raise AspectFailed(Problem("not written")) from None
             except (Exception, SystemExit) as error:
                 if not refused:
-                    raise AspectFailed(Problem("raised", in_words(error), _where(error, self.function))) from None
+                    raise AspectFailed(self._why(error, arguments)) from None
         if refused:  # also when the answer caught the refusal
             raise AspectFailed(Problem("forbidden", refused[0]))
         return result
+
+
+    def _why(self, error: BaseException, arguments: tuple) -> Problem:
+        """What an answer's error means. Writing into an input is that, also where torch refuses it first."""
+        where = _where(error, self.function)
+        if WRITES_INTO_LEAF in str(error) and any(isinstance(a, Tensor) and a.requires_grad for a in arguments):
+            return Problem("changed its input", "it writes into an input: work on a copy, or on new tensors", where)
+        shapes = ""
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in SHAPES_DO_NOT_MEET):
+            named = enumerate(arguments, start=1)
+            tensors = [(position, argument) for position, argument in named if isinstance(argument, Tensor)]
+            shapes = ", ".join(f"{_argument_name(self.function, place)} is {tuple(x.shape)}" for place, x in tensors)
+        return Problem("raised", in_words(error) + (f"; {shapes}" if shapes else ""), where)
 
 
 def kind_of(value: Any) -> str:

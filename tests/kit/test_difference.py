@@ -1,0 +1,65 @@
+"""In what way an array is wrong: each kind is told where it holds, and where it does not, nothing is."""
+
+import numpy as np
+import pytest
+
+from lessonkit.exercises.difference import kind_of_difference
+
+RIGHT = np.random.default_rng(0).normal(size=(3, 5, 5))
+MASK = np.random.default_rng(1).random((4, 4)) < 0.4
+ROLLED = np.roll(RIGHT, 1, 1)
+FIRST = np.concatenate([RIGHT[:1], RIGHT[:1] * [[0.3]], RIGHT[:1] + 1])
+KINDS = {
+    "one number": (np.zeros((3, 5, 5)), "every number is 0"),
+    "a sign": (-RIGHT, "every sign is the wrong way round"),
+    "a factor": (RIGHT / 8, "each number is 1/8 of what it should be"),
+    "a root": (RIGHT * 5**0.5, "each number is √5 times what it should be"),
+    "a factor and a sign": (-2 * RIGHT, "each number is −2 times what it should be"),
+    "a constant": (RIGHT + 0.25, "each number is 0.25 too large"),
+    "a constant less": (RIGHT - 0.25, "each number is 0.25 too small"),
+    "two axes": (RIGHT.swapaxes(1, 2), "the numbers are right, but axes 1 and 2 are exchanged"),
+    "two axes of other sizes": (RIGHT.swapaxes(0, 1), "the numbers are right, but axes 0 and 1 are exchanged"),
+    "three axes": (RIGHT[:, :4].transpose(2, 0, 1), "the numbers are right, but the axes stand in another order"),
+    "back to front": (RIGHT[:, ::-1], "the numbers are right, but in the opposite order along axis 1"),
+    "a place late": (ROLLED, "the numbers are right, but they come one place too late along axis 1"),
+    "a place early": (np.roll(RIGHT, -1, 2), "the numbers are right, but they come one place too early along axis 2"),
+    "another order": (RIGHT[:, [2, 0, 1, 4, 3]], "the numbers are right, but in another order along axis 1"),
+    "the first alone": (FIRST, "only the first along axis 0 is right: is something of the first used for all?"),
+    "the last is wrong": (RIGHT * [1, 1, 1, 1, 0], "all is right but the last along axis 2"),
+    "no difference": (RIGHT[:, :1].repeat(5, 1), "it is the same for every place along axis 1, which it should not be"),
+    "half precision": (
+        RIGHT.astype(np.float16).astype(np.float64),
+        "the numbers are right to about three digits: was something computed in half precision?",
+    ),
+    "an axis too many": (RIGHT[None], "the numbers are right: only the shape is not"),
+    "not summed": (np.stack([RIGHT / 2, RIGHT / 2], 1), "summed over axis 1 it would be right"),
+    "not averaged": (np.stack([RIGHT + 1, RIGHT - 1], -1), "averaged over axis 3 it would be right"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_of_difference_is_told(name):
+    got, words = KINDS[name]
+    expected = RIGHT[:, :4] if name == "three axes" else RIGHT
+    assert kind_of_difference(got, expected) == words
+
+
+def test_of_masks_the_sense_and_the_axes_are_told():
+    assert kind_of_difference(~MASK, MASK) == "True and False are exchanged"
+    assert kind_of_difference(MASK.T, MASK) == "the numbers are right, but axes 0 and 1 are exchanged"
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [
+        (np.random.default_rng(2).normal(size=(3, 5, 5)), RIGHT),
+        (RIGHT * np.nan, RIGHT),
+        (np.array([2.0]), np.array([4.0])),
+        (RIGHT > 0, RIGHT),
+        (np.ones(9), np.ones(9) * 2),
+        (RIGHT + 1e-2 * np.random.default_rng(3).normal(size=RIGHT.shape), RIGHT),
+    ],
+    ids=["other numbers", "NaN", "one number", "another type", "all equal", "noise"],
+)
+def test_where_nothing_known_holds_nothing_is_told(got, expected):
+    assert kind_of_difference(got, expected) is None
