@@ -41,12 +41,13 @@ from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.grading.engine import grade as engine
 from lessonkit.grading.engine import pool as workers
+from lessonkit.grading.engine import preprocessors
 from lessonkit.grading.engine.cluster import NoWorkersLeft
 from lessonkit.grading.engine.grade import grade, summary
 from lessonkit.grading.engine.preprocessors import SaveExtras
 from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader, own_settings
 from lessonkit.grading.report.results import read_log
-from lessonkit.grading.submission import execution, preprocessors
+from lessonkit.grading.submission import execution
 from lessonkit.grading.submission.execution import cache_key, not_run
 
 pytestmark = [

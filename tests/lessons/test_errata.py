@@ -82,7 +82,7 @@ def test_overclaims_and_conventions_are_in_the_list():
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="name: got 'typo', expected one of sum over the asker, "):
+    with pytest.raises(ValueError, match="name: got 'typo', expected one of a star for a matrix product, "):
         erratum("typo")
 
 

@@ -73,7 +73,7 @@ def shown(monkeypatch):
 XS = torch.linspace(0, 24, 25)
 FIGURES = {
     "two lookups": (figures.two_lookups, "5 h 0.37, 8 h 0.61, 12 h 0.02"),
-    "clock": (lambda: figures.clock([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2 h −0.50, 8 h 0.90"),
+    "clock": (lambda: figures.clock_keys([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2 h −0.50, 8 h 0.90"),
     "curves": (
         lambda: viz.function_curves({"a": XS}, XS, points=(XS, XS), x_name="x", y_name="y"),
         "a lies between 0 and 24",

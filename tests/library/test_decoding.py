@@ -184,7 +184,7 @@ def test_a_prompt_longer_than_the_positions_is_refused():
 class Bigrams(torch.nn.Module):
     """Somebody's own language model: what comes next depends on the last token alone."""
 
-    longest = None
+    max_positions = None
 
     def __init__(self):
         super().__init__()

@@ -47,14 +47,14 @@ FIGURES = {
     ),
     "curves": lambda: viz.curves({"loss": [3.0, 2.0, 1.0]}),
     "diagram": cross_attention_figures.encoder_decoder,
-    "a network unrolled": lambda: bottleneck_figures.unrolled(["<bos>", "Return", "the"]),
-    "gates": bottleneck_figures.gates,
+    "a network unrolled": lambda: bottleneck_figures.unrolled_rnn(["<bos>", "Return", "the"]),
+    "gates": bottleneck_figures.lstm_and_gru,
     "measured lines": lambda: viz.line_plot({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
     "axes of a batch": getting_ready_figures.batch_axes,
-    "a rectangle with padding": lambda: getting_ready_figures.rectangle(
+    "a rectangle with padding": lambda: getting_ready_figures.padded_batch(
         {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]
     ),
-    "clouds": lambda: getting_ready_figures.clouds(
+    "clouds": lambda: getting_ready_figures.scatter_panels(
         {"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal=True
     ),
 }
@@ -164,7 +164,7 @@ def test_broadcasting_is_drawn_as_torch_does_it(a, b, said):
 
 def test_shares_survive_a_shift_only_when_the_largest_score_is_taken_away():
     for shift, spoilt in ((0, False), (-106, True), (90, True)):
-        words = getting_ready_figures.exponents(torch.tensor([0.0, 2.0, 5.0]), shift)[1]
+        words = getting_ready_figures.exp_range(torch.tensor([0.0, 2.0, 5.0]), shift)[1]
         assert ("wrong" in words) == spoilt and "less the largest, -5, -3, 0, softmax gives 0.01, 0.05, 0.95." in words
 
 
@@ -258,7 +258,7 @@ def test_what_is_shown_is_the_figure(monkeypatch):
 
 
 def test_a_picture_in_few_colours_looks_as_it_did():
-    drawn, _ = beyond_text_figures.looking_frame(torch.arange(64.0).view(8, 8), torch.arange(16).view(4, 4) / 120)
+    drawn, _ = beyond_text_figures.attention_on_image(torch.arange(64.0).view(8, 8), torch.arange(16).view(4, 4) / 120)
     drawn.savefig(full := BytesIO(), dpi=DPI, facecolor="white")
     every, few = (np.asarray(Image.open(image).convert("RGB"), int) for image in (full, BytesIO(png(drawn, 128))))
     assert (abs(every - few).max(axis=-1) > 8).mean() < 0.001
@@ -297,7 +297,7 @@ def test_the_alt_text_of_measured_lines_holds_every_number(shown):
 
 
 def test_a_walk_says_how_many_cells_and_how_many_steps():
-    _, words = bottleneck_figures.walk(12, 3)
+    _, words = bottleneck_figures.signal_path(12, 3)
     assert "goes through 4 cells" in words and "after 12 steps" in words and "after 1 step" in words
 
 

@@ -34,29 +34,31 @@ def causal(n):
 # How each function is called with weights, and with tokens where it takes any.
 WEIGHTS = {
     "alignment_heatmap": lambda weights, names: viz.alignment_heatmap(weights, names, names),
-    "attention_past_the_end": lambda weights, names: order_figures.attention_past_the_end({"a": weights}, 2),
+    "attention_past_the_end": lambda weights, names: order_figures.attention_past_training({"a": weights}, 2),
     "attention_viewer": lambda weights, names: viz.attention_viewer(weights, names),
     "draw_weights": lambda weights, names: viz.draw_weights(weights, names, names),
     "lookup_table": lambda weights, names: lookup_figures.lookup_table(weights, names, names),
-    "looking": lambda weights, names: beyond_text_figures.looking(
+    "looking": lambda weights, names: beyond_text_figures.attention_on_images(
         [torch.ones(4, 4)], {"a": [weights / len(weights)]}, ["a"]
     ),
-    "looking_frame": lambda weights, names: beyond_text_figures.looking_frame(torch.ones(4, 4), weights / len(weights)),
+    "attention_on_image": lambda weights, names: beyond_text_figures.attention_on_image(
+        torch.ones(4, 4), weights / len(weights)
+    ),
     "mask_frame": lambda weights, names: masking_figures.mask_frame(
         torch.ones(weights.shape, dtype=torch.bool), weights, names
     ),
     "step_through": lambda weights, names: viz.step_through(weights, names, names),
     "weight_maps": lambda weights, names: cheap_attention_figures.weight_maps({"a": weights}),
     "weight_tables": lambda weights, names: viz.weight_tables({"a": (names, weights)}),
-    "who_hears_whom": lambda weights, names: masking_figures.who_hears_whom({"a": weights}),
+    "who_hears_whom": lambda weights, names: masking_figures.dependence_maps({"a": weights}),
 }
 # One row of weights.
 ROWS = {
-    "clock": lambda weights, names: lookup_figures.clock(range(len(names)), weights, 1),
+    "clock": lambda weights, names: lookup_figures.clock_keys(range(len(names)), weights, 1),
     "lookup_frame": lambda weights, names: lookup_figures.lookup_frame(
         range(len(names)), weights, weights, 1, torch.arange(3.0), torch.arange(3.0)
     ),
-    "one_question": lambda weights, names: self_attention_figures.one_question(
+    "one_question": lambda weights, names: self_attention_figures.one_query(
         names, 0, weights, weights, torch.ones(2), ["f", "g"]
     ),
     "softmax_frame": lambda weights, names: many_heads_figures.softmax_frame(weights, weights, torch.ones(9)),
@@ -69,7 +71,7 @@ OTHERS = {
     "position_maps": lambda n, m: beyond_text_figures.position_maps(torch.ones(n, n), m),
     "span_frame": lambda n, m: beyond_text_figures.span_frame(torch.ones(1, n, dtype=torch.bool), 0.5),
     "teacher_forcing": lambda n, m: masking_figures.teacher_forcing(words(n)),
-    "unrolled": lambda n, m: bottleneck_figures.unrolled(words(n)),
+    "unrolled": lambda n, m: bottleneck_figures.unrolled_rnn(words(n)),
 }
 AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
 NO_TOKENS = {"attention_past_the_end", "looking", "looking_frame", "softmax_frame", "weight_maps", "who_hears_whom"}
