@@ -74,6 +74,16 @@ def floors(rooms: dict[str, tuple[int, int]], arrows: set[tuple[str, str]]) -> d
             found[room] = 1 + max(below, default=0)
 
 
+def parts_of_lessons(src: Path) -> dict[str, int]:
+    """Lines of the lessons by what they are: lecture, assignment, exercises, figures, errata, the rest."""
+    found: dict[str, int] = {}
+    for path in sorted(path for path in src.rglob("*.py") if LESSON.fullmatch(path.relative_to(src).parts[1])):
+        inside = path.relative_to(src).parts[2:]
+        part = inside[0].removesuffix(".py") if inside[0] != "__init__.py" else "question"
+        found[part] = found.get(part, 0) + len(path.read_text(encoding="utf-8").splitlines())
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=COURSE)
@@ -86,6 +96,9 @@ def main() -> None:
         lines, files = rooms[room]
         floor = standing.get(room, "circle")
         print(f"{room:<44}{lines:>7}{files:>7}{floor:>7}{sum(source == room for source, _ in arrows):>9}")
+    parts = parts_of_lessons(args.folder / "src")
+    for part, lines in parts.items():
+        print(f"{'  of the lessons: ' + part:<44}{lines:>7}")
     total = {
         "rooms": len(rooms),
         "floors": max(standing.values(), default=0),
@@ -97,7 +110,7 @@ def main() -> None:
     }
     print("\n" + ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in total.items()))
     if args.json:
-        print(json.dumps({**total, "by_room": {room: lines for room, (lines, _) in rooms.items()}}))
+        print(json.dumps({**total, "by_room": {room: lines for room, (lines, _) in rooms.items()}, "lessons": parts}))
 
 
 def _lines(folder: Path) -> int:
