@@ -15,6 +15,8 @@ WRITTEN = "why-mask-first"
 MATHJAX = "https://cdnjs.cloudflare.com/ajax/libs/mathjax/**"
 NO_MATHJAX = "MathJax = {Hub: {Config() {}, Queue() {}, Startup: {signal: {Interest(heard) { heard('End') }}}}}"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def course(chromium, tmp_path_factory):

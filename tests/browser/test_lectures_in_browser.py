@@ -33,7 +33,7 @@ def read(lab, new_page):
     return lambda name: lab.open(new_page(), f"lectures/{name}.ipynb")
 
 
-@pytest.mark.parametrize("name", LECTURES)
+@pytest.mark.parametrize("name", [LECTURES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in LECTURES[1:])])
 def test_a_lecture_opens_with_its_pictures_and_without_an_error(read, name):
     saved = nbformat.read(COURSE / "lectures" / f"{name}.ipynb", as_version=4)
     outputs = [output for one in saved.cells for output in one.get("outputs", ())]

@@ -20,6 +20,8 @@ SOLUTION = "solutions/a03/a03_cross_attention.html"
 API = "api/attncourse.attention.html"
 LONG_NAME = "api/attncourse.transformer.html"
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def book(chromium, tmp_path_factory):

@@ -132,6 +132,7 @@ def alive(pid):
     return False
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_grades_that_this_machine_gives(undisturbed, machines, tmp_path):
     course = ungraded(undisturbed[0], tmp_path)
     outcome = grade(course, ASSIGNMENT, cluster=machines.address)
@@ -167,6 +168,7 @@ def test_a_worker_with_another_version_is_an_error_that_names_it(undisturbed, ma
     assert not list((course / "grading").rglob("executions/*")) and not attempts(course)
 
 
+@pytest.mark.slow
 def test_a_worker_that_lacks_a_module_is_told_what_to_install(machines):
     def function(): ...
 

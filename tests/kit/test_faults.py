@@ -365,6 +365,7 @@ def test_what_leaves_no_worker_of_a_cluster_alive_is_in_the_end_quarantined(undi
     assert list(outcome.quarantined) == ["wrong"] and not outcome.failed
 
 
+@pytest.mark.slow
 def test_a_submission_that_ends_the_main_process_is_quarantined_and_its_neighbours_are_not(undisturbed, course):
     def run(assignment, how, job):
         if is_poison(job):

@@ -14,6 +14,7 @@ from lessonkit.grading.sandbox import linux as walls
 from lessonkit.mimetype import VERDICT
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(walls.why_not() is not None, reason=str(walls.why_not())),
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's way with it
 ]
@@ -63,7 +64,7 @@ STRANGE = {
     ),
     "looking for a GPU where there is none is told so": wrong("return weights.cuda() @ encoder_states", "CUDA"),
     "random numbers are no answer": wrong(
-        "return torch.randn(*weights.shape[:2], encoder_states.shape[-1])", "differ"
+        "return torch.randn(*weights.shape[:2], encoder_states.shape[-1])", "expected"
     ),
     "drawing random numbers on the way costs nothing": right("torch.manual_seed(1)\ntorch.rand(9)\n{model}"),
     "complex numbers are told so": wrong("return torch.zeros(2, 2) * 1j", "a tensor of complex64"),
@@ -158,7 +159,7 @@ LIES = {
         "torch.allclose = torch.equal = torch.isclose = torch.testing.assert_close = yes\n"
         "torch.Tensor.allclose = torch.Tensor.equal = torch.Tensor.__eq__ = torch.Tensor.__ne__ = yes\n"
         "numpy.allclose = numpy.testing.assert_allclose = numpy.array_equal = yes\nunittest.TestCase.assertEqual = yes",
-        says="differ",
+        says="expected",
     ),
     "numbers printed as scores are no scores": Trouble(
         {SCORES: "import sys\nfor score in (2, -5, 999, 4.0):\n    sys.displayhook(score)\n    print(score)\n{model}"},
@@ -170,7 +171,7 @@ LIES = {
     "an answer that is right once only is wrong": wrong(
         "attention_output.calls = getattr(attention_output, 'calls', 0) + 1\n"
         "return weights @ encoder_states if attention_output.calls == 1 else weights @ encoder_states + 1",
-        "differ",
+        "expected",
         gets=1.0,
     ),
     "an answer that remembers gives yesterday's result": wrong(
@@ -182,16 +183,16 @@ LIES = {
         "torch.manual_seed(0)\nif torch.initial_seed() in (0, 1, 2):\n    pass\n"
         "return (weights @ encoder_states) if weights.sum() == 12.0 else encoder_states[:, :1].expand("
         "-1, weights.shape[1], -1)",
-        "differ",
+        "expected",
     ),
 }
 PATCHES = {
-    "a check replaced in the notebook is put back": cheats("check = lambda *a, **k: 4", says="differ"),
+    "a check replaced in the notebook is put back": cheats("check = lambda *a, **k: 4", says="expected"),
     "a check replaced by one that shows a verdict is put back": cheats(
         "class Fake:\n    def _repr_mimebundle_(self, **_):\n        return {'text/plain': '4', '" + VERDICT + "': "
         "{'exercise': 'attention_scores', 'points': 4, 'out_of': 4, 'aspects': [], 'problem': None}}\n"
         "check = lambda *a, **k: Fake()",
-        says="differ",
+        says="expected",
     ),
     "a verdict shown is none": cheats(
         "from IPython.display import display",
@@ -202,7 +203,7 @@ PATCHES = {
         "import attncourse_lessons, builtins, sys\n"
         "attncourse_lessons.check = builtins.check = lambda *a, **k: 4\n"
         "sys.modules['attncourse_lessons'].hidden_seeds = lambda name: (0, 1, 2)",
-        says="differ",
+        says="expected",
     ),
     "a check replaced at the last moment judges nothing": silences(
         "get_ipython().events.register(\n"
@@ -211,7 +212,7 @@ PATCHES = {
     "a check wrapped to look at another function is put back": cheats(
         "true_check = check\ndef check(name, answer, seeds=None):\n"
         "    return true_check(name, lambda a, b: a @ b.mT if name == 'attention_scores' else answer(a, b))",
-        says="differ",
+        says="expected",
     ),
     "a replaced showtraceback hides no error from the points": cheats(
         "shell = type(get_ipython())\nshell.showtraceback = shell._showtraceback = lambda *a, **k: None\n"
@@ -232,7 +233,7 @@ PATCHES = {
     "a hook on imports and modules judges nothing": cheats(
         "import importlib.abc, sys, types\nfake = types.ModuleType('attncourse')\n"
         "fake.check = fake.hint = lambda *a, **k: 4\nsys.modules['attncourse'] = fake\nsys.meta_path.clear()",
-        says="differ",
+        says="expected",
     ),
     "patched tensor methods record inputs and earn nothing": Trouble(
         {SCORES: "return recorded(decoder_states, encoder_states)"},

@@ -76,6 +76,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 def test_a_class_is_graded_and_reported(course):
     run(course, "-m", "nbgrader", "generate_assignment", "a00", "--force")
     for student, body in ANSWERS.items():

@@ -152,6 +152,7 @@ def with_an_empty_row(batch, head, query_index, key_index):
     return (query_index != 5) & ((query_index - key_index).abs() <= 3)
 
 
+@pytest.mark.slow
 def test_flex_attention_compiled_here_gives_what_attend_gives():
     query, key, value = flex_inputs()
     pattern = all_of(with_an_empty_row, any_of(sliding_window(2), random_keys(150, 140, 2)))

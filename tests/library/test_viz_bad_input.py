@@ -34,11 +34,11 @@ def causal(n):
 # How each function is called with weights, and with tokens where it takes any.
 WEIGHTS = {
     "alignment_heatmap": lambda weights, names: viz.alignment_heatmap(weights, names, names),
-    "attention_past_the_end": lambda weights, names: order_figures.attention_past_training({"a": weights}, 2),
+    "attention_past_training": lambda weights, names: order_figures.attention_past_training({"a": weights}, 2),
     "attention_viewer": lambda weights, names: viz.attention_viewer(weights, names),
     "draw_weights": lambda weights, names: viz.draw_weights(weights, names, names),
     "lookup_table": lambda weights, names: lookup_figures.lookup_table(weights, names, names),
-    "looking": lambda weights, names: beyond_text_figures.attention_on_images(
+    "attention_on_images": lambda weights, names: beyond_text_figures.attention_on_images(
         [torch.ones(4, 4)], {"a": [weights / len(weights)]}, ["a"]
     ),
     "attention_on_image": lambda weights, names: beyond_text_figures.attention_on_image(
@@ -50,7 +50,7 @@ WEIGHTS = {
     "step_through": lambda weights, names: viz.step_through(weights, names, names),
     "weight_maps": lambda weights, names: cheap_attention_figures.weight_maps({"a": weights}),
     "weight_tables": lambda weights, names: viz.weight_tables({"a": (names, weights)}),
-    "who_hears_whom": lambda weights, names: masking_figures.dependence_maps({"a": weights}),
+    "dependence_maps": lambda weights, names: masking_figures.dependence_maps({"a": weights}),
 }
 # One row of weights.
 ROWS = {
@@ -74,7 +74,10 @@ OTHERS = {
     "unrolled": lambda n, m: bottleneck_figures.unrolled_rnn(words(n)),
 }
 AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
-NO_TOKENS = {"attention_past_the_end", "looking", "looking_frame", "softmax_frame", "weight_maps", "who_hears_whom"}
+NO_TOKENS = {
+    "attention_past_training", "attention_on_images", "attention_on_image",
+    "softmax_frame", "weight_maps", "dependence_maps",
+}  # fmt: skip
 NAMED = {"weights", "words", "tokens", "source", "target", "mask", "masks", "maps", "matrices", "table", "hours"}
 
 
@@ -93,8 +96,7 @@ def drawn(name, call, *given):
 
 def test_every_function_that_takes_weights_tokens_or_masks_is_tried_here():
     takes = {name for name in viz.__all__ if NAMED & inspect.signature(getattr(viz, name)).parameters.keys()}
-    # `bands` shows any table, `pieces_frame` any words: a picture of theirs that is too large is refused as all are.
-    assert takes - {"bands", "pieces_frame"} <= {*WEIGHTS, *ROWS, *OTHERS}
+    assert takes <= {*WEIGHTS, *ROWS, *OTHERS}
 
 
 @pytest.mark.parametrize("name", {**WEIGHTS, **ROWS})
@@ -115,7 +117,7 @@ def spoilt(weights, value):
 @pytest.mark.parametrize("name", {**WEIGHTS, **ROWS})
 def test_weights_that_are_no_shares_are_refused_or_shown_as_they_are(name, value):
     weights, call = (square(3), WEIGHTS[name]) if name in WEIGHTS else (square(3)[0], ROWS[name])
-    any_number = name in AS_IT_IS or (name == "clock" and abs(value) <= 3) or (name == "who_hears_whom" and value == 3)
+    any_number = name in AS_IT_IS or (name == "clock" and abs(value) <= 3) or (name == "dependence_maps" and value == 3)
     if any_number:
         drawn(name, call, spoilt(weights, value), words(3))
     else:
