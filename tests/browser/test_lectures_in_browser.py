@@ -11,6 +11,7 @@ from attncourse_lessons import course
 
 pattern_pad = course.part("cheap_attention", "pattern_pad")
 
+pytestmark = pytest.mark.slow
 LECTURES = ("02_lookup", "03_cross_attention", "11_cheap_attention")
 
 
@@ -33,7 +34,7 @@ def read(lab, new_page):
     return lambda name: lab.open(new_page(), f"lectures/{name}.ipynb")
 
 
-@pytest.mark.parametrize("name", [LECTURES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in LECTURES[1:])])
+@pytest.mark.parametrize("name", LECTURES)
 def test_a_lecture_opens_with_its_pictures_and_without_an_error(read, name):
     saved = nbformat.read(COURSE / "lectures" / f"{name}.ipynb", as_version=4)
     outputs = [output for one in saved.cells for output in one.get("outputs", ())]
@@ -61,7 +62,6 @@ def test_a_slider_moves_the_picture_by_keyboard(read):
     assert faults(output) == []
 
 
-@pytest.mark.slow
 def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     page = read("11_cheap_attention")
     run(cell(page, "from attncourse import viz"))
@@ -75,7 +75,6 @@ def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
     assert faults(output) == []
 
 
-@pytest.mark.slow
 def test_a_widget_is_as_it_was_saved_when_the_reader_comes_back_to_another_kernel(read):
     page = read("own")
     run(cell(page, "pattern_pad()")).get_by_role("button", name="strided").click()

@@ -203,6 +203,7 @@ def test_a_main_process_killed_while_it_executes_leaves_no_process_and_loses_not
     assert not attempts(course)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_leaves_no_process_and_loses_nothing(undisturbed, course, remembered):
     words, process = command(course, "--workers=1")
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}

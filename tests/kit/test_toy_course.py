@@ -38,6 +38,7 @@ def run(root, *words, fails=False):
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_built_course_is_what_its_sources_say_and_an_edit_is_found(course, tmp_path):
     assert "every notebook is what its source builds to (sources: 2)" in lessonkit(course, "build", "--check")
     other = shutil.copytree(course, tmp_path / "course")

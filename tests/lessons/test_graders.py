@@ -66,6 +66,7 @@ def test_a_misconception_loses_its_own_aspects_and_is_named_alone(exercise, code
         assert {m.name for m in verdict.misconceptions} == {c.name for c in held}, str(verdict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("exercise", "code"), each("misconceptions", "variants"))
 def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, code, monkeypatch):
     held = {code.name} | {variant.name for variant in exercise.variants if variant.answer is code.answer}
@@ -120,6 +121,7 @@ def test_exercise_names_are_unique_in_the_course():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
 def test_judged_again_on_the_same_seed_an_answer_gets_the_same_verdict(exercise, seeds):
     for code in exercise.misconceptions + exercise.alternatives:
