@@ -110,7 +110,13 @@ def test_an_answer_that_writes_into_its_input_is_told_so_where_torch_refuses_it_
 def test_shapes_that_do_not_meet_are_told_with_the_arguments(softmax):
     verdict = one(softmax, lambda scores: scores @ scores)
     assert verdict.aspects[0].message.startswith("raised RuntimeError: mat1 and mat2 shapes cannot be multiplied")
-    assert "; `scores` is (3, 4)" in verdict.aspects[0].message
+    assert "; `scores` is (3, 4)  (line " in verdict.aspects[0].message
+
+
+def test_an_error_in_the_same_line_is_told_once_whatever_the_sizes_were(softmax):
+    verdict = one(softmax, lambda scores: scores @ scores[:, :2])
+    assert verdict.problem == "raised" and len({line.message for line in verdict.aspects}) == 2
+    assert text(verdict).count("RuntimeError") == 1
 
 
 def test_an_answer_that_raises_is_told_the_error_and_its_own_line(softmax):

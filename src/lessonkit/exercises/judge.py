@@ -196,13 +196,16 @@ def _say(problem: Problem) -> str:
 
 
 def _common_problem(observations: Mapping[str, Observation], wrong: list[str]) -> str | None:
-    """The kind of problem that stopped every aspect alike: the card then says it once."""
-    problems = {o.problem for o in observations.values()}
-    kinds = {problem.kind if problem else None for problem in problems}
-    if len(wrong) < len(observations) or len(kinds) > 1:
+    """The kind of problem that stopped every aspect alike: the card then says it once.
+
+    Alike is also an error in the same line, whatever the sizes were, and writing into an input, whichever it was.
+    """
+    problems = [o.problem for o in observations.values() if o.problem]
+    if not problems or len(problems) < len(observations) or len(wrong) < len(observations):
         return None
-    kind = kinds.pop()
-    return kind if len(problems) == 1 or kind == "changed its input" else None  # which input, another aspect may know
+    kinds, places = {problem.kind for problem in problems}, {problem.where for problem in problems}
+    in_one_place = kinds == {"raised"} and len(places) == 1 and places != {""}
+    return kinds.pop() if len(set(problems)) == 1 or kinds == {"changed its input"} or in_one_place else None
 
 
 def _explain(

@@ -181,7 +181,7 @@ class LocalRunner:
             named = enumerate(arguments, start=1)
             tensors = [(position, argument) for position, argument in named if isinstance(argument, Tensor)]
             shapes = ", ".join(f"{_argument_name(self.function, place)} is {tuple(x.shape)}" for place, x in tensors)
-        return Problem("raised", in_words(error) + (f"; {shapes}" if shapes else ""), where)
+        return Problem("raised", in_words(error).removesuffix(".") + (f"; {shapes}" if shapes else ""), where)
 
 
 def kind_of(value: Any) -> str:
