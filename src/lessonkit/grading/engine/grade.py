@@ -267,7 +267,8 @@ class Grading:
             self._tick()
             return
         submission = self._read(student)
-        if any(self._attempts[key] for key in submission.missing):
+        running = {key for key, _ in self._running.values()}  # counted, and not cut off
+        if any(self._attempts[key] for key in submission.missing if key not in running):
             self._suspects.append(submission)
             return
         for key in submission.missing:
