@@ -45,12 +45,10 @@ def kind_of_difference(got: np.ndarray, expected: np.ndarray) -> str | None:
 
 def _shaped_otherwise(got: np.ndarray, expected: np.ndarray) -> str | None:
     if got.ndim == expected.ndim:
-        for axes in itertools.permutations(range(got.ndim)):
-            if close(got.transpose(axes), expected):
-                moved = [axis for place, axis in enumerate(axes) if place != axis]
-                if len(moved) == 2:
-                    return f"the numbers are right, but axes {min(moved)} and {max(moved)} are exchanged"
-                return "the numbers are right, but the axes stand in another order"
+        if words := _exchanged_axes(got, expected):
+            return words
+        if any(close(got.transpose(axes), expected) for axes in itertools.permutations(range(got.ndim))):
+            return "the numbers are right, but the axes stand in another order"
     if got.size == expected.size and close(got.reshape(expected.shape), expected):
         return "the numbers are right: only the shape is not"
     for axis in range(got.ndim) if got.ndim == expected.ndim + 1 and got.dtype != np.bool_ else ():
@@ -113,7 +111,7 @@ def _shift(got: np.ndarray, expected: np.ndarray) -> str | None:
 
 def _exchanged_axes(got: np.ndarray, expected: np.ndarray) -> str | None:
     for one, other in itertools.combinations(range(got.ndim), 2):
-        if got.shape[one] == got.shape[other] > 1 and close(got.swapaxes(one, other), expected):
+        if close(got.swapaxes(one, other), expected):
             return f"the numbers are right, but axes {one} and {other} are exchanged"
     return None
 

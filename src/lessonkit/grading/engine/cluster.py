@@ -1,4 +1,4 @@
-"""Many machines with no shared disk: jobs are executed by the workers of a Dask scheduler, and records come back."""
+"""Many machines with no shared disk: jobs are executed by the workers of a Dask scheduler, and executions come back."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ with require_extra(typed("grade"), "grading"):
         quarantined,
         versions,
     )
-    from lessonkit.grading.submission.records import records_of
+    from lessonkit.grading.submission.records import grading_folder, records_of
 
 
 FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
@@ -153,7 +153,7 @@ def grade(
 
     Whatever is stopped in the middle, by Ctrl-C or by a power cut, goes on from there when it is called again.
     """
-    folder = course / "grading" / assignment
+    folder = grading_folder(course, assignment)
     log = Log(folder / "grade.log")
     app = application(course, "autograde", f"--assignment={assignment}", log=log)
     if unsafe:
@@ -184,7 +184,7 @@ class Grading:
     def __init__(self, app: NbGrader, assignment: str, force: bool, log: Log, stage: Stage) -> None:
         self.app, self.assignment, self.force, self.log, self.stage = app, assignment, force, log, stage
         self.course = course_of(app.config).package
-        self.folder = Path("grading") / assignment
+        self.folder = grading_folder(Path(), assignment)
         self.records, self.cache = records_of(Path(), assignment), Cache(self.folder / "executions")
         self.step = ExecuteOrReplay(parent=app)
         self.how = how_to_execute(self.step.unsafe)

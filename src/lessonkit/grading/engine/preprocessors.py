@@ -44,15 +44,11 @@ from lessonkit.grading.submission.execution import (
     load_or_draw_seeds,
     show_outputs,
 )
-from lessonkit.grading.submission.records import Records, records_of
+from lessonkit.grading.submission.records import grading_folder, records_of
 from lessonkit.grading.submission.run_log import log_of, nothing
 from lessonkit.mimetype import VERDICT
 
 Step = tuple[NotebookNode, Any]
-
-
-def _records(assignment: str) -> Records:
-    return records_of(Path(), assignment)  # nbgrader works in the course's folder
 
 
 class ExecuteOrReplay(Execute):
@@ -87,14 +83,15 @@ class ExecuteOrReplay(Execute):
             execution = self._execution(nb, resources, km, job)
             judged = show_outputs(nb, execution)
         score(nb, judged)
-        with _records(where["assignment"]).changing(where["student"]) as record:
+        # nbgrader works in the course's folder.
+        with records_of(Path(), where["assignment"]).changing(where["student"]) as record:
             record["notebooks"][where["notebook"]] = log_of(nb, job, execution, course_of(self.config))
         return nb, resources
 
     def _execution(self, nb: NotebookNode, resources: Any, km: Any, job: Job) -> Execution:
         """What is kept of this job, or what now comes out of it."""
         where, how = resources["nbgrader"], how_to_execute(self.unsafe)
-        key, cache = cache_key(job, how), Cache(Path("grading") / where["assignment"] / "executions")
+        key, cache = cache_key(job, how), Cache(grading_folder(Path(), where["assignment"]) / "executions")
         execution = resources.get("lessonkit_quarantined", {}).get(key)
         if execution is None and self.keep:
             execution = cache.get(key, len(job["cells"]))
@@ -114,7 +111,8 @@ class ExecuteOrReplay(Execute):
         """
         course = course_of(self.config)
         known = course.all_exercises()  # what else looks like a check has no verdict to get
-        seeds = load_or_draw_seeds(Path("grading") / assignment, [n for n in map(exercise_of, nb.cells) if n in known])
+        checks = [name for name in map(exercise_of, nb.cells) if name in known]
+        seeds = load_or_draw_seeds(grading_folder(Path(), assignment), checks)
         limits = {
             "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
             "notebook_seconds": self.notebook_timeout,

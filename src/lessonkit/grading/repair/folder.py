@@ -25,7 +25,7 @@ from commandkit.files import write_whole
 from lessonkit.grading.repair.cells import belongs
 from lessonkit.grading.repair.reading import OURS, Unreadable, kind_of, read, read_bytes
 from lessonkit.grading.repair.released import Released
-from lessonkit.grading.submission.records import records_of
+from lessonkit.grading.submission.records import grading_folder, records_of
 
 MAX_BYTES_BESIDE = 100_000_000  # of the files beside the notebook, together
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers and mail programs add the second
@@ -75,7 +75,7 @@ class _Submission:
     ) -> None:
         self.db_url, self.assignment, self.folder, self.expected = coursedir.db_url, assignment, folder, expected
         self.student, self.records = student, records_of(Path(coursedir.root), assignment)
-        self.originals = Path(coursedir.root) / "grading" / assignment / "originals" / student
+        self.originals = grading_folder(Path(coursedir.root), assignment) / "originals" / student
         self.notes: list[str] = []
         self.instead: dict[str, str] = {}  # what stood in the place of an expected notebook
 

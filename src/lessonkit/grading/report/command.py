@@ -30,13 +30,13 @@ with require_extra(typed("report"), "grading"):
         Row,
         distribution,
         flags,
-        grading_folder,
         mistakes,
         outliers,
         read_results,
         unsafe,
         why,
     )
+    from lessonkit.grading.submission.records import grading_folder
 
 if TYPE_CHECKING:
     from lessonkit.exercises.exercise import Exercise
@@ -77,7 +77,7 @@ def main(args: argparse.Namespace) -> int:
 
     pairs = similar(results, exercises)
     show_class(results, exercises, pairs, console)
-    path = (args.html or grading_folder(coursedir, args.assignment) / "report.html").resolve()
+    path = (args.html or grading_folder(Path(coursedir.root), args.assignment) / "report.html").resolve()
     write(path, page(results, exercises, pairs, path.parent))
     here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     console.print(Text(f"\nthe page: {here}"))

@@ -112,11 +112,6 @@ def read_results(coursedir: CourseDirectory, assignment: str) -> Results:
         return Results(assignment, columns, rows, float(found.max_score), released, words)
 
 
-def grading_folder(coursedir: CourseDirectory, assignment: str) -> Path:
-    """Where the engine keeps what it notes about an assignment."""
-    return Path(coursedir.root) / "grading" / assignment
-
-
 def _columns(assignment: Assignment) -> list[Column]:
     """The graded cells of an assignment, in the order of its notebooks."""
     columns = []
@@ -231,13 +226,13 @@ def read_log(record: Record) -> RunLog | None:
     if not record["notebooks"]:
         return None
     return RunLog(
-        noted["seconds"],
-        noted["peak_mb"],
-        noted["ended"],
+        _number(noted["seconds"]),
+        _number(noted["peak_mb"]),
+        str(noted["ended"]) if noted["ended"] else None,
         _strings(noted["repairs"]),
         _strings(noted["flags"]),
         _strings(noted["suspicious"]),
-        noted["sandbox"],
+        noted["sandbox"] if isinstance(noted["sandbox"], str) else None,
         tuple(
             (str(cell.get("grade_id") or f"cell {place}"), _number(cell.get("seconds")) or 0.0)
             for place, cell in enumerate(noted["cells"], start=1)

@@ -69,9 +69,14 @@ class Records:
         return self.folder / f"{student}.json"
 
 
+def grading_folder(course: Path, assignment: str) -> Path:
+    """What grading an assignment makes, of the course in the folder `course`."""
+    return course / "grading" / assignment
+
+
 def records_of(course: Path, assignment: str) -> Records:
-    """Those of an assignment of the course in this folder."""
-    return Records(course / "grading" / assignment / "records")
+    """The records of an assignment of the course in the folder `course`."""
+    return Records(grading_folder(course, assignment) / "records")
 
 
 def _empty() -> Record:
