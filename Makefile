@@ -5,6 +5,11 @@
 # The first Python that runs and is new enough; 3.11 is the tested one. Another one: make setup PYTHON=/path/to/python3.12
 PYTHON := $(or $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done),python3)
+# On Linux pip takes torch's CUDA build, some 4 GB more than the one for CPUs. Where there is no NVIDIA GPU, that one is
+# asked of torch's own index; make setup TORCH=cuda takes pip's.
+TORCH := $(if $(and $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),,none)),cpu,cuda)
+CPU_TORCH = .venv/bin/python -m pip install --quiet --no-deps --disable-pip-version-check --timeout 5 --retries 0 \
+	--index-url https://download.pytorch.org/whl/cpu -c constraints.txt torch
 # nbgrader calls alembic by its name, and it lies in the environment.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Jupyter's settings and its kernel are this environment's, whatever lies in the user's folder or whoever owns .venv.
@@ -21,6 +26,8 @@ setup: .venv/dev
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
 	"attncourse needs Python 3.11 or newer, and $(PYTHON) is not: install one, then make setup PYTHON=/path/to/it"; exit 1; }
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@test $(TORCH) != cpu || .venv/bin/python -c 'import torch' 2>/dev/null || $(CPU_TORCH) 2>/dev/null || \
+	echo "torch's own index cannot be reached, so pip takes the registry's build of torch, which may be larger"
 	.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(@F)]'
 	@touch $@
 

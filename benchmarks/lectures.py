@@ -17,7 +17,7 @@ import nbformat
 from nbclient import NotebookClient
 
 COURSE = Path(__file__).parents[1]
-LECTURE_GOAL, TOTAL_GOAL, ASSIGNMENT_GOAL = 60, 600, 10  # seconds; the total is that of all fourteen lectures
+LECTURE_GOAL, TOTAL_GOAL, ASSIGNMENT_GOAL = 60, 600, 10  # seconds; the total is that of all the lectures
 
 
 def seconds(path: Path) -> tuple[float, float]:

@@ -7,8 +7,9 @@
 Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten lines, and transformers' Marian in its
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
 profile says; on a GPU all compiled. They take turns; the first steps of each turn are not timed. Model FLOPs
-utilisation counts three times the matrix products of a forward pass over the real tokens, against the device's printed
-peak for dense bf16, or where none is known (a CPU) against its speed in one large product of the run's precision.
+utilisation counts three times the matrix products of a forward pass over the real tokens, against the peak that the
+device's data sheet promises for the run's precision, or where none is known (a CPU) against its speed in one large
+product of that precision.
 
 Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
 seconds of training until then, and with all that is reported at the end. What is kept is chosen by the validation set.
@@ -43,15 +44,16 @@ from attncourse.data import PAD, Batch, EncodedPair, collate, encode_pairs, epoc
 from attncourse.decoding import beam_translate
 from attncourse.metrics import bleu
 from attncourse.recurrent import SUMMARIES, Seq2Seq
+from attncourse.training import hardware
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_run_config, settings, train_tokenizers
+from attncourse.training.progress import LOOK_EVERY, LOOK_EVERY_ELSEWHERE, Progress
 from attncourse.training.recipe import Recipe
-from attncourse.training.trainer import LOOK_EVERY, LOOK_EVERY_ELSEWHERE, Progress, train
+from attncourse.training.trainer import train
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 
 SPEED_GOAL, MFU_GOAL, FAST_BLEU, SECONDS_GOAL = 1.5, 0.45, 36.5, 60
-# Dense bf16, as the makers print them (with sparsity they print twice as much).
-PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 UNTIMED = 10
 
 
@@ -149,7 +151,8 @@ class HuggingFace:
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
                 folder, per_device_train_batch_size=1, max_steps=len(batches), optim="adamw_torch_fused",
-                bf16=self.recipe.precision == "bf16", torch_compile=self.recipe.compile, max_grad_norm=1.0,
+                bf16=self.recipe.precision == "bf16", fp16=self.recipe.precision == "fp16",
+                torch_compile=self.recipe.compile, max_grad_norm=1.0,
                 learning_rate=1e-4, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
                 use_cpu=self.device == "cpu",
             )  # fmt: skip
@@ -189,15 +192,12 @@ def speed(
     }
 
 
-def peak_flops(device: str, precision: str) -> tuple[float, str]:
+def peak_flops(device: str, precision: hardware.Precision) -> tuple[float, str]:
     """Floating-point operations a second at best, and where the number is from: printed by the maker, or measured."""
-    if device == "cuda":
-        name = torch.cuda.get_device_name()
-        for short, flops in PEAK_FLOPS.items():
-            if short in name:
-                return flops, "printed peak"
-    dtype = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    a = torch.randn(2048, 2048, device=device, dtype=dtype)
+    printed = hardware.peak_flops(torch.device(device), precision)
+    if printed is not None:
+        return printed, "printed peak"
+    a = torch.randn(2048, 2048, device=device, dtype=AUTOCAST.get(precision, torch.float32))
     seconds = []
     for _ in range(9):
         _wait(device)
@@ -251,7 +251,7 @@ def quality(run_config, corpora, tokenizers, device: str, rung: str | None = Non
 
     with tempfile.TemporaryDirectory() as folder:
         progress = train(model, pairs, run_config.recipe, folder, evaluate=watch, best_by=BEST_BY[name])
-    measured = final_metrics(model, name, corpora.test, *tokenizers)
+    measured, _ = final_metrics(model, name, corpora.test, *tokenizers)
     reached = [at["seconds"] for at in curve if at.get("test", 0) >= FAST_BLEU]
     return {
         "measured": measured, "curve": curve, "training_seconds": curve[-1]["seconds"],
@@ -271,16 +271,16 @@ def _with_dropout(model: nn.Module, p: float) -> nn.Module:
 
 
 def _autocast(recipe: Recipe, device: str):
-    return torch.autocast(device, torch.bfloat16) if recipe.precision == "bf16" else contextlib.nullcontext()
+    dtype = AUTOCAST.get(recipe.precision)
+    return contextlib.nullcontext() if dtype is None else torch.autocast(device, dtype)
 
 
 def _wait(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
+    hardware.synchronize(torch.device(device))
 
 
 def main() -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = str(hardware.best_device())
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--profile", choices=PROFILES, default="cpu" if device == "cpu" else "gpu")
     parser.add_argument("--data", choices=DATA, default="multi30k")
@@ -298,9 +298,13 @@ def main() -> None:
 
     data, _, _ = settings(args.profile, args.data)
     data |= {"source": args.source, "target": args.target}
+    if device == "cuda":                                          # TF32 for the peers, too
+        torch.set_float32_matmul_precision("high")
     corpora = load_corpora(data)
     tokenizers = train_tokenizers(data, corpora.train)
     run_config = make_run_config(args.profile, args.data, args.source, args.target, tokenizers)
+    precision = hardware.settle_precision(run_config.recipe.precision, torch.device(device))
+    run_config = run_config._replace(recipe=replace(run_config.recipe, precision=precision))
     threads = f"{platform.machine()}, {torch.get_num_threads()} threads"
     where = torch.cuda.get_device_name() if device == "cuda" else threads
     kind = f"recurrent, {args.rung}" if args.rung else "Transformer"
@@ -310,7 +314,7 @@ def main() -> None:
     result: dict = {
         "benchmark": "training", "model": kind, "profile": args.profile, "data": data, "parameters": size,
         "device": device, "device_name": where,
-        "precision": run_config.recipe.precision, "compiled": run_config.recipe.compile,
+        "precision": precision, "compiled": run_config.recipe.compile,
         "date": time.strftime("%Y-%m-%d"),
         "command": f"python benchmarks/training.py --profile {args.profile} --data {args.data} "
                    f"--source {args.source} --target {args.target}" + f" --rung '{args.rung}'" * bool(args.rung),
@@ -328,7 +332,7 @@ def main() -> None:
         ours = rates["attncourse"]
         fastest = max(rate["tokens_per_second"] for name, rate in rates.items() if name != "attncourse")
         ratio = ours["tokens_per_second"] / fastest
-        peak, peak_is = peak_flops(device, recipe.precision)
+        peak, peak_is = peak_flops(device, precision)
         mfu = utilisation(run_config.model, pairs, recipe, ours["steps_per_second"], peak)
         print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}); {mfu:.0%} of the device's {peak_is}, "
               f"{peak / 1e12:.2f} TFLOP/s (goal for the base preset {MFU_GOAL:.0%})")  # fmt: skip

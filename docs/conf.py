@@ -17,9 +17,9 @@ templates_path = ["_templates"]
 exclude_patterns = ["assignments/**", "README.md", "_templates"]
 
 nb_execution_mode = "off"
-# Only solutions have cells that are folded.
-nb_code_prompt_show = "Show the answer"
-nb_code_prompt_hide = "Hide the answer"
+# Of a cell tagged hide-input; a solution's say "answer".
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True

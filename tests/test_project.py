@@ -72,10 +72,44 @@ def test_conda_installs_what_make_lab_installs(project, environment):
     interpreter, pip, by_pip = environment["dependencies"]
     assert interpreter == f"python{project['requires-python']}" and pip == "pip"
     assert environment["name"] == "attncourse" and environment["channels"] == ["conda-forge"]
-    install = re.search(r"pip install (?:--\S+ )*(.*)", (ROOT / "Makefile").read_text())
+    install = re.search(r"pip install (?:--\S+ )*(-c constraints.txt -e .*)", (ROOT / "Makefile").read_text())
     assert install and " ".join(by_pip["pip"]) == install[1].replace("'", "").replace("$(@F)", "lab")
     extra = re.fullmatch(r"-e \.\[(\w+)\]", by_pip["pip"][-1])
     assert extra and extra[1] in project["optional-dependencies"]
+
+
+PIP = """#!/bin/sh
+echo "$*" >> calls
+case "$*" in
+    *"import torch"*) exit {installed} ;;
+    *--index-url*) exit {index} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("makefile", ["Makefile", "src/lessonkit/authoring/student/Makefile"])
+@pytest.mark.parametrize(
+    ("installed", "index", "torch", "asked", "told"),
+    [
+        pytest.param(1, 0, "cpu", True, False, id="the CPU build is asked of torch's index"),
+        pytest.param(1, 1, "cpu", True, True, id="an index that cannot be reached costs a line"),
+        pytest.param(0, 0, "cpu", False, False, id="a torch that is there stays"),
+        pytest.param(1, 0, "cuda", False, False, id="who wants CUDA gets pip's"),
+    ],
+)
+def test_setup_takes_the_small_torch_where_it_can_be_had(makefile, installed, index, torch, asked, told, tmp_path):
+    for name, text in (("Makefile", (ROOT / makefile).read_text()), ("pyproject.toml", ""), ("constraints.txt", "")):
+        (tmp_path / name).write_text(text)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PIP.format(installed=installed, index=index))
+    python.chmod(0o755)
+    command = ["make", "setup", f"TORCH={torch}", f"PYTHON={python}"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert any("--index-url" in call and "--no-deps" in call for call in calls) == asked
+    assert ("cannot be reached" in made.stdout) == told
+    assert re.search(r"-c constraints.txt -e \.\[(dev|lab)\]$", calls[-1])
 
 
 def test_the_oldest_python_is_the_same_everywhere(project):
@@ -194,3 +228,9 @@ def test_an_import_that_fails_inside_the_package_is_no_missing_extra():
         import attncourse.nothing  # noqa: F401
     with pytest.raises(MissingExtra), require_extra("it", "dev"):
         import a_package_that_nobody_has  # noqa: F401
+
+
+def test_a_reader_who_has_read_enough_is_no_error():
+    command = f"{sys.executable} -m attncourse_lessons.cli doctor | head -1"
+    said = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("✓ Python") and said.stderr == ""

@@ -9,7 +9,7 @@ if sys.version_info < (3, 11):  # noqa: UP036  (pip refuses too, but not when th
     )
 
 __version__ = "0.1.0"
-__all__ = ["check", "hint", "progress"]
+__all__ = ["check", "hint", "progress", "solved"]
 
 
 def __getattr__(name: str):

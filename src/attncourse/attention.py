@@ -193,6 +193,25 @@ def causal_mask(
     return torch.ones(n, n_key, dtype=torch.bool, device=device).tril(n_key - n)  # (n, n_key)
 
 
+def window_mask(
+    n: int, window: int, n_key: int | None = None, device: torch.device | str | None = None
+) -> Bool[Tensor, "n n_key"]:
+    """Query i may attend to the keys that are fewer than `window` positions away, on either side.
+
+    The last query stands at the last key, as in `causal_mask`; with both, a row holds the `window` newest keys, its
+    own included (Mistral 7B's `sliding_window`; Jiang et al. 2023, section 2). It is `sliding_window(window - 1)` of
+    `attncourse.efficient`. Raises ValueError for a window below 1.
+
+    >>> window_mask(2, window=2, n_key=4).int()
+    tensor([[0, 1, 1, 1],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    """
+    check_at_least(1, window=window)
+    n_key = n if n_key is None else n_key
+    near = torch.ones(n, n_key, dtype=torch.bool, device=device)              # (n, n_key)
+    return near.triu(n_key - n - window + 1).tril(n_key - n + window - 1)
+
+
 def combine_masks(*masks: Bool[Tensor, "*_"] | None) -> Bool[Tensor, "*_"] | None:
     """Attend only where every mask allows it. They broadcast against each other; None allows everything.
 
@@ -222,46 +241,63 @@ def combine_masks(*masks: Bool[Tensor, "*_"] | None) -> Bool[Tensor, "*_"] | Non
 class KeyValueCache:
     """The keys and values of the tokens read so far, so that the next token costs one row of them and not all again.
 
-    It grows by doubling, so n tokens cost O(n) copies. For decoding only: raises ValueError for tensors that ask for
-    gradients (decode under `torch.no_grad()`).
+    It grows by doubling, so n tokens cost O(n) copies. With a `window` it forgets what no later token may attend to:
+    it keeps window - 1 tokens, in memory for at most 2 · window, and a step costs the same however long the text.
+    For decoding only: raises ValueError for tensors that ask for gradients (decode under `torch.no_grad()`), or a
+    window below 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: int | None = None) -> None:
+        if window is not None:
+            check_at_least(1, window=window)
+        self.window = window
         self.length = 0
+        """How many tokens have been read, those that are forgotten included."""
         self._key: Tensor | None = None                           # (batch, n_kv_heads, capacity, d_head)
         self._value: Tensor | None = None
+        self._end = 0                                             # how many rows of these are in use
+
+    @property
+    def n_kept(self) -> int:
+        """How many of the tokens read the next one may attend to, beside itself."""
+        return self.length if self.window is None else min(self.length, self.window - 1)
 
     def append(
         self, key: Float[Tensor, "batch n_kv_heads n d_head"], value: Float[Tensor, "batch n_kv_heads n d_head"]
     ) -> tuple[Float[Tensor, "batch n_kv_heads n_key d_head"], Float[Tensor, "batch n_kv_heads n_key d_head"]]:
-        """Put the new ones after the old ones; returns all keys and all values.
+        """Put the new ones after those that are kept; returns the keys and values of both.
 
         Raises ValueError for another batch, number of heads, width or type than those that are there.
         """
         self._check(key, value)
         if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad):
             raise ValueError("cache: got keys that ask for gradients, expected decoding under torch.no_grad()")
-        end = self.length + key.shape[2]
-        if self._key is None or self._value is None or end > self._key.shape[2]:
-            self._key, self._value = self._grown(self._key, key, end), self._grown(self._value, value, end)
-        self._key[:, :, self.length : end] = key
-        self._value[:, :, self.length : end] = value
-        self.length = end
-        return self.contents
+        n, n_kept = key.shape[2], self.n_kept
+        if self._key is None or self._value is None or self._end + n > self._key.shape[2]:
+            self._key, self._value = self._moved(self._key, key), self._moved(self._value, value)
+            self._end = n_kept
+        start, self._end = self._end - n_kept, self._end + n
+        self._key[:, :, self._end - n : self._end] = key
+        self._value[:, :, self._end - n : self._end] = value
+        self.length += n
+        return self._key[:, :, start : self._end], self._value[:, :, start : self._end]
 
-    def _grown(self, old: Tensor | None, new: Tensor, length: int) -> Tensor:
-        capacity = max(16, length) if old is None else 2 * length  # a prompt, which comes at once, fits exactly
-        grown = new.new_empty(*new.shape[:2], capacity, new.shape[3])
+    def _moved(self, old: Tensor | None, new: Tensor) -> Tensor:
+        """What is kept, in front of a place for the new ones and for as many again."""
+        n_kept, n = self.n_kept, new.shape[2]
+        capacity = max(16, n) if old is None else 2 * (n_kept + n)  # a prompt, which comes at once, fits exactly
+        moved = new.new_empty(*new.shape[:2], capacity, new.shape[3])
         if old is not None:
-            grown[:, :, : self.length] = old[:, :, : self.length]
-        return grown
+            moved[:, :, :n_kept] = old[:, :, self._end - n_kept : self._end]
+        return moved
 
     @property
     def contents(self) -> tuple[Tensor, Tensor]:
-        """All keys and all values, each (batch, n_kv_heads, length, d_head)."""
+        """The keys and values that are kept, each (batch, n_kv_heads, n_kept, d_head)."""
         if self._key is None or self._value is None:
             raise ValueError("cache: got an empty one, expected one to which something has been appended")
-        return self._key[:, :, : self.length], self._value[:, :, : self.length]
+        kept = slice(self._end - self.n_kept, self._end)
+        return self._key[:, :, kept], self._value[:, :, kept]
 
     def _check(self, key: Tensor, value: Tensor) -> None:
         check_shape("key", key, "batch n_kv_heads n d_head")
@@ -276,7 +312,7 @@ class KeyValueCache:
 
     @property
     def n_bytes(self) -> int:
-        """What the keys and values of the tokens so far take: 2 · batch · n_kv_heads · length · d_head numbers."""
+        """What the keys and values that are kept take: 2 · batch · n_kv_heads · n_kept · d_head numbers."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.contents) if self.length else 0
 
     def select(self, rows: Int[Tensor, " n"]) -> None:
@@ -316,9 +352,10 @@ class MultiHeadAttention(nn.Module):
     * `n_kv_heads` < `n_heads`: groups of query heads share keys and values (Ainslie et al. 2023); 1 is multi-query
       attention (Shazeer 2019).
     * `d_head` need not be d_model / n_heads.  `scale` multiplies the scores; 1 / √d_head unless given.
-    * `rope` turns queries and keys by their positions, `relative` adds Shaw's terms: both for self-attention alone.
+    * `rope` turns queries and keys by their positions, `relative` adds Shaw's terms, and with a `window` a query sees
+      only the keys fewer than `window` positions away (`window_mask`): all three for self-attention alone.
 
-    Raises ValueError for heads that do not divide.
+    Raises ValueError for heads that do not divide, or a window below 1.
     """
 
     def __init__(
@@ -332,10 +369,13 @@ class MultiHeadAttention(nn.Module):
         scale: float | None = None,
         rope: RoPE | None = None,
         relative: ShawRelative | None = None,
+        window: int | None = None,
     ):
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         check_at_least(1, d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads)
+        if window is not None:
+            check_at_least(1, window=window)
         check_heads(d_model, n_heads, n_kv_heads, d_head)
         check_dropout(dropout=dropout)
         d_head = d_model // n_heads if d_head is None else d_head
@@ -343,7 +383,7 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.n_kv_heads, self.d_head = n_heads, n_kv_heads, d_head
         self.scale = 1 / math.sqrt(d_head) if scale is None else scale
         self.dropout = dropout
-        self.rope, self.relative = rope, relative
+        self.rope, self.relative, self.window = rope, relative, window
         self.query = nn.Linear(d_model, n_heads * d_head, bias=bias)
         self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
         self.value = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
@@ -366,12 +406,14 @@ class MultiHeadAttention(nn.Module):
           zeros (and the output's bias). `causal` forbids the future on top of it. A padding mask (batch, n_key) goes in
           as mask[:, None, :]; by itself it would be taken for (n_query, n_key) where the sizes happen to agree.
         * `bias` is added to the scaled scores (T5's positions).
-        * `cache`: a self-attention appends its keys and values to it and attends to all that are in it.
+        * `cache`: a self-attention appends its keys and values to it and attends to all that are in it. `n_key` counts
+          what the cache keeps and the new ones; a cache with a window keeps no more than its layer's window needs.
         * `weights`: a list, to which this call's weights are appended, (batch, n_heads, n_query, n_key), after dropout
           in training. Without it nothing of that size is kept: torch's fused attention does the work.
 
-        Raises ValueError where shapes do not fit, for a cache beside a memory, or for a causal mask of the opposite
-        sense (True = forbidden); TypeError for a mask that is not boolean, or a bias that is.
+        Raises ValueError where shapes do not fit, for a cache beside a memory, one that forgets what the layer's window
+        still sees, or a causal mask of the opposite sense (True = forbidden); TypeError for a mask that is not boolean,
+        or a bias that is.
         """
         self._check_sequences(x, memory, cache, weights)
         query = self._split(self.query(x), self.n_heads)                  # (batch, n_heads, n_query, d_head)
@@ -382,6 +424,8 @@ class MultiHeadAttention(nn.Module):
         if cache is not None:
             key, value = cache.append(key, value)                         # (batch, n_kv_heads, n_key, d_head)
         mask = self._check_pairs(mask, bias, query, key, of_itself=memory is None)
+        if memory is None and self.window is not None and key.shape[-2] > self.window:
+            mask = combine_masks(mask, window_mask(query.shape[-2], self.window, key.shape[-2], query.device))
         if query.shape[-2] == 1:                                          # the newest token has no future
             causal = False
         if weights is None and self.relative is None:
@@ -442,6 +486,8 @@ class MultiHeadAttention(nn.Module):
             check_shape("memory", memory.value, axes, batch=x.shape[0], n_key=memory.key.shape[2], **sizes)
         elif memory is not None:
             check_shape("memory", memory, "batch n d_model", d_model=d_model, batch=x.shape[0])
+        if cache is not None and cache.window is not None and (self.window is None or cache.window < self.window):
+            raise ValueError(f"cache: got a window of {cache.window}, expected the layer's, {self.window}, or more")
         if memory is not None and cache is not None:
             raise ValueError("cache: got one beside a memory, expected None (`keys_values` projects a memory once)")
         if weights is not None and not isinstance(weights, list):

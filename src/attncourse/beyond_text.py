@@ -10,7 +10,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from attncourse._checks import check_at_least, check_boolean, check_one_of, check_shape
+from attncourse._checks import (
+    check_at_least,
+    check_boolean,
+    check_one_of,
+    check_shape,
+    min_max,
+    values_are_cheap_to_read,
+)
 from attncourse.attention import lengths_to_mask
 from attncourse.layers import Activation, LayerNorm, make_dropout
 from attncourse.positions import FixedPositions, grid_sinusoids, make_table
@@ -190,7 +197,8 @@ def count_frames(n_samples, kernels, strides):
     n_frames = n_samples
     for kernel, stride in zip(kernels, strides, strict=True):
         n_frames = (n_frames - kernel) // stride + 1
-    if not torch.compiler.is_compiling() and (n_frames.min() if isinstance(n_frames, Tensor) else n_frames) < 1:
+    least = (min_max(n_frames) or (1,))[0] if isinstance(n_frames, Tensor) else n_frames
+    if not torch.compiler.is_compiling() and least < 1:
         got = n_samples.tolist() if isinstance(n_samples, Tensor) else n_samples
         raise ValueError(f"n_samples: got {got}, expected enough for one frame")
     return n_frames
@@ -253,7 +261,7 @@ def span_mask(
         raise ValueError(f"span: got {span}, expected 1..{n_frames}, so that one fits into n_frames")
     n = torch.full((batch,), n_frames, device=device) if lengths is None else lengths
     check_shape("lengths", n, "batch", batch=batch)
-    if not torch.compiler.is_compiling() and batch and not span <= int(n.min()) <= int(n.max()) <= n_frames:
+    if (found := min_max(n)) and not span <= found[0] <= found[1] <= n_frames:
         raise ValueError(f"lengths: got {n.tolist()}, expected each within {span}..{n_frames}, the span to n_frames")
     fits = lengths_to_mask(n - span + 1, n_frames)                                    # (batch, n_frames)
     # The s lowest of independent random numbers stand at s places drawn without replacement.
@@ -285,7 +293,7 @@ def sample_negatives(
     check_boolean("mask", mask, "a frame is masked")
     check_at_least(1, n_negatives=n_negatives)
     n_masked = mask.sum(dim=1)                                                        # (batch,)
-    if not torch.compiler.is_compiling() and (n_masked == 1).any():
+    if values_are_cheap_to_read(n_masked) and (n_masked == 1).any():
         raise ValueError(f"mask: got {n_masked.tolist()} masked frames, expected none or at least 2 in each sequence")
     sequence = mask.nonzero()[:, 0]                                                   # (n_masked,)
     first, n_others = (n_masked.cumsum(0) - n_masked)[sequence], n_masked[sequence] - 1

@@ -1,11 +1,15 @@
 """The published sizes, and what a size costs: parameters, FLOPs and cache, counted from the config alone.
 
 `layer_cost` counts one layer of each kind, to compare them. All other counts are those of the models in
-`attncourse.transformer`, to the last one. Nothing is built to make them.
+`attncourse.transformer`, to the last one. Nothing is built to make them; only `saved_activation_bytes` runs something.
 """
 
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
 
 from attncourse._checks import check_at_least, check_one_of
 from attncourse.layers import GATES
@@ -91,7 +95,7 @@ def count_parameters(config: TransformerConfig, model: ModelClass) -> Parameters
         cross_attention=n_cross * attention,
         feed_forward=n_layers * feed_forward,
         norms=(2 * n_layers + n_cross + n_stacks * (config.ends_in_norm + config.embedding_norm)) * norm,
-        output=0 if config.tie_output else decoder_vocab_size * d_model,
+        output=decoder_vocab_size * ((not config.tie_output) * d_model + config.output_bias),
     )
 
 
@@ -102,8 +106,8 @@ def count_flops(config: TransformerConfig, model: ModelClass, batch: int, n: int
 
     What torch's FlopCounterMode counts, and no more: matrix products. Looking up embeddings, norms, softmax,
     activations and turning by RoPE count 0; the added bias of "bucketed" too. Attention counts its full square, with a
-    causal mask as well, although half of it is thrown away (and a good kernel leaves most of that half out). Padding
-    counts as tokens do: `loss`, which skips it, does less.
+    causal mask or a window as well, although much of it is thrown away (and a good kernel leaves most of that out).
+    Padding counts as tokens do: `loss`, which skips it, does less.
 
     Raises ValueError for another model, for a target where there is none, and for a length below 1 or past what the
     positions allow.
@@ -176,7 +180,6 @@ def cache_bytes(config: TransformerConfig, batch: int, n: int, bytes_per_number:
 
         2 · layers · batch · n_kv_heads · n · d_head · bytes
 
-    An encoder–decoder remembers the keys and values of the `n_source` tokens that it looks at, too. A number has two
     bytes in bfloat16, four in float32. Raises ValueError for a length below 1 or past what the positions allow.
 
     >>> for name in ("llama 2 7b", "llama 3 8b"):
@@ -185,8 +188,36 @@ def cache_bytes(config: TransformerConfig, batch: int, n: int, bytes_per_number:
     llama 3 8b 0.5 GiB
     """
     _check_lengths(config, batch, n=n, n_source=n_source or None)
-    numbers = 2 * config.decoder_layers * batch * config.kv_heads * (n + n_source) * config.width_head
+    n_kept = n if config.window is None else min(n, config.window - 1)
+    numbers = 2 * config.decoder_layers * batch * config.kv_heads * (n_kept + n_source) * config.width_head
     return numbers * bytes_per_number
+
+
+def saved_activation_bytes(function: Callable[[], Any]) -> int:
+    """The bytes that autograd keeps for the way back when `function()` is called: the memory of its activations.
+
+    Each storage counts once, whole, however many operations keep it or a view of it. Parameters, and all that asked for
+    a gradient before the call, are left out; what they are cast to (autocast) is new, and counts. The function runs
+    once. On the meta device the count costs no memory: `torch.device("meta")` around model and batch. What is kept
+    depends on the device and the format of the numbers, since kernels differ in what they save for themselves.
+
+    >>> layer, x = torch.nn.Linear(10, 20), torch.ones(5, 10)
+    >>> saved_activation_bytes(lambda: layer(x).relu())                   # 5 · 10 inputs and 5 · 20 outputs, in float32
+    600
+    """
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        origin = tensor if tensor._base is None else tensor._base         # of a view, what it looks into
+        if not (origin.is_leaf and origin.requires_grad):
+            storage = tensor.untyped_storage()
+            # The address of its memory would not do: on the meta device there is none. Held, so that none comes twice.
+            storages[storage._cdata] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        function()
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 # What one layer costs, of four kinds

@@ -1,4 +1,7 @@
-"""Writing a target when nobody tells the model what comes next: greedily, by beams, or by chance."""
+"""Writing a target when nobody tells the model what comes next: greedily, by beams, or by chance.
+
+On a GPU each token waits for it: which sentences have ended decides whether, and with which, the next step is taken.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +69,25 @@ class PromptedModel(Protocol[S]):
         ...
 
 
+class SpecialTokens(NamedTuple):
+    """The ids with a meaning of their own. Those of `attncourse.data`, unless a checkpoint has others."""
+
+    pad: int | None = PAD
+    """Never written; after a text's end stands this, or `eos` where a vocabulary has no padding."""
+    bos: int = BOS
+    """What a decoder reads first."""
+    eos: int | None = EOS
+    """Ends a text; None: nothing does."""
+
+    @property
+    def fill(self) -> int:
+        """What stands after the end."""
+        return next((token for token in (self.pad, self.eos) if token is not None), 0)
+
+
+SPECIAL = SpecialTokens()
+
+
 class Decoded(NamedTuple):
     """What was written, up to <eos> or the last token allowed, padded after it; and where the model looked."""
 
@@ -79,16 +101,18 @@ def greedy(
     lengths: Int[Tensor, " batch"],
     max_length: int = 150,
     with_weights: bool = False,
+    special: SpecialTokens = SPECIAL,
 ) -> Decoded:
     """Take the most probable token at each step, until every sentence has said <eos> or has `max_length` tokens.
 
     `weights[b, t]` is where the model looked when it wrote `tokens[b, t]`. A language model continues the prompts in
     `source`, which begin with <bos> if its training texts did; its continuation comes back without them, and without
     weights. Padding is never written. Decoding ends early where the model's positions do (for all rows, where those of
-    the longest prompt do). The model is put in evaluation mode and left as it was.
+    the longest prompt do). The model is put in evaluation mode and left as it was. `special` are the ids of another
+    vocabulary than `attncourse.data`'s.
     Raises ValueError for a `max_length` below 1, and a prompt that leaves no position free.
     """
-    return _write(model, source, lengths, lambda logits: logits.argmax(dim=-1), max_length, with_weights)
+    return _write(model, source, lengths, lambda logits: logits.argmax(dim=-1), max_length, special, with_weights)
 
 
 def sample(
@@ -100,6 +124,7 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
     generator: torch.Generator | None = None,
+    special: SpecialTokens = SPECIAL,
 ) -> Decoded:
     """Draw each token from the model's distribution, after `warp_logits` has changed it; otherwise as `greedy`.
 
@@ -113,6 +138,7 @@ def sample(
             warp_logits(logits, temperature, top_k, top_p).softmax(dim=-1), 1, generator=generator
         ).squeeze(-1),
         max_length,
+        special,
     )
 
 
@@ -168,6 +194,7 @@ def beam_search(
     n_beams: int = 4,
     length_penalty: float = 0.6,
     max_length: int = 150,
+    special: SpecialTokens = SPECIAL,
 ) -> Beams:
     """Keep the `n_beams` best beginnings at each step, and return the `n_beams` best of what they became.
 
@@ -181,7 +208,7 @@ def beam_search(
     if length_penalty < 0:
         raise ValueError(f"length_penalty: got {length_penalty}, expected 0 or more: it divides a negative number")
     with _evaluating(model):
-        state, token, prompts, max_length = _begin(model, source, lengths, max_length)
+        state, token, prompts, max_length = _begin(model, source, lengths, max_length, special.bos)
         if prompts is not None and prompts.offsets.any():
             raise ValueError(f"lengths: got {lengths.tolist()}, expected prompts of one length for beam search")
         batch, device = len(source), source.device
@@ -195,19 +222,19 @@ def beam_search(
         for t in range(1, max_length + 1):
             logits, state, _ = model.step(token, state, False)
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))      # sums of many small numbers
-            log_p = _without_pad(logits.log_softmax(dim=-1)).unflatten(0, (-1, n_beams))  # (open, n_beams, vocab_size)
-            vocab_size = log_p.shape[-1]
+            log_p = _without_pad(logits.log_softmax(dim=-1), special)                 # (open · n_beams, vocab_size)
+            log_p, vocab_size = log_p.unflatten(0, (-1, n_beams)), log_p.shape[-1]    # (open, n_beams, vocab_size)
             if totals is None:
                 totals = log_p.new_full((batch, n_beams), -math.inf)
                 totals[:, 0] = 0.0
-                best = Beams(token.new_full((batch, n_beams, max_length), PAD), torch.full_like(totals, -math.inf))
+                best = Beams(token.new_full((batch, n_beams, max_length), EMPTY), torch.full_like(totals, -math.inf))
             assert best is not None
             # Twice as many candidates as beams: even if n_beams of them end here, n_beams go on. To end, a text must be
             # among the first n_beams, as it would have to be to go on.
             totals, index = (totals.unsqueeze(-1) + log_p).flatten(1).topk(min(2 * n_beams, n_beams * vocab_size))
             beam, token = index // vocab_size, index % vocab_size                     # (open, 2 · n_beams) each
             candidates = torch.cat([_pick(written, beam), token.unsqueeze(-1)], dim=-1)
-            ended = (token == EOS) | (t == max_length)
+            ended = (token == (EMPTY if special.eos is None else special.eos)) | (t == max_length)
             kept = ended & (torch.arange(token.shape[1], device=device) < n_beams)
             scores = (totals / ((5 + t) / 6) ** length_penalty).masked_fill(~kept, -math.inf)
             best = _keep_best(best, sentences, candidates, scores)
@@ -224,14 +251,14 @@ def beam_search(
             sentences, totals, written = sentences[open_], totals[open_], written[open_]
             token = token[open_].flatten()
         assert best is not None
-        tokens = best.tokens.masked_fill(best.scores.isneginf().unsqueeze(-1), PAD)
-        return Beams(tokens[:, :, : _longest(tokens)], best.scores)
+        tokens = best.tokens.masked_fill(best.scores.isneginf().unsqueeze(-1), EMPTY)
+        return Beams(_filled(tokens, special), best.scores)
 
 
 def _keep_best(best: Beams, sentences: Tensor, tokens: Tensor, scores: Tensor) -> Beams:
     """The finished candidates of these sentences compete with what had finished before."""
     n_beams, t = best.scores.shape[1], tokens.shape[2]
-    padded = tokens.new_full((*tokens.shape[:2], best.tokens.shape[2]), PAD)
+    padded = tokens.new_full((*tokens.shape[:2], best.tokens.shape[2]), EMPTY)
     padded[:, :, :t] = tokens
     scores, order = torch.cat([best.scores[sentences], scores], dim=1).topk(n_beams)
     best.tokens[sentences] = _pick(torch.cat([best.tokens[sentences], padded], dim=1), order)
@@ -261,10 +288,10 @@ class _Beginning(NamedTuple):
     max_length: int
 
 
-def _begin(model: Any, source: Tensor, lengths: Tensor, max_length: int) -> _Beginning:
+def _begin(model: Any, source: Tensor, lengths: Tensor, max_length: int, bos: int) -> _Beginning:
     check_at_least(1, max_length=max_length)
     if not hasattr(model, "read"):
-        first = source.new_full((len(source),), BOS, dtype=torch.long)
+        first = source.new_full((len(source),), bos, dtype=torch.long)
         # A subclass may start otherwise; the package's own starts sooner without padding.
         start = partial(unpadded_start, model) if type(model) is EncoderDecoder else model.start
         return _Beginning(start(source, lengths), first, None, min(max_length, model.max_positions or max_length))
@@ -292,27 +319,29 @@ def _write(
     lengths: Tensor,
     choose: Callable[[Tensor], Tensor],
     max_length: int,
+    special: SpecialTokens,
     with_weights: bool = False,
 ) -> Decoded:
     """Step by step, `choose` the next tokens from the logits."""
+    eos = EMPTY if special.eos is None else special.eos
     with _evaluating(model):
-        state, token, prompts, max_length = _begin(model, source, lengths, max_length)
+        state, token, prompts, max_length = _begin(model, source, lengths, max_length, special.bos)
         n_rest = 0 if prompts is None else int(prompts.offsets.max())
         rows = torch.arange(len(source), device=source.device)                        # whose sentence each row writes
         finished = torch.zeros_like(rows, dtype=torch.bool)
-        tokens = torch.full((len(source), n_rest + max_length), PAD, device=source.device)
+        tokens = torch.full((len(source), n_rest + max_length), EMPTY, device=source.device)
         looked: list[tuple[Tensor, Tensor]] = []
         for t in range(n_rest + max_length):
             logits, state, weights = model.step(token, state, with_weights)
-            token = choose(_without_pad(logits)).masked_fill(finished, PAD)           # (rows,)
+            token = choose(_without_pad(logits, special))                             # (rows,)
             dictated = torch.zeros_like(finished)
             if prompts is not None and t < n_rest:
                 dictated = t < prompts.offsets[rows]
                 token = torch.where(dictated, prompts.rest[rows, t], token)
-            tokens[rows, t] = token
+            tokens[rows, t] = token.masked_fill(finished, EMPTY)
             if weights is not None:
                 looked.append((rows, weights))
-            finished = finished | (token == EOS) & ~dictated
+            finished = finished | (token == eos) & ~dictated
             n_open = len(rows) - int(finished.sum())
             if not n_open:
                 break
@@ -323,20 +352,27 @@ def _write(
         if prompts is not None:                                                       # each row's prompt ends elsewhere
             at = prompts.offsets.unsqueeze(-1) + torch.arange(max_length, device=source.device)
             tokens = tokens.gather(1, at)                                             # (batch, max_length)
-        tokens = tokens[:, : _longest(tokens)]
-        return Decoded(tokens, _stack_weights(looked, len(source)) if looked and prompts is None else None)
+        where = _stack_weights(looked, len(source)) if looked and prompts is None else None
+        return Decoded(_filled(tokens, special), where)
 
 
-def _without_pad(logits: Float[Tensor, "batch vocab_size"]) -> Float[Tensor, "batch vocab_size"]:
+EMPTY = -1  # where nothing has been written: no token's id
+
+
+def _without_pad(
+    logits: Float[Tensor, "batch vocab_size"], special: SpecialTokens
+) -> Float[Tensor, "batch vocab_size"]:
     """Padding stands after a text and is never part of it."""
-    logits[:, PAD] = -math.inf
+    if special.pad is not None:
+        logits[:, special.pad] = -math.inf
     return logits
 
 
-def _longest(tokens: Int[Tensor, "*batch n"]) -> int:
-    """How many columns are not all padding; at least one."""
-    written = (tokens != PAD).flatten(0, -2).any(dim=0).nonzero()
-    return int(written[-1]) + 1 if len(written) else 1
+def _filled(tokens: Int[Tensor, "*batch n"], special: SpecialTokens) -> Int[Tensor, "*batch n_longest"]:
+    """As wide as the longest text, at least one column, and padding where nothing is written."""
+    written = (tokens != EMPTY).flatten(0, -2).any(dim=0).nonzero()
+    longest = int(written[-1]) + 1 if len(written) else 1
+    return tokens[..., :longest].masked_fill(tokens[..., :longest] == EMPTY, special.fill)
 
 
 def _stack_weights(looked: list[tuple[Tensor, Tensor]], batch: int) -> Float[Tensor, "batch n_target n_memory"]:

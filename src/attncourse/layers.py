@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attncourse._checks import check_at_least, check_dropout, check_one_of, check_shape
 
-Activation = Literal["relu", "gelu", "gelu tanh", "silu", "glu", "geglu", "swiglu", "reglu"]
+Activation = Literal["relu", "gelu", "gelu tanh", "silu", "glu", "geglu", "geglu tanh", "swiglu", "reglu"]
 
 # The function of a plain network, and the function of the gate in a gated one.
 PLAIN: dict[str, Callable[[Tensor], Tensor]] = {
@@ -22,6 +22,7 @@ PLAIN: dict[str, Callable[[Tensor], Tensor]] = {
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "glu": torch.sigmoid,
     "geglu": F.gelu,
+    "geglu tanh": PLAIN["gelu tanh"],
     "swiglu": F.silu,
     "reglu": F.relu,
 }
@@ -94,7 +95,8 @@ class FeedForward(nn.Module):
     """The same small network at every position: widen to d_ff, bend, and come back.
 
     Plain ("relu", "gelu", "gelu tanh", "silu"): down(f(up(x))). Vaswani et al. 2017, equation 2.
-    Gated ("glu", "geglu", "swiglu", "reglu"): down(f(gate(x)) ∘ up(x)), three matrices instead of two. Shazeer 2020.
+    Gated ("glu", "geglu", "geglu tanh", "swiglu", "reglu"): down(f(gate(x)) ∘ up(x)), three matrices instead of two.
+    Shazeer 2020.
     Raises ValueError for an unknown activation, or vectors of another width.
     """
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attncourse._checks import check_boolean, check_shape
+from attncourse._checks import check_at_least, check_boolean, check_shape
 from attncourse.data.batches import pad_batch
 from attncourse.data.tokenizer import PAD
 from attncourse.transformer import cross_entropy
@@ -52,6 +52,8 @@ def perplexity(
         log_probabilities = log_probabilities[mask]                                   # (n_tokens,)
     if not log_probabilities.numel():
         raise ValueError("log_probabilities: got no token, expected at least one")
+    if log_probabilities.device.type == "mps":                                        # which has no float64
+        log_probabilities = log_probabilities.cpu()
     return torch.exp(-log_probabilities.double().mean())
 
 
@@ -133,6 +135,37 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool =
         from sacrebleu import CHRF
     metric = CHRF(lowercase=lowercase)
     return Score(metric.corpus_score(hypotheses, [references]).score, str(metric.get_signature()))
+
+
+def bootstrap_bleu(
+    matches: Int[Tensor, "n 4"],
+    words: Int[Tensor, " n"],
+    reference_words: Int[Tensor, " n"],
+    samples: int = 1000,
+    seed: int = 0,
+) -> Float[Tensor, " samples"]:
+    """BLEU of `samples` corpora, each of n sentences drawn with replacement from these n (Koehn 2004).
+
+    Of each sentence: `matches[i, k - 1]`, how many of the translation's k-grams stand in the reference (clipped), its
+    words, and the reference's. Equal seeds draw the same sentences, so the difference of two systems' is paired. There
+    is no smoothing: a corpus without any common 4-gram scores 0. Computed in float64.
+    Raises ValueError for shapes that do not fit, no sentence, or fewer than one sample.
+    """
+    check_shape("matches", matches, "n 4")
+    check_at_least(1, samples=samples, sentences=len(matches))
+    for name, counts in (("words", words), ("reference_words", reference_words)):
+        if counts.shape != matches.shape[:1]:
+            raise ValueError(f"{name}: got shape {tuple(counts.shape)}, expected ({len(matches)},), as matches")
+    n_grams = (words[:, None] - torch.arange(4, device=words.device)).clamp(min=0)    # (n, 4): those that were written
+    counts = torch.cat([matches, n_grams, words[:, None], reference_words[:, None]], dim=1).double().cpu()
+    drawn = torch.randint(len(counts), (samples, len(counts)), generator=torch.Generator().manual_seed(seed))
+    times = torch.zeros(samples, len(counts), dtype=torch.float64).scatter_add_(
+        1, drawn, torch.ones(drawn.shape, dtype=torch.float64)
+    )                                                                                 # how often each was drawn
+    sums = times @ counts                                                             # (samples, 10)
+    matching, written, ours, theirs = sums[:, :4], sums[:, 4:8], sums[:, 8], sums[:, 9]
+    brevity = (1 - theirs / ours).clamp(max=0)                                        # log of the penalty
+    return 100 * torch.exp(brevity + (matching / written).log().mean(dim=1))
 
 
 def _check_translations(hypotheses: Sequence[str], references: Sequence[str]) -> None:

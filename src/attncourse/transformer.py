@@ -1,13 +1,16 @@
 """The Transformer, every choice a field of its config: blocks, encoder, decoder, and the models made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from attncourse import positions
 from attncourse._checks import (
@@ -36,7 +39,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 SIZES = (
     *("vocab_size", "target_vocab_size", "d_model", "n_layers", "n_layers_decoder", "n_heads", "n_kv_heads"),
-    *("d_head", "d_ff", "max_length", "max_distance", "n_buckets"),
+    *("d_head", "d_ff", "max_length", "max_distance", "n_buckets", "window"),
 )
 
 
@@ -61,6 +64,9 @@ class TransformerConfig:
     """Width of a head; d_model / n_heads unless given."""
     d_ff: int | None = None
     """Width of the feed-forward network; 4 d_model unless given."""
+    window: int | None = None
+    """Self-attention sees only tokens fewer than `window` positions away: with the future hidden, a token and the
+    window - 1 before it (`sliding_window` of Mistral's configs). Decoding keeps no more than these."""
     activation: Activation = "relu"
     norm: Literal["layer", "rms"] = "layer"
     norm_place: Literal["pre", "post"] = "pre"
@@ -90,6 +96,8 @@ class TransformerConfig:
     """Learned vectors for the segments of the input, as BERT has for its two sentences."""
     tie_output: bool = True
     """The output's matrix is the (target's) embedding. Press and Wolf 2017."""
+    output_bias: bool = False
+    """A bias on the logits, as Marian's checkpoints have."""
     share_embedding: bool = True
     """Source and target have one table of embeddings, if they have one vocabulary."""
     bias: bool = True
@@ -246,7 +254,7 @@ class Block(nn.Module):
         self.causal, self.norm_place = causal, config.norm_place
         shaw = config.positions == "shaw"
         relative = positions.ShawRelative(config.max_distance, config.width_head) if shaw else None
-        self.attention = Residual(make_norm(config), self._attention(config, rope, relative))
+        self.attention = Residual(make_norm(config), self._attention(config, rope, relative, config.window))
         self.cross = Residual(make_norm(config), self._attention(config)) if cross else None
         self.ff = Residual(
             make_norm(config),
@@ -294,7 +302,7 @@ class Block(nn.Module):
         return self.ff.norm(x + feed_forward(x))
 
     @staticmethod
-    def _attention(config: TransformerConfig, rope=None, relative=None) -> MultiHeadAttention:
+    def _attention(config: TransformerConfig, rope=None, relative=None, window=None) -> MultiHeadAttention:
         return MultiHeadAttention(
             config.d_model,
             config.n_heads,
@@ -305,11 +313,21 @@ class Block(nn.Module):
             scale=None if config.scale_scores else 1.0,
             rope=rope,
             relative=relative,
+            window=window,
         )
 
 
 class Stack(nn.Module):
-    """Blocks one above the other, and the norm after the last: what all the models below, and ViT, are made of."""
+    """Blocks one above the other, and the norm after the last: what all the models below, and ViT, are made of.
+
+    `activation_checkpointing`, set on a stack, makes training keep the input of each block alone and compute what is in
+    the block a second time for the gradients: less memory, one forward pass more. The gradients stay the same.
+    Chen et al. 2016, "Training deep nets with sublinear memory cost".
+    """
+
+    activation_checkpointing = False
+    within: Callable[[Block], AbstractContextManager] = nullcontext
+    """What a block is computed within (see `attncourse.unpadding`)."""
 
     def __init__(
         self, config: TransformerConfig, n_layers: int | None = None, causal: bool = False, cross: bool = False
@@ -338,10 +356,12 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "batch n d_model"]:
         """The arguments are those of a block: one memory for all, or each block's own from `project`; a cache for each.
         """
-        n, start = x.shape[1], caches[0].length if caches else 0
-        bias = None if self.bias is None else self.bias(n, start + n, start)                  # (n_heads, n, start + n)
+        n, n_kept = x.shape[1], caches[0].n_kept if caches else 0
+        bias = None if self.bias is None else self.bias(n, n_kept + n, n_kept)                # (n_heads, n, n_kept + n)
+        recompute = self.activation_checkpointing and torch.is_grad_enabled() and not caches and weights is None
         for i, block in enumerate(self.blocks):
-            x = block(
+            call = partial(checkpoint, self._again(block), use_reentrant=False) if recompute else block
+            x = call(
                 x,
                 mask=mask,
                 memory=memory[i] if isinstance(memory, list) else memory,
@@ -350,6 +370,16 @@ class Stack(nn.Module):
                 weights=weights,
             )
         return self.norm(x)
+
+    def _again(self, block: Any) -> Callable[..., Tensor]:
+        """The block, to be computed now and once more on the way back, each time within the same."""
+        now = self.within
+
+        def run(*args, **kwargs):
+            with nullcontext() if self.within is now else now(block):
+                return block(*args, **kwargs)
+
+        return run
 
     def project(self, memory: Memory) -> list[Memory]:
         """What each block's cross-attention makes of the memory, once for all the steps that will look at it."""
@@ -380,7 +410,7 @@ class Encoder(nn.Module):
     ) -> Float[Tensor, "batch n d_model"]:
         """Nothing after a sequence's length is looked at, and what comes out there means nothing.
 
-        Without `lengths` all tokens are real. `mask` forbids more: a window, say. `weights` collects the attention
+        Without `lengths` all tokens are real. `mask` forbids more. `weights` collects the attention
         weights.
         """
         x = self.embedding(tokens, segments=segments)                                     # (batch, n, d_model)
@@ -391,8 +421,8 @@ class Encoder(nn.Module):
 class State:
     """Where a decoding stands: what each block remembers of the tokens read so far, and what it sees of the memory."""
 
-    def __init__(self, n_layers: int, memory: list[Memory] | None = None):
-        self.caches = [KeyValueCache() for _ in range(n_layers)]
+    def __init__(self, n_layers: int, memory: list[Memory] | None = None, window: int | None = None):
+        self.caches = [KeyValueCache(window) for _ in range(n_layers)]
         self.memory = memory
 
     @property
@@ -472,7 +502,7 @@ class EncoderDecoder(_Writer):
         self.config = config
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.output = nn.Linear(config.d_model, config.decoder_vocab_size, bias=False)
+        self.output = nn.Linear(config.d_model, config.decoder_vocab_size, bias=config.output_bias)
         initialise(self.output)
         self.tie()
 
@@ -526,7 +556,7 @@ class EncoderDecoder(_Writer):
         """Read the source; nothing is written yet."""
         mask = source_mask(source, lengths, least=1)                                      # (batch, 1, n_source)
         memory = Memory(self.encoder(source, mask=mask), mask)                            # (batch, n_source, d_model)
-        return State(self.config.decoder_layers, self.decoder.stack.project(memory))
+        return State(self.config.decoder_layers, self.decoder.stack.project(memory), self.config.window)
 
     def step(
         self, token: Int[Tensor, " batch"], state: State, with_weights: bool = False
@@ -548,7 +578,7 @@ class LanguageModel(_Writer):
         super().__init__()
         self.config = config
         self.decoder = Decoder(config, cross=False)
-        self.output = nn.Linear(config.d_model, config.decoder_vocab_size, bias=False)
+        self.output = nn.Linear(config.d_model, config.decoder_vocab_size, bias=config.output_bias)
         initialise(self.output)
         self.tie()
 
@@ -561,7 +591,8 @@ class LanguageModel(_Writer):
     ):
         """Logits of each next token, (batch, n, vocab_size). Padding after a sequence changes nothing before it.
 
-        `mask` forbids more than the future: a window, say.
+        `mask` forbids more than the future, in this pass alone: other documents of the row, say. Decoding knows nothing
+        of it, so what holds there, too, such as a window, belongs into the config.
         `with_weights=True` returns (logits, weights), the weights (batch, n_layers, n_heads, n, n).
         Raises ValueError for positions past the maximum, tokens out of the vocabulary.
         """
@@ -589,7 +620,7 @@ class LanguageModel(_Writer):
 
     def start(self) -> State:
         """Nothing is read yet."""
-        return State(self.config.decoder_layers)
+        return State(self.config.decoder_layers, window=self.config.window)
 
     def read(self, tokens: Int[Tensor, "batch n"], state: State) -> Float[Tensor, "batch vocab_size"]:
         """Read n tokens more, at once; logits of what follows the last of them. The state changes."""
@@ -598,10 +629,15 @@ class LanguageModel(_Writer):
     def step(
         self, token: Int[Tensor, " batch"], state: State, with_weights: bool = False
     ) -> tuple[Float[Tensor, "batch vocab_size"], State, Float[Tensor, "batch n"] | None]:
-        """Read one token more: (logits of the next, the state, which has changed, weights over the tokens read)."""
+        """Read one token more: (logits of the next, the state, which has changed, weights over the tokens read).
+
+        The weights are the mean over the heads of the last block, 0 outside of its window; None unless asked for.
+        """
         weights = Weights() if with_weights else None
         states = self.decoder(token.unsqueeze(1), None, state.caches, weights)             # (batch, 1, d_model)
-        looked = None if weights is None else weights.self_attn[-1].mean(dim=1).squeeze(1)    # (batch, n)
+        looked = None if weights is None else weights.self_attn[-1].mean(dim=1).squeeze(1)    # (batch, n_key)
+        if looked is not None:
+            looked = F.pad(looked, (state.length - looked.shape[1], 0))                       # (batch, n)
         return self.output(states).squeeze(1), state, looked
 
 

@@ -5,9 +5,9 @@ they come is nearly half of the positions; only the attentions still see rows of
 `unpad_input` and `pad_input` do this between the layers (Dao 2023); here the attentions themselves know nothing of it.
 """
 
-import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,15 +34,17 @@ class Padding:
     >>> padding.unpad(torch.arange(6.0).view(2, 3, 1)).squeeze(-1)
     tensor([0., 1., 2., 3.])
 
+    `index` is where the mask is True, counted through its rows, for whoever knows it already: it is trusted.
     Raises ValueError for tensors of another shape than the mask's, TypeError for a mask that is not boolean.
     """
 
-    def __init__(self, mask: Bool[Tensor, "batch n"]):
+    def __init__(self, mask: Bool[Tensor, "batch n"], index: Int[Tensor, " n_tokens"] | None = None):
         check_shape("mask", mask, "batch n")
         check_boolean("mask", mask, "a token is real")
-        self.shape = mask.shape
-        self.index = mask.flatten().nonzero().squeeze(-1)                             # (n_tokens,)
-        self.none = len(self.index) == mask.numel()               # then there is nothing to leave out, or to copy
+        if index is None:
+            index = mask.flatten().nonzero().squeeze(-1)          # on a GPU this waits: it alone knows how many
+        self.shape, self.index = mask.shape, index                                    # (n_tokens,)
+        self.none = len(index) == mask.numel()                    # then there is nothing to leave out, or to copy
 
     def unpad(self, x: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "n_tokens ..."]:
         """The real tokens alone."""
@@ -68,18 +70,28 @@ def unpadded(stack: Stack, padding: Padding, memory: Padding | None = None) -> I
     attention the tokens pass for a batch of one text. Queries, keys and values are padded as they leave their
     projections, and what the heads have found is unpadded as it enters the output's.
     """
-    blocks: list[Any] = [*stack.blocks]
+    with ExitStack() as hung:
+        for block in stack.blocks:
+            hung.enter_context(_unpadded_block(block, padding, memory))
+        if stack.bias is not None:                                # of distances within a row of the batch
+            whole = (padding.shape[1], padding.shape[1], 0)
+            hung.callback(stack.bias.register_forward_pre_hook(lambda *_: whole).remove)
+        # What is computed again on the way back is computed after all this is over.
+        stack.within = partial(_unpadded_block, padding=padding, memory=memory)
+        hung.callback(delattr, stack, "within")
+        yield
+
+
+@contextmanager
+def _unpadded_block(block: Any, padding: Padding, memory: Padding | None) -> Iterator[None]:
     handles = []
-    for block in blocks:
-        for residual, others in ((block.attention, padding), (block.cross, memory)):
-            if residual is not None:
-                layer = residual.sublayer
-                handles.append(layer.register_forward_pre_hook(lambda _, args: (args[0].unsqueeze(0), *args[1:])))
-                handles.append(layer.output.register_forward_pre_hook(lambda _, args: padding.unpad(*args)))
-                for projection, its in ((layer.query, padding), (layer.key, others), (layer.value, others)):
-                    handles.append(projection.register_forward_hook(lambda _, args, y, its=its: its.pad(y.squeeze(0))))
-    if stack.bias is not None:                                    # of distances within a row of the batch
-        handles.append(stack.bias.register_forward_pre_hook(lambda *_: (padding.shape[1], padding.shape[1], 0)))
+    for residual, others in ((block.attention, padding), (block.cross, memory)):
+        if residual is not None:
+            layer = residual.sublayer
+            handles.append(layer.register_forward_pre_hook(lambda _, args: (args[0].unsqueeze(0), *args[1:])))
+            handles.append(layer.output.register_forward_pre_hook(lambda _, args: padding.unpad(*args)))
+            for projection, its in ((layer.query, padding), (layer.key, others), (layer.value, others)):
+                handles.append(projection.register_forward_hook(lambda _, args, y, its=its: its.pad(y.squeeze(0))))
     try:
         yield
     finally:
@@ -93,7 +105,7 @@ def unpadded_start(model: EncoderDecoder, source: Int[Tensor, "batch n"], length
     read = Padding(mask.squeeze(1))
     with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, read, read):
         memory = model.decoder.stack.project(_read(model, source, mask, read))
-    return State(model.config.decoder_layers, memory)
+    return State(model.config.decoder_layers, memory, model.config.window)
 
 
 def unpadded_loss(
@@ -102,17 +114,22 @@ def unpadded_loss(
     """`model.loss`, which takes what that takes and gives what that gives, sooner; compiled, too, if asked for.
 
     Keep what comes back: a second call compiles again. `options` are torch.compile's. (torch.compile(model.loss) works,
-    but a graph cannot find out how many tokens are real, so it computes the padding.)
+    but a graph cannot find out how many tokens are real, so it computes the padding.) To find the real tokens, a GPU
+    has to be waited for; it need not where `source_index` and `target_index` (a language model's `index`) say where
+    they are: see `Padding`.
     """
     prepared, compute = (_translating, _translate) if isinstance(model, EncoderDecoder) else (_writing, _write)
-    return functools.partial(prepared, model, torch.compile(compute, **options) if compiled else compute)
+    return partial(prepared, model, torch.compile(compute, **options) if compiled else compute)
 
 
-def _translating(model, compute, source, lengths, target_in, target_out, label_smoothing=0.0, pad=0):
+def _translating(
+    model, compute, source, lengths, target_in, target_out, label_smoothing=0.0, pad=0, source_index=None,
+    target_index=None,
+):  # fmt: skip
     mask = source_mask(source, lengths, least=1)                                          # (batch, 1, n_source)
     check_tokens("target_in", target_in, model.config.decoder_vocab_size, batch=source.shape[0])
-    read = Padding(mask.squeeze(1))
-    written = _padding_after("target_out", target_out, target_in, model.config.decoder_vocab_size, pad)
+    read = Padding(mask.squeeze(1), source_index)
+    written = _padding_after("target_out", target_out, target_in, model.config.decoder_vocab_size, pad, target_index)
     with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, written, read):
         return compute(model, source, mask, read, target_in, target_out, written, label_smoothing, pad)
 
@@ -129,9 +146,9 @@ def _read(model: EncoderDecoder, source: Tensor, mask: Tensor, padding: Padding)
     return Memory(model.encoder.stack(x, mask).unsqueeze(0), mask)                        # (1, n_tokens, d_model)
 
 
-def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, mask=None):
+def _writing(model, compute, tokens_in, tokens_out, label_smoothing=0.0, pad=0, mask=None, index=None):
     check_tokens("tokens_in", tokens_in, model.config.decoder_vocab_size)
-    padding = _padding_after("tokens_out", tokens_out, tokens_in, model.config.decoder_vocab_size, pad)
+    padding = _padding_after("tokens_out", tokens_out, tokens_in, model.config.decoder_vocab_size, pad, index)
     with unpadded(model.decoder.stack, padding):
         return compute(model, tokens_in, tokens_out, padding, mask, label_smoothing, pad)
 
@@ -141,10 +158,12 @@ def _write(model, tokens_in, tokens_out, padding, mask, label_smoothing, pad):
     return cross_entropy(model.output(x), padding.unpad(tokens_out), label_smoothing, pad)
 
 
-def _padding_after(name: str, answers: Tensor, tokens: Tensor, vocab_size: int, pad: int) -> Padding:
+def _padding_after(
+    name: str, answers: Tensor, tokens: Tensor, vocab_size: int, pad: int, index: Tensor | None
+) -> Padding:
     """Where nothing follows any more: padding between real answers is read by those after it."""
     check_answers(name, answers, tokens, vocab_size, pad)
-    padding = Padding((answers != pad).flip(1).cumsum(1).flip(1) > 0)
+    padding = Padding((answers != pad).flip(1).cumsum(1).flip(1) > 0, index)
     if not len(padding.index):                                    # on a GPU, where `check_answers` may not look
         raise ValueError(f"{name}: got padding alone, expected at least one real token")
     return padding

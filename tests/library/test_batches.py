@@ -77,6 +77,11 @@ def test_the_same_seed_and_epoch_give_the_same_batches(pairs):
     assert epoch_batches(pairs, 512, seed=3, epoch=4) == epoch_batches(pairs, 512, seed=3, epoch=4)
 
 
+def test_another_seed_has_other_batches(pairs):
+    first, second = ({frozenset(b) for b in epoch_batches(pairs, 512, seed=seed, epoch=0)} for seed in (0, 1))
+    assert len(first & second) < len(first) / 10
+
+
 def test_another_epoch_has_other_batches_and_not_the_same_ones_in_another_order(pairs):
     first, second = ({frozenset(b) for b in epoch_batches(pairs, 512, seed=0, epoch=epoch)} for epoch in (0, 1))
     assert len(first & second) < len(first) / 10

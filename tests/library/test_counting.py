@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
@@ -26,6 +27,7 @@ from attncourse.counting import (
     count_training_flops,
     layer_cost,
     preset,
+    saved_activation_bytes,
 )
 from attncourse.layers import ACTIVATIONS
 from attncourse.transformer import Encoder, EncoderDecoder, LanguageModel, Memory, Positions, TransformerConfig
@@ -102,6 +104,7 @@ def configs(draw, positions=None):
         scale_embedding=draw(yes),
         n_segments=draw(whole(0, 3)),
         tie_output=draw(yes),
+        output_bias=draw(yes),
         share_embedding=draw(yes),
         bias=draw(yes),
         dropout=draw(st.sampled_from([0.0, 0.1])),
@@ -323,9 +326,9 @@ def test_the_share_of_attention_falls_as_gpt_3_widens():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
-def test_the_bytes_of_a_cache_are_those_of_a_real_one(n_kv_heads, dtype):
-    config = replace(SMALL, n_kv_heads=n_kv_heads, d_head=6)
+@pytest.mark.parametrize("n_kv_heads, window", [(4, None), (2, None), (1, None), (2, 4), (2, 6), (2, 9)])
+def test_the_bytes_of_a_cache_are_those_of_a_real_one(n_kv_heads, window, dtype):
+    config = replace(SMALL, n_kv_heads=n_kv_heads, d_head=6, window=window)
     model = LanguageModel(config).to(dtype).eval()
     state = model.start()
     with torch.no_grad():
@@ -487,3 +490,80 @@ def test_one_position_has_the_shortest_path(kind):
 def test_a_layer_that_cannot_be_is_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         layer_cost(*arguments)
+
+
+# What the way back needs
+
+
+@pytest.fixture
+def layer():
+    return torch.nn.Linear(10, 20)
+
+
+X = torch.ones(5, 10)
+
+
+def test_a_linear_layer_keeps_its_input_and_not_its_weights(layer):
+    assert saved_activation_bytes(lambda: layer(X)) == 5 * 10 * 4
+    assert saved_activation_bytes(lambda: layer(X) @ layer.weight) == (5 * 10 + 5 * 20) * 4
+    cast = (layer.weight * 1,)                                            # what autocast makes is new, and counts
+    assert saved_activation_bytes(lambda: layer(X) @ cast[0]) == (5 * 10 + 5 * 20 + 20 * 10) * 4
+
+
+def test_what_two_operations_keep_counts_once(layer):
+    def twice():
+        hidden = layer(X)                                                 # (5, 20)
+        return hidden.relu() + hidden.exp()                               # each keeps its own output
+
+    assert saved_activation_bytes(twice) == (5 * 10 + 2 * 5 * 20) * 4
+    assert saved_activation_bytes(lambda: layer(X) + 2 * layer(X)) == 5 * 10 * 4
+
+
+def test_a_view_counts_as_all_that_it_looks_into(layer):
+    def half():
+        hidden = layer(X).exp()                                           # kept by exp
+        return hidden[:, :10] * hidden[:, 10:]                            # and two views of it, kept by the product
+
+    assert saved_activation_bytes(half) == (5 * 10 + 5 * 20) * 4
+
+
+def test_without_a_way_back_nothing_is_kept(layer):
+    with torch.no_grad():
+        assert saved_activation_bytes(lambda: layer(X).relu()) == 0
+
+
+def test_recomputing_keeps_the_inputs_alone(layer):
+    def recomputed():
+        hidden = layer(X)
+        return torch.utils.checkpoint.checkpoint(lambda x: x.exp().relu().exp(), hidden, use_reentrant=False)
+
+    assert saved_activation_bytes(recomputed) == (5 * 10 + 5 * 20) * 4
+
+
+def activations(batch, device="meta"):
+    with torch.device(device):
+        torch.manual_seed(0)
+        model = EncoderDecoder(SMALL)
+        tokens = torch.full((batch, 7), 5)
+        lengths = torch.full((batch,), 7)
+    return saved_activation_bytes(lambda: model.loss(tokens, lengths, tokens, tokens))
+
+
+def test_activations_grow_with_the_batch_and_not_with_the_parameters():
+    one, two, four = (activations(batch) for batch in (1, 2, 4))
+    assert four - two == 2 * (two - one) > 0
+    parameters = 4 * count_parameters(SMALL, EncoderDecoder).total
+    assert one < parameters, "less than the weights, which are not in it"
+
+
+def test_the_function_runs_once_and_its_gradient_is_what_it_was(layer):
+    calls = []
+
+    def run():
+        calls.append(layer(X).exp().sum())
+
+    saved_activation_bytes(run)
+    assert len(calls) == 1
+    calls[0].backward()
+    expected, *_ = torch.autograd.grad(layer(X).exp().sum(), [layer.weight])
+    assert torch.equal(layer.weight.grad, expected)

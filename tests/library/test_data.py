@@ -47,6 +47,13 @@ def test_the_same_seed_gives_the_same_corpus_and_another_seed_another(split):
     assert number_words("en", "de", train=600, test=100, seed=4) != split
 
 
+def test_the_test_set_and_any_slice_have_their_share_of_the_few_short_lists():
+    train, test = number_words("en", "de", train=2000, test=500, dates=0, seed=0)
+    parts = [test, train[:500], train[-500:]]
+    single = [sum("," not in pair.source for pair in part) / len(part) for part in parts]
+    assert min(single) > 0.05 and max(single) < 1.5 * min(single)
+
+
 def test_both_sides_say_the_same_numbers(split):
     german_of = {say(n, "en"): say(n, "de") for n in range(1000)}
     only_numbers = [pair for pair in split.train if "day" not in pair.source]

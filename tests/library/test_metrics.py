@@ -5,10 +5,11 @@ import itertools
 import sys
 
 import pytest
+import sacrebleu
 import torch
 
 from attncourse.data import PAD, Pair, Tokenizer, aligned_pieces, number_words, say, say_parts
-from attncourse.metrics import alignment_error, bleu, chrf, token_loss
+from attncourse.metrics import alignment_error, bleu, bootstrap_bleu, chrf, token_loss
 from commandkit.errors import MissingExtra
 
 # BLEU and chrF
@@ -209,3 +210,33 @@ def test_tables_that_do_not_fit_the_truth_are_refused():
         alignment_error([table], [table])
     with pytest.raises(ValueError, match="truth: got no piece with a partner"):
         alignment_error([table], [~truth])
+
+
+def test_a_bootstrap_scores_corpora_that_are_drawn_from_these_sentences():
+    sentences = [
+        ("a boy runs along the beach .", "a boy is running along the beach ."),
+        ("two dogs play in the snow today .", "two dogs play in the deep snow ."),
+        ("the the the woman sells ice cream at the lake .", "a woman sells ice cream at the lake ."),
+    ]
+    single = [sacrebleu.BLEU(effective_order=True).sentence_score(ours, [theirs]) for ours, theirs in sentences]
+    statistics = (
+        torch.tensor([score.counts for score in single]),
+        torch.tensor([score.sys_len for score in single]),
+        torch.tensor([score.ref_len for score in single]),
+    )
+    possible = set()
+    for chosen in itertools.combinations_with_replacement(sentences, 3):
+        hypotheses, references = zip(*chosen, strict=True)
+        possible.add(round(bleu(hypotheses, references).score, 6))
+    scores = bootstrap_bleu(*statistics, samples=300, seed=1)
+    assert {round(score, 6) for score in scores.tolist()} == possible and len(possible) == 10
+    assert torch.equal(scores, bootstrap_bleu(*statistics, samples=300, seed=1))
+    assert not torch.equal(scores, bootstrap_bleu(*statistics, samples=300, seed=2))
+
+
+def test_a_bootstrap_refuses_counts_that_do_not_fit():
+    matches, words = torch.ones(3, 4, dtype=torch.long), torch.full((3,), 5)
+    with pytest.raises(ValueError, match=r"words: got shape \(2,\), expected \(3,\)"):
+        bootstrap_bleu(matches, words[:2], words)
+    with pytest.raises(ValueError, match="samples: got 0"):
+        bootstrap_bleu(matches, words, words, samples=0)

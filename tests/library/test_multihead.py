@@ -522,6 +522,35 @@ def test_a_cache_copies_what_it_has_only_when_it_doubles():
     assert len(places) <= 8
 
 
+@some
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=12), st.integers(1, 9))
+def test_a_cache_with_a_window_gives_the_new_ones_after_the_last_of_the_old_that_they_may_see(lengths, window):
+    torch.manual_seed(0)
+    cache, appended, read = KeyValueCache(window), pieces(lengths), 0
+    for i, (key, value) in enumerate(appended):
+        kept = min(read, window - 1)
+        assert cache.n_kept == kept
+        returned, read = cache.append(key, value), read + key.shape[2]
+        for got, parts in zip(returned, zip(*appended[: i + 1], strict=True), strict=True):
+            assert torch.equal(got, torch.cat(parts, dim=2)[:, :, read - key.shape[2] - kept :])
+    assert cache.length == read
+    assert torch.equal(cache.contents[0], returned[0][:, :, returned[0].shape[2] - cache.n_kept :])
+
+
+def test_a_cache_with_a_window_needs_no_more_room_for_a_longer_text():
+    cache, rooms = KeyValueCache(8), set()
+    for key, value in pieces([1] * 300):
+        rooms.add(cache.append(key, value)[0].untyped_storage().nbytes())
+    assert max(rooms) <= 16 * BATCH * 2 * 3 * 4
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_a_cache_that_forgets_what_its_layer_sees_is_refused(window):
+    module = MultiHeadAttention(8, 2, window=window)
+    with pytest.raises(ValueError, match=rf"^cache: got a window of 4, expected the layer's, {window}, or more"):
+        module(torch.randn(1, 2, 8), cache=KeyValueCache(4))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_the_bytes_of_a_cache_are_those_of_its_tokens_and_not_of_its_room(dtype):
     cache = KeyValueCache()

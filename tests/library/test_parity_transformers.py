@@ -15,10 +15,13 @@ from transformers import (
     LlamaForCausalLM,
     MarianConfig,
     MarianMTModel,
+    MistralConfig,
+    MistralForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
 )
 from transformers.models.llama import modeling_llama
+from transformers.models.mistral import modeling_mistral
 from transformers.models.t5 import modeling_t5
 
 from attncourse.attention import lengths_to_mask
@@ -41,7 +44,7 @@ def attention(request):
 
 @pytest.fixture
 def no_float32_inside(monkeypatch, dtype):
-    """Llama and T5 norm in float32, and Llama takes angles in it, even in a float64 model: there, drop their casts."""
+    """Llama, Mistral and T5 norm in float32, and the first two take angles in it: in float64, drop their casts."""
 
     def norm(self, x):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
@@ -53,8 +56,10 @@ def no_float32_inside(monkeypatch, dtype):
         return angles.cos(), angles.sin()
 
     if dtype == torch.float64:
-        monkeypatch.setattr(modeling_llama.LlamaRMSNorm, "forward", norm)
-        monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", cos_and_sin)
+        for norms in (modeling_llama.LlamaRMSNorm, modeling_mistral.MistralRMSNorm):
+            monkeypatch.setattr(norms, "forward", norm)
+        for rotary in (modeling_llama.LlamaRotaryEmbedding, modeling_mistral.MistralRotaryEmbedding):
+            monkeypatch.setattr(rotary, "forward", cos_and_sin)
         monkeypatch.setattr(modeling_t5.T5LayerNorm, "forward", norm)
 
 
@@ -174,6 +179,49 @@ def test_a_language_model_with_llamas_choices_is_llama(n_kv_heads, dtype):
     pairs = copy_weights(ours, theirs, llama_pairs(ours, theirs))
     text = tokens(20)
     assert_same(lambda: ours(text), lambda: theirs(text).logits, pairs=pairs)
+
+
+def mistral(dtype):
+    theirs = build(
+        MistralForCausalLM,
+        MistralConfig(
+            vocab_size=WORDS, hidden_size=D_MODEL, head_dim=6, intermediate_size=D_FF, num_hidden_layers=3,
+            num_attention_heads=HEADS, num_key_value_heads=2, max_position_embeddings=LONGEST, sliding_window=3,
+            rms_norm_eps=1e-5, rope_parameters=dict(rope_type="default", rope_theta=500.0), eos_token_id=None,
+        ),
+        "sdpa",  # their eager softmax is float32
+        dtype,
+    )
+    ours = LanguageModel(
+        config(
+            norm="rms", norm_eps=1e-5, activation="swiglu", positions="rope", rope_style="half", rope_base=500.0,
+            d_head=6, n_kv_heads=2, bias=False, tie_output=False, window=3,
+        )
+    ).to(dtype).eval()
+    return ours, theirs, copy_weights(ours, theirs, llama_pairs(ours, theirs))
+
+
+@pytest.mark.usefixtures("no_float32_inside")
+def test_a_language_model_with_mistrals_choices_is_mistral_window_and_all(dtype):
+    ours, theirs, pairs = mistral(dtype)
+    text = tokens(20)
+    assert_same(lambda: ours(text), lambda: theirs(text).logits, pairs=pairs)
+
+
+@pytest.mark.usefixtures("no_float32_inside")
+def test_stepping_through_the_forgetting_cache_writes_what_mistral_generates(dtype):
+    ours, theirs, _ = mistral(dtype)
+    prompt = tokens(5)
+    expected = theirs.generate(
+        prompt, attention_mask=torch.ones_like(prompt), pad_token_id=PAD, max_new_tokens=14, do_sample=False
+    )
+    with torch.no_grad():
+        state, written = ours.start(), [prompt]
+        logits = ours.read(prompt, state)
+        for _ in range(14):
+            written.append(logits.argmax(-1, keepdim=True))
+            logits, state, _ = ours.step(written[-1].squeeze(1), state)
+    assert torch.equal(torch.cat(written, dim=1), expected)
 
 
 # Marian and BART, one shape

@@ -4,7 +4,6 @@ import argparse
 import io
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,10 +14,15 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from attncourse.data import BadData, Pair, Tokenizer
-from attncourse.training import command, profiles, runs
+from attncourse.counting import saved_activation_bytes
+from attncourse.data import BadData, Pair, Tokenizer, encode_pairs
+from attncourse.data import number_words as number_words_of_own
+from attncourse.training import command, hardware, own_text, profiles, runs
 from attncourse.training.distributed import DistributedContext
-from attncourse.training.trainer import Progress, Step
+from attncourse.training.examples import Pairs
+from attncourse.training.hardware import CHIPS
+from attncourse.training.prediction import predict
+from attncourse.training.progress import Progress, Step
 from attncourse_lessons.cli import main
 
 TINY_MODEL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "dropout": 0.0}
@@ -45,6 +49,11 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(profiles, "number_words", few)
     monkeypatch.setattr(profiles, "multi30k", captions)
     return tmp_path
+
+
+def what_a_run_is(folder):
+    """Of losses.csv, the columns that do not depend on how fast the machine was."""
+    return [line.split(",")[:4] for line in Path(folder, "losses.csv").read_text().splitlines()]
 
 
 def last_line(capsys):
@@ -81,6 +90,48 @@ def test_a_trained_run_translates_lines_and_draws_where_it_looked(tiny, capsys, 
     assert (tiny / "looked.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.fixture
+def captions_of_2017(tiny):
+    Path("test.de").write_text("ein Hund rennt .\neine Katze schläft .\n", "utf-8")
+    Path("test.en").write_text("a dog runs .\na cat sleeps .\n", "utf-8")
+    return ["--source", "test.de", "--target", "test.en"]
+
+
+def test_a_run_is_scored_on_two_files_and_what_it_wrote_is_kept(captions_of_2017, capsys):
+    main(["train", "--data", "multi30k", "--to", "runs/captions"])
+    reported = capsys.readouterr().out.splitlines()[-4:]
+    assert main(["evaluate", *captions_of_2017, "--translations", "written.en"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == reported[-1] and said[0] == reported[0] and "tok:13a" in said[-1]      # the same two sentences
+    written = Path("written.en").read_text("utf-8").splitlines()
+    assert main(["translate", "ein Hund rennt .", "eine Katze schläft .", "--beams", "5"]) == 0
+    assert capsys.readouterr().out.splitlines() == written
+    assert main(["evaluate", "runs/captions", *captions_of_2017, "--json", "--beams", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["pairs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "message"),
+    [
+        ("a dog\n", [], "test.de has 2 lines and test.en has 1"),
+        (None, [], "test.en: there is no such file"),
+        ("a dog\n" + 600 * "dog " + "\n", [], "sentence 2: got "),
+        ("a dog\na cat\n", ["--beams", "0"], "--beams: got 0, expected 1 or more"),
+        ("a dog\na cat\n", ["nowhere"], "nowhere: holds no run"),
+    ],
+)
+def test_files_that_cannot_be_scored_are_refused_in_one_line(captions_of_2017, target, more, message, capsys):
+    main(["train", "--data", "multi30k", "--to", "runs/captions"])
+    if target is None:
+        Path("test.en").unlink()
+    else:
+        Path("test.en").write_text(target, "utf-8")
+    capsys.readouterr()
+    assert main(["evaluate", *more, *captions_of_2017]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1
+
+
 def test_a_loaded_run_is_the_model_that_was_kept(capsys):
     main(["train", "--to", "one"])
     run = runs.load_run("one")
@@ -92,12 +143,12 @@ def test_a_loaded_run_is_the_model_that_was_kept(capsys):
 
 def test_a_folder_that_holds_a_run_is_not_overwritten_unless_told_to(capsys):
     main(["train", "--to", "one"])
-    before = Path("one/losses.csv").read_text()
+    before = what_a_run_is("one")
     assert main(["train", "--to", "one", "--seed", "1"]) == 1
     assert "--resume goes on with it, --overwrite begins anew" in capsys.readouterr().err
-    assert Path("one/losses.csv").read_text() == before
+    assert what_a_run_is("one") == before
     assert main(["train", "--to", "one", "--seed", "1", "--overwrite"]) == 0
-    assert Path("one/losses.csv").read_text() != before
+    assert what_a_run_is("one") != before
 
 
 def test_a_run_begun_anew_shows_no_scores_of_the_old_one_while_it_trains(capsys, monkeypatch):
@@ -146,7 +197,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_ends_where_the_whole_run_does(tin
     assert "go on with: attncourse train --resume --to cut" in capsys.readouterr().err
     assert main(["train", "--resume", "--to", "cut"]) == 0
     main(["train", "--to", "whole"])
-    assert Path("cut/losses.csv").read_text() == Path("whole/losses.csv").read_text()
+    assert what_a_run_is("cut") == what_a_run_is("whole")
 
 
 @pytest.mark.parametrize(
@@ -235,10 +286,244 @@ def test_the_module_is_the_command():
     assert ran.returncode == 1 and ran.stderr.startswith("error: there is no run under runs/")
 
 
-def test_an_unknown_language_is_refused_with_those_that_there_are(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--source", "es"])
-    assert re.search(r"invalid choice: '?es'? \(choose from '?de'?, '?en'?, '?fr'?\)", capsys.readouterr().err)
+# Text of one's own
+
+
+def write_texts(folder, pairs, source="a.de", target="a.en"):
+    """Two files that go line by line."""
+    for name, side in ((source, 0), (target, 1)):
+        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+
+
+def sentences(n=60):
+    return number_words_of_own("de", "en", train=n, test=0, max_items=1, dates=0, seed=3).train
+
+
+OWN = ["train", "--source", "a.de", "--target", "a.en", "--to", "own", "--vocab-size", "60"]
+
+
+def test_a_run_on_text_of_ones_own_translates(tiny, capsys):
+    write_texts(tiny, sentences())
+    assert main(OWN) == 0
+    assert "tok:13a" in (line := last_line(capsys)) and line.startswith("BLEU ")
+    assert main(["translate", "zwei", "--run", "own"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    saved = runs.load_run_config(Path("own"))
+    assert saved.data["name"] == "text" and saved.data["source"] == "a.de"
+
+
+def test_own_text_is_split_so_that_no_source_sentence_is_in_two_parts_and_none_is_lost(tiny):
+    pairs = sentences(200)
+    pairs += [pair._replace(target=f"{pair.target} again") for pair in pairs[:50]]
+    write_texts(tiny, pairs)
+    files = Path("a.de"), Path("a.en")
+    parts = profiles.load_corpora(own_text.own_text(files, None, None, seed=0))
+    assert sorted(pair for part in parts for pair in part) == sorted(pairs)
+    sources = [{pair.source for pair in part} for part in parts]
+    assert sum(map(len, sources)) == 200 == len(set.union(*sources))
+    assert [len(each) for each in sources] == [180, 10, 10]
+    again, other = (profiles.load_corpora(own_text.own_text(files, None, None, seed)) for seed in (0, 1))
+    assert again == parts and other.val != parts.val
+
+
+def test_files_for_validation_and_test_are_used_as_they_are(tiny, capsys):
+    pairs = sentences()
+    write_texts(tiny, pairs[:40])
+    write_texts(tiny, pairs[40:50], "v.de", "v.en")
+    write_texts(tiny, pairs[50:], "t.de", "t.en")
+    named = ["--valid-source", "v.de", "--valid-target", "v.en", "--test-source", "t.de", "--test-target", "t.en"]
+    assert main([*OWN, *named]) == 0
+    parts = profiles.load_corpora(runs.load_run_config(Path("own")).data)
+    assert parts == (pairs[:40], pairs[40:50], pairs[50:])
+
+
+def test_text_that_was_changed_since_is_not_trained_on_any_further(tiny, capsys):
+    write_texts(tiny, sentences())
+    assert main(OWN) == 0
+    write_texts(tiny, sentences(61))
+    capsys.readouterr()
+    assert main(["train", "--resume", "--to", "own", "--steps", "9"]) == 1
+    assert "a.de: is not what it was when the run was planned" in capsys.readouterr().err
+
+
+def test_pairs_that_are_longer_than_the_positions_are_left_out_and_counted(tiny, capsys):
+    pairs = sentences()
+    pairs[7] = pairs[7]._replace(source="zwei " * 600)
+    write_texts(tiny, pairs)
+    assert main(OWN) == 0
+    assert "left out: 1 pairs of more than 512 tokens" in capsys.readouterr().out
+
+
+def spoil(folder, kind):
+    write_texts(folder, sentences())
+    if kind == "a line short":
+        (folder / "a.en").write_text("\n".join(["one"] * 59) + "\n")
+    elif kind == "empty":
+        for name in ("a.de", "a.en"):
+            (folder / name).write_text("")
+    elif kind == "latin-1":
+        (folder / "a.de").write_bytes("fünf\n".encode("latin-1") * 60)
+    elif kind == "a gap":
+        (folder / "a.en").write_text("\n".join(["one"] * 29 + [""] + ["one"] * 30) + "\n")
+    elif kind == "few":
+        write_texts(folder, sentences(5))
+    elif kind == "empty validation":
+        write_texts(folder, [], "v.de", "v.en")
+
+
+VALID = ["--valid-source", "v.de", "--valid-target", "v.en"]
+
+
+@pytest.mark.parametrize(
+    "kind, more, said",
+    [
+        ("a line short", [], "a.de has 60 lines and a.en has 59"),
+        ("empty", [], "a.en: hold no sentence, expected one a line"),
+        ("latin-1", [], "a.de, line 1: not UTF-8 (byte 0xfc at 2); save the file as UTF-8"),
+        ("a gap", [], "a.en, line 30: empty, and a.de has text there"),
+        ("few", [], "a.de: has 5 different sentences, expected at least 10"),
+        ("", ["--source", "b.de"], "--source: got 'b.de', expected a language (de, en, fr) or a file"),
+        ("", ["--source", "es"], "--source: got 'es', expected a language (de, en, fr) or a file"),
+        ("", ["--target", "en"], "got a.de and en, expected two languages or two files"),
+        ("", ["--target", "a.de"], "got a.de for both"),
+        ("", ["--data", "multi30k"], "--data: got multi30k beside files of your own"),
+        ("", VALID[:2], "--valid-source and --valid-target: got one of them, expected both"),
+        ("", VALID, "v.de: cannot be read (No such file or directory)"),
+        ("empty validation", VALID, "v.en: hold no sentence, expected one a line"),
+        ("", ["--d-model", "30", "--n-heads", "4"], "n_heads: got 4, expected a divisor of d_model = 30"),
+        ("", ["--dropout", "1.5"], "dropout: got 1.5"),
+        ("", ["--lr", "0"], "lr: got 0.0, expected more than 0"),
+        ("", ["--batch-tokens", "0"], "batch_tokens: got 0, expected at least 1"),
+        ("", ["--profile", "base", "--device", "gpu"], "device: got 'gpu', expected cpu, or cuda"),
+    ],
+)
+def test_text_that_cannot_be_trained_on_is_refused_in_one_line_before_anything_is_written(
+    kind, more, said, tiny, capsys
+):
+    spoil(tiny, kind)
+    assert main([*OWN, *more]) == 1
+    error = capsys.readouterr().err
+    assert said in error.replace(f"{tiny}/", "") and len(error.strip().splitlines()) == 1
+    assert not (tiny / "own").exists()
+
+
+def test_a_format_that_the_device_lacks_is_refused_in_one_line_before_anything_is_written(tiny, capsys, monkeypatch):
+    def emulated(wanted, device):
+        return hardware.settle_precision(wanted, torch.device("cuda"))
+
+    monkeypatch.setattr(command, "settle_precision", emulated)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    assert main(["train", "--precision", "bf16"]) == 1
+    error = capsys.readouterr().err
+    assert "got 'bf16' on Tesla T4, which would emulate it, slowly; expected 'fp16' or 'auto'" in error
+    assert len(error.strip().splitlines()) == 1 and not (tiny / "runs").exists()
+
+
+def test_validation_files_without_text_of_ones_own_are_refused(tiny, capsys):
+    assert main(["train", *VALID]) == 1
+    assert "--valid-source: belongs to text of your own" in capsys.readouterr().err
+
+
+# What is said in place of the profile
+
+
+def test_flags_stand_in_place_of_the_profile_and_the_rest_stays(tiny, capsys):
+    words = "--lr 0.003 --batch-tokens 64 --accumulate 2 --d-model 8 --n-layers 2 --d-ff 12 --dropout 0.1 --ema 0.9 "
+    words += "--precision bf16 --compile --activation-checkpointing --evaluate-every 2 --weight-decay 0.1 --patience 3"
+    args = argparse.ArgumentParser()
+    command.add_arguments(args)
+    _, planned, _, _ = command._begin(args.parse_args(words.split()), DistributedContext(0, 1, torch.device("cpu")))
+    recipe, model = planned.recipe, planned.model
+    assert (recipe.lr, recipe.batch_tokens, recipe.accumulate, recipe.ema) == (0.003, 64, 2, 0.9)
+    assert (recipe.precision, recipe.compile, recipe.activation_checkpointing) == ("bf16", True, True)
+    assert (recipe.evaluate_every, recipe.save_every, recipe.weight_decay, recipe.patience) == (2, 2, 0.1, 3)
+    assert (model.d_model, model.n_layers, model.d_ff, model.dropout) == (8, 2, 12, 0.1)
+    assert (recipe.steps, recipe.warmup, model.n_heads) == (6, 2, 2)
+
+
+def test_a_resumed_run_takes_what_changes_nothing_and_refuses_the_rest(tiny, capsys):
+    assert main(["train", "--to", "one", "--steps", "3"]) == 0
+    more = ["--steps", "4", "--activation-checkpointing", "--patience", "5"]
+    assert main(["train", "--to", "one", "--resume", *more]) == 0
+    recipe = runs.load_run_config(Path("one")).recipe
+    assert recipe.activation_checkpointing and (recipe.steps, recipe.patience) == (4, 5)
+    capsys.readouterr()
+    for flag, value in (("--lr", "0.1"), ("--d-model", "32"), ("--vocab-size", "9")):
+        assert main(["train", "--to", "one", "--resume", flag, value]) == 1
+        assert f"{flag}: is settled in a run that is resumed" in capsys.readouterr().err
+
+
+def test_every_profile_can_be_planned_and_only_the_t4s_is_bound_to_a_format(monkeypatch):
+    monkeypatch.undo()                                            # the sizes as they are
+    for profile in profiles.PROFILES:
+        for name in ("multi30k", "text", *(["number-words"] if profile != "base" else [])):
+            *_, recipe = profiles.settings(profile, name)
+            wanted = runs.Recipe(**recipe).precision
+            assert wanted == {"cpu": "float32", "t4": "fp16"}.get(profile, "auto")
+            assert runs.Recipe(**recipe).compile == (profile in ("gpu", "base"))
+
+
+def test_a_prediction_counts_what_the_run_would_do_and_does_nothing(tiny, capsys):
+    assert main(["train", "--predict", "--accumulate", "2", "--ema", "0.9"]) == 0
+    said = capsys.readouterr().out
+    assert "predicted from data sheets, not measured" in said and "T4    fp16" in said and not (tiny / "runs").exists()
+    assert main(["train", "--to", "one", "--accumulate", "2", "--ema", "0.9"]) == 0
+    run = runs.load_run("one")
+    pairs = encode_pairs(profiles.load_corpora(run.run_config.data).train, run.source, run.target)
+    made = predict(run.run_config, pairs)
+    n = sum(p.numel() for p in run.model.parameters())
+    assert made.parameters == n and f"{n:,} parameters" in said and made.state == 24 * n
+    done = json.loads(Path("one/metrics.json").read_text())["test"]["target_tokens"]
+    assert made.tokens == pytest.approx(done / 6, rel=0.1) and made.steps == 6
+    assert made.seconds(CHIPS["T4"], "fp16", 0.5) == pytest.approx(6 * made.flops / 65e12 / 0.5)
+    recomputed = run.run_config._replace(recipe=replace(run.run_config.recipe, activation_checkpointing=True))
+    again = predict(recomputed, pairs)
+    assert again.activations < made.activations and again.flops == pytest.approx(4 / 3 * made.flops)
+
+
+def test_predicted_activations_are_what_a_micro_batch_takes(tiny):
+    data = {"source": "de", "target": "en", **profiles.settings("cpu", "number-words")[0]}
+    corpora = profiles.load_corpora(data)
+    tokenizers = profiles.train_tokenizers(data, corpora.train)
+    planned = profiles.make_run_config("cpu", "number-words", "de", "en", tokenizers)
+    examples = Pairs(encode_pairs(corpora.train, *tokenizers))
+    batches = examples.epoch_batches(planned.recipe.batch_tokens, 0, 0)
+    model = runs.EncoderDecoder(planned.model)
+    loss = examples.loss(model, compiled=False)
+    taken = []
+    for batch in batches:
+        made = examples.collate([examples[i] for i in batch])
+        taken.append(saved_activation_bytes(lambda made=made: loss(*made, label_smoothing=0.0)))
+    predicted = predict(planned, examples.examples).activations
+    # On the meta device the attention weights are kept, which the CPU's kernel computes again.
+    assert 0.9 * max(taken) < predicted < 1.6 * max(taken)
+
+
+def test_out_of_memory_is_one_line_that_says_which_knob_to_turn(tiny, capsys, monkeypatch):
+    def too_much(*args, **rest):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "train", too_much)
+        assert main(["train", "--to", "one"]) == 1
+    error = capsys.readouterr().err
+    assert "cpu: out of memory with micro-batches of 128 tokens: begin anew with --batch-tokens 64" in error
+    assert "--accumulate 2" in error and "add --activation-checkpointing" in error and len(error.splitlines()) == 1
+    assert main(["train", "--to", "one", "--steps", "3"]) == 0
+    monkeypatch.setattr(command, "train", too_much)
+    capsys.readouterr()
+    assert main(["train", "--to", "one", "--resume"]) == 1
+    assert "go on with --resume --activation-checkpointing --to one" in capsys.readouterr().err
+
+
+def test_another_error_is_not_taken_for_a_want_of_memory(monkeypatch):
+    def broken(*args, **rest):
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(command, "train", broken)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        main(["train"])
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,22 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 from two_processes import CONFIG, pairs
 
-from attncourse.data import PAD, collate, epoch_batches
-from attncourse.training import checkpoints
+from attncourse.counting import count_training_flops
+from attncourse.data import BOS, PAD, Pair, collate, epoch_batches, pad_batch
+from attncourse.recurrent import RecurrentLanguageModel, Seq2Seq
+from attncourse.training import checkpoints, distributed, hardware, trainer
+from attncourse.training.distributed import DistributedContext
+from attncourse.training.examples import Examples, Pairs, Texts
+from attncourse.training.micro_batches import plan
 from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
-from attncourse.training.trainer import NonFiniteLoss, train
-from attncourse.transformer import EncoderDecoder
+from attncourse.training.trainer import NonFiniteLoss, make_optimizer, recomputing, train
+from attncourse.transformer import EncoderDecoder, LanguageModel
 from commandkit.errors import CommandError
 
 RECIPE = Recipe(steps=20, batch_tokens=40, warmup=4, lr=1e-2, evaluate_every=8, save_every=3, ema=0.9)
@@ -31,6 +37,13 @@ def build(**changes):
 
 def sum_of_weights(model):
     return {"bleu": float(sum(p.abs().sum() for p in model.parameters()))}
+
+
+def what_a_run_is(losses):
+    """The columns that do not depend on how fast the machine was."""
+    lines = [line.split(",")[:4] for line in losses.read_text().splitlines()]
+    assert lines[0] == ["step", "loss", "lr", "gradient"]
+    return lines
 
 
 class Killed(Exception):
@@ -143,8 +156,9 @@ def test_a_resumed_runs_tables_are_written_as_an_unbroken_ones_are(tmp_path):
     train(build(), pairs(), replace(recipe, steps=8), tmp_path / "whole", sum_of_weights)
     train(build(), pairs(), replace(recipe, steps=6), tmp_path / "cut", sum_of_weights)
     train(build(), pairs(), replace(recipe, steps=8), tmp_path / "cut", sum_of_weights, resume=True)
-    for table in ("losses.csv", "scores.csv"):
-        assert (tmp_path / "cut" / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
+    cut, whole = tmp_path / "cut", tmp_path / "whole"
+    assert (cut / "scores.csv").read_bytes() == (whole / "scores.csv").read_bytes()
+    assert what_a_run_is(cut / "losses.csv") == what_a_run_is(whole / "losses.csv")
 
 
 def test_what_a_process_killed_while_it_wrote_left_is_taken_away(tmp_path):
@@ -268,8 +282,6 @@ def test_of_losses_the_lowest_is_the_best():
 
 
 def test_a_model_without_a_loss_of_its_own_is_trained_by_its_logits():
-    from attncourse.recurrent import Seq2Seq
-
     torch.manual_seed(0)
     model = Seq2Seq(20, 20, d_embedding=8, d_hidden=16)
     losses = [step.loss for step in train(model, pairs(), replace(RECIPE, steps=60)).steps]
@@ -288,6 +300,243 @@ def test_a_step_that_the_scaler_leaves_out_can_be_saved(tmp_path):
     assert all(tensor.isfinite().all() for tensor in saved.values())
 
 
+# What it is trained on
+
+
+def texts(n=40):
+    return [[BOS, *pair.source, *pair.target] for pair in pairs(n)]
+
+
+def language_model(**changes):
+    torch.manual_seed(0)
+    return LanguageModel(replace(CONFIG, **changes))
+
+
+@pytest.mark.parametrize("build", [language_model, lambda: RecurrentLanguageModel(20, 16)], ids=["causal", "recurrent"])
+def test_a_language_model_learns_from_lists_of_token_ids(build):
+    torch.manual_seed(0)
+    losses = [step.loss for step in train(build(), texts(), replace(RECIPE, steps=60)).steps]
+    assert losses[-1] < losses[0] - 0.15
+
+
+def test_a_language_models_run_goes_on_as_if_it_had_not_been_cut_off(tmp_path):
+    unbroken = train(language_model(dropout=0.2), texts(), RECIPE)
+    with pytest.raises(Killed):
+        train(language_model(dropout=0.2), texts(), RECIPE, tmp_path, listeners=[kill_at(10)])
+    assert train(language_model(dropout=0.2), texts(), RECIPE, tmp_path, resume=True).steps == unbroken.steps
+
+
+def test_a_step_over_texts_is_the_mean_over_their_real_tokens():
+    model, data = language_model(), texts(9)
+    tokens, _ = pad_batch(data)
+    logits = model(tokens[:, :-1])
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=PAD)
+    recipe = replace(RECIPE, batch_tokens=10_000, steps=1, label_smoothing=0.0)
+    progress = train(model, data, recipe)
+    assert progress.steps[0].loss == pytest.approx(expected.item(), abs=1e-5)
+    assert progress.tokens == sum(len(text) - 1 for text in data)
+
+
+def test_texts_longer_than_the_positions_are_cut_and_every_token_is_predicted_once():
+    data = texts(9)
+    recipe = replace(RECIPE, batch_tokens=10_000, steps=1)
+    progress = train(language_model(positions="learned", max_length=4), data, recipe)
+    assert progress.tokens == sum(len(text) - 1 for text in data)
+
+
+class Points(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class Line(Examples):
+    """Points on y = 3 x, to be found out by a model with a loss of its own."""
+
+    def n_targets(self, example):
+        return 1
+
+    def collate(self, examples):
+        return Points(*torch.tensor(examples).T)
+
+
+class Slope(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.zeros(()))
+
+    def loss(self, x, y, label_smoothing):
+        return (self.a * x - y).square().mean()
+
+
+def test_anything_with_a_loss_is_trained():
+    model = Slope()
+    train(model, Line([(x, 3 * x) for x in torch.linspace(-1, 1, 30).tolist()]), Recipe(steps=200, lr=0.1, warmup=200))
+    assert model.a.item() == pytest.approx(3, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "data, kind, said",
+    [
+        (lambda: [Pair("ein", "one")], TypeError, "data: got Pair, expected EncodedPair"),
+        (lambda: ["ein", "zwei"], TypeError, "data: got str"),
+        (lambda: [[1, 5, 6], [1]], ValueError, r"texts[1]: got 1 tokens, expected <bos> and at least one"),
+        (lambda: Line([]), ValueError, "examples: got none"),
+        (lambda: Texts([[1] * 9]), ValueError, "texts[0]: got 8 tokens, expected at most 4"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused_at_the_door(data, kind, said):
+    with pytest.raises(kind, match=re.escape(said)):
+        train(language_model(positions="learned", max_length=4), data(), RECIPE)
+
+
+# Memory and speed
+
+
+def gradients_of_a_step(recompute, **choices):
+    model = build(dropout=0.2, dropout_attention=0.1, dropout_ff=0.1, n_layers=2, **choices).train()
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor.numel())
+        return tensor
+
+    batch = Pairs(pairs()).collate(pairs(9))
+    with recomputing(model, recompute):
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = Pairs(pairs()).loss(model, compiled=False)(*batch, label_smoothing=0.1)
+        loss.backward()
+    return [p.grad for p in model.parameters()], sum(kept)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "shaw", "bucketed"])
+def test_activation_checkpointing_keeps_less_and_changes_no_gradient_dropout_and_all(positions):
+    plain, much = gradients_of_a_step(False, positions=positions)
+    again, little = gradients_of_a_step(True, positions=positions)
+    assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
+    assert little < much / 4
+
+
+def test_a_recipe_with_activation_checkpointing_takes_the_same_steps_and_may_be_turned_to(tmp_path):
+    recipe = replace(RECIPE, activation_checkpointing=True)
+    plain = train(build(dropout=0.2), pairs(), RECIPE)
+    assert train(model := build(dropout=0.2), pairs(), recipe).steps == plain.steps
+    assert not any(getattr(part, "activation_checkpointing", False) for part in model.modules())
+    with pytest.raises(Killed):
+        train(build(dropout=0.2), pairs(), RECIPE, tmp_path, listeners=[kill_at(10)])
+    assert train(build(dropout=0.2), pairs(), recipe, tmp_path, resume=True).steps == plain.steps
+    with pytest.raises(ValueError, match="activation_checkpointing: got True for a Seq2Seq"):
+        train(Seq2Seq(20, 20, 8, 16), pairs(), recipe)
+
+
+def test_weights_decay_in_matrices_alone():
+    model = build(positions="learned", max_length=16, share_embedding=False, tie_output=False)
+    optimizer = make_optimizer(model, replace(RECIPE, weight_decay=0.1), torch.device("cpu"))
+    named = {parameter: name for name, parameter in model.named_parameters()}
+    decayed, free = ([named[p] for p in group["params"]] for group in optimizer.param_groups)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert set(decayed) | set(free) == set(named.values()) and not set(decayed) & set(free)
+    assert all(re.search(r"(query|key|value|output|\d|input|up|down|gate)\.weight$", name) for name in decayed)
+    assert {"encoder.embedding.tokens.weight", "decoder.embedding.positions.table"} <= set(free)
+    assert all(name.endswith(".bias") or "norm" in name or "embedding" in name for name in free)
+    recurrent = make_optimizer(Seq2Seq(20, 20, 8, 16), replace(RECIPE, weight_decay=0.1), torch.device("cpu"))
+    assert len(recurrent.param_groups[0]["params"]) >= 6
+
+
+def test_a_run_with_weight_decay_goes_on_as_if_it_had_not_been_cut_off(tmp_path):
+    recipe = replace(RECIPE, weight_decay=0.3)
+    unbroken = train(build(), pairs(), recipe)
+    assert unbroken.steps != train(build(), pairs(), RECIPE).steps
+    with pytest.raises(Killed):
+        train(build(), pairs(), recipe, tmp_path, listeners=[kill_at(10)])
+    assert train(build(), pairs(), recipe, tmp_path, resume=True).steps == unbroken.steps
+
+
+def test_each_step_says_how_fast_it_went_and_how_much_of_the_chips_peak_that_is(monkeypatch, tmp_path):
+    heard = []
+    plain = train(build(), pairs(), RECIPE, tmp_path, listeners=[lambda now: heard.append(now.tokens_per_second)])
+    assert all(speed > 0 for speed in heard) and len(heard) == 20
+    assert all(step.mfu is None and step.peak_memory is None for step in plain.steps)
+    monkeypatch.setattr(trainer, "peak_flops", lambda device, precision: 1e9)
+    measured = train(build(), pairs(), RECIPE)
+    assert measured.steps == plain.steps                          # what a machine did is no part of what a run is
+    step = measured.steps[0]
+    first = next(plan(Pairs(pairs()), RECIPE, DistributedContext(0, 1, torch.device("cpu")), 0, build()))
+    counted = [count_training_flops(CONFIG, EncoderDecoder, 1, len(pairs()[i].source), len(pairs()[i].target) + 1)
+               for i in first.examples]  # fmt: skip
+    assert first.step_flops == sum(counted)
+    assert step.mfu == pytest.approx(sum(counted) / 1e9 * step.tokens_per_second / first.step_tokens)
+
+
+def test_tables_of_runs_from_before_there_were_speeds_can_be_resumed(tmp_path):
+    train(build(), pairs(), replace(RECIPE, steps=4), tmp_path)
+    lines = [",".join(line.split(",")[:4]) for line in (tmp_path / "losses.csv").read_text().splitlines()]
+    (tmp_path / "losses.csv").write_text("\n".join(lines))
+    assert train(build(), pairs(), replace(RECIPE, steps=6), tmp_path, resume=True).step == 6
+
+
+# The machine
+
+
+def test_float32_products_are_tf32_on_a_cuda_gpu_alone_and_afterwards_as_they_were():
+    before = torch.get_float32_matmul_precision()
+    for device, within in (("cuda", "high"), ("cpu", before), ("mps", before)):
+        with hardware.fast_float32(torch.device(device)):
+            assert torch.get_float32_matmul_precision() == within
+        assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize(
+    "device, native, wanted, settled",
+    [
+        ("cuda", True, "auto", "bf16"), ("cuda", False, "auto", "fp16"), ("cpu", False, "auto", "float32"),
+        ("mps", False, "auto", "float32"), ("cuda", False, "float32", "float32"), ("cpu", False, "bf16", "bf16"),
+        ("cuda", True, "bf16", "bf16"), ("cuda", False, "fp16", "fp16"),
+    ],
+)  # fmt: skip
+def test_auto_is_the_format_that_is_fast_on_the_device(device, native, wanted, settled, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert hardware.settle_precision(wanted, torch.device(device)) == settled
+
+
+def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    with pytest.raises(ValueError, match="precision: got 'bf16' on Tesla T4, which would emulate it, slowly"):
+        hardware.settle_precision("bf16", torch.device("cuda"))
+
+
+def test_the_peak_is_that_of_the_chip_and_of_the_format(monkeypatch):
+    names = {"Tesla T4": ("T4", 8.1e12, None), "NVIDIA A100-SXM4-40GB": ("A100", 156e12, 312e12)}
+    for name, (chip, single, half) in names.items():
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, name=name: name)
+        device = torch.device("cuda")
+        assert hardware.chip_of(device) is hardware.CHIPS[chip]
+        assert (hardware.peak_flops(device, "float32"), hardware.peak_flops(device, "bf16")) == (single, half)
+    assert hardware.peak_flops(torch.device("cpu"), "float32") is None
+
+
+def test_without_a_word_on_it_a_run_takes_the_best_device(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr(distributed, "best_device", lambda: torch.device("mps"))
+    monkeypatch.setattr(distributed, "_usable", torch.device)
+    with distributed.distributed_context() as processes:
+        assert processes.device == torch.device("mps")
+
+
+@pytest.mark.parametrize(
+    "error, so",
+    [
+        (torch.OutOfMemoryError("CUDA out of memory."), True), (MemoryError(), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("shapes do not fit"), False), (ValueError("out of memory"), False),
+    ],
+)  # fmt: skip
+def test_out_of_memory_is_known_whoever_says_it(error, so):
+    assert hardware.is_out_of_memory(error) == so
+
+
 # The learning rate
 
 
@@ -300,6 +549,24 @@ def test_the_warm_up_is_the_papers_formula_divided_by_its_highest_value():
 
 def test_without_warm_up_the_first_step_has_the_highest_rate():
     assert inverse_sqrt(1, 0) == 1 and cosine(1, 0, 1000) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_cosine_falls_to_zero_after_the_last_step_so_that_this_one_still_moves_the_weights():
+    assert cosine(20, 4, 20) > 0 and cosine(21, 4, 20) == 0
+    assert [cosine(step, 4, 19) for step in (4, 12)] == pytest.approx([1, 0.5])
+    recipe = replace(RECIPE, schedule="cosine", ema=0.0)
+    kept = []
+    for steps in (19, 20):
+        model = build()
+
+        def stop(progress, steps=steps):
+            if progress.step == steps:
+                raise Killed
+
+        with pytest.raises(Killed):
+            train(model, pairs(), recipe, listeners=[stop])
+        kept.append(model.output.weight.detach().clone())
+    assert not torch.equal(*kept)
 
 
 def test_the_rates_of_a_run_are_those_of_its_schedule():
@@ -368,7 +635,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_batch(tmp_path):
     data.append(data[0]._replace(source=[19, 5]))
     with pytest.raises(NonFiniteLoss, match=r"step \d+: the loss is nan, on a batch of \d+ pairs") as error:
         train(Fragile(CONFIG), data, replace(RECIPE, save_every=1, steps=200), tmp_path)
-    assert len(data) - 1 in error.value.pairs
+    assert len(data) - 1 in error.value.examples
     saved = checkpoints.load_tensors(tmp_path / "checkpoint.safetensors") if error.value.step > 1 else None
     if saved:
         assert saved.notes["step"] == error.value.step - 1
@@ -395,7 +662,7 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_the_weights_it_spoile
     data.append(data[0]._replace(source=[19, 5]))
     with pytest.raises(NonFiniteLoss, match=r"step \d+: the gradient of a loss of \d\S+ is (nan|inf)") as error:
         train(Fragile(CONFIG), data, replace(RECIPE, save_every=1, steps=200), tmp_path)
-    assert len(data) - 1 in error.value.pairs and error.value.step > 1
+    assert len(data) - 1 in error.value.examples and error.value.step > 1
     saved = checkpoints.load_tensors(tmp_path / "checkpoint.safetensors")
     assert saved.notes["step"] == error.value.step - 1
     assert all(tensor.isfinite().all() for tensor in saved.tensors.values())
@@ -491,7 +758,7 @@ def test_a_recipe_says_at_the_door_what_is_wrong_with_it(change, said):
 
 
 def test_there_must_be_pairs_and_the_score_that_decides():
-    with pytest.raises(ValueError, match="pairs: got none"):
+    with pytest.raises(ValueError, match="data: got none"):
         train(build(), [], RECIPE)
     with pytest.raises(ValueError, match=r"pairs\[1\]: got an empty source"):
         train(build(), [pairs()[0], pairs()[0]._replace(source=[])], RECIPE)

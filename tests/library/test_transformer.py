@@ -67,12 +67,14 @@ def configs(draw, **fixed):
         norm_place=draw(st.sampled_from(["pre", "post"])),
         final_norm=draw(st.sampled_from([None, True, False])),
         embedding_norm=draw(st.booleans()),
+        window=draw(st.sampled_from([None, None, 1, 2, 4])),
         positions=draw(st.sampled_from(SCHEMES)),
         rope_style=draw(st.sampled_from(["half", "interleaved"])),
         scale_scores=draw(st.booleans()),
         scale_embedding=draw(st.booleans()),
         n_segments=draw(st.sampled_from([0, 2])),
         tie_output=draw(st.booleans()),
+        output_bias=draw(st.booleans()),
         share_embedding=draw(st.booleans()),
         target_vocab_size=draw(st.sampled_from([None, 7])),
         bias=draw(st.booleans()),
@@ -182,7 +184,7 @@ def test_an_encoder_looks_everywhere():
 
 
 @some
-@given(configs(positions="none"), batches)
+@given(configs(positions="none", window=None), batches)
 def test_without_positions_to_permute_the_source_permutes_the_states_and_leaves_the_target_alone(choices, size):
     model, batch = built(EncoderDecoder, **choices), Batch(size, choices)
     full = torch.full_like(batch.lengths, batch.source.shape[1])
@@ -867,19 +869,46 @@ def test_a_trained_model_reads_longer_texts_when_its_config_allows_them():
 
 
 def test_a_language_model_in_a_window_sees_no_further_than_its_depth_allows():
-    model, text = built(LanguageModel, positions="none", n_layers=2), torch.randint(1, WORDS, (2, MAX_LENGTH))
-    window = dense_mask(sliding_window(1, causal=True), MAX_LENGTH)
+    model = built(LanguageModel, positions="none", n_layers=2, window=2)
+    text = torch.randint(1, WORDS, (2, MAX_LENGTH))
     other = text.clone()
     other[:, 0] = text[:, 0] % (WORDS - 1) + 1
-    change = (model(text, mask=window) - model(other, mask=window)).abs().amax(dim=(0, 2))      # (n,)
+    change = (model(text) - model(other)).abs().amax(dim=(0, 2))      # (n,)
     assert (change[:3] > 1e-6).all() and (change[3:] == 0).all()
 
 
-def test_a_window_is_in_the_loss_too():
+@pytest.mark.parametrize("kind", [LanguageModel, Encoder])
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_a_window_in_the_config_is_the_mask_of_the_sparse_pattern(kind, window):
+    model, text = built(kind, window=window), torch.randint(1, WORDS, (2, 8))
+    whole = kind(replace(model.config, window=None)).double().eval()
+    whole.load_state_dict(model.state_dict())
+    assert_close(model(text), whole(text, mask=dense_mask(sliding_window(window - 1), 8)))
+
+
+def test_a_mask_beside_a_window_forbids_more():
+    model, text = built(LanguageModel, window=3), torch.randint(1, WORDS, (2, 6))
+    alone = built(LanguageModel, window=1)
+    alone.load_state_dict(model.state_dict())
+    assert_close(model(text, mask=torch.eye(6, dtype=torch.bool)), alone(text))
+
+
+def test_a_mask_is_in_the_loss_too():
     model, text = built(LanguageModel), torch.randint(1, WORDS, (2, 6))
     window = dense_mask(sliding_window(1, causal=True), 6)
     expected = torch.nn.functional.cross_entropy(model(text, mask=window).flatten(0, 1), text.flatten())
     torch.testing.assert_close(model.loss(text, text, mask=window), expected, rtol=0, atol=1e-10)
+
+
+def test_decoding_in_a_window_takes_the_same_memory_however_long_the_text():
+    model = built(LanguageModel, window=4, positions="bucketed")
+    state, held = model.start(), []
+    with torch.no_grad():
+        for token in torch.randint(1, WORDS, (40, 2)):
+            _, state, weights = model.step(token, state, with_weights=True)
+            held.append(sum(cache.n_bytes for cache in state.caches))
+            assert weights.shape == (2, state.length) and (weights[:, :-4] == 0).all() and (weights[:, -4:] > 0).all()
+    assert len(set(held[2:])) == 1 and state.length == 40
 
 
 def test_an_encoder_takes_a_mask_beside_its_lengths():

@@ -1,8 +1,8 @@
 """From pairs of sentences to padded tensors."""
 
 import signal
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,10 @@ class Batch(NamedTuple):
     lengths: Int[Tensor, " batch"]
     target_in: Int[Tensor, "batch n_target"]
     target_out: Int[Tensor, "batch n_target"]
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The batch on this device: a model and what it reads must be on the same one."""
+        return move(self, device)
 
 
 def encode_pairs(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> list[EncodedPair]:
@@ -130,24 +134,47 @@ def epoch_batches(pairs: Sequence[EncodedPair], batch_tokens: int, seed: int, ep
     check_at_least(1, batch_tokens=batch_tokens)
     if not pairs:
         raise ValueError("pairs: got none, expected at least one")
-    generator = torch.Generator().manual_seed((seed << 32) + epoch)
-    drawn = torch.randperm(len(pairs), generator=generator).tolist()
-    lengths = [max(len(pairs[i].source), len(pairs[i].target) + 1) for i in drawn]
-    batches = [[drawn[j] for j in batch] for batch in batch_by_tokens(lengths, batch_tokens)]
+    return draw_batches([max(len(pair.source), len(pair.target) + 1) for pair in pairs], batch_tokens, seed, epoch)
+
+
+def combined_seed(seed: int, number: int) -> int:
+    """A seed for the `number`-th thing that a run draws, another for each run: torch's CPU takes 32 bits of a seed.
+
+    >>> combined_seed(0, 7), combined_seed(1, 7)
+    (7, 1000010)
+    """
+    return (seed * 1_000_003 + number) % 2**32
+
+
+def draw_batches(lengths: Sequence[int], batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+    """One epoch of anything that has lengths: what `epoch_batches` does with pairs."""
+    check_at_least(1, batch_tokens=batch_tokens)
+    generator = torch.Generator().manual_seed(combined_seed(seed, epoch))
+    drawn = torch.randperm(len(lengths), generator=generator).tolist()
+    batches = [[drawn[j] for j in batch] for batch in batch_by_tokens([lengths[i] for i in drawn], batch_tokens)]
     return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
 
 
+def move(batch: Any, device: torch.device | str, non_blocking: bool = False) -> Any:
+    """A batch, a NamedTuple of tensors, on this device."""
+    return type(batch)(*(x.to(device, non_blocking=non_blocking) for x in batch))
+
+
 def loader(
-    pairs: Sequence[EncodedPair], indices: Iterable[Sequence[int]], device: torch.device | str = "cpu"
-) -> Iterator[Batch]:
+    examples: Sequence[Any],
+    indices: Iterable[Sequence[int]],
+    device: torch.device | str = "cpu",
+    collate: Callable[[Sequence[Any]], Any] = collate,
+) -> Iterator[Any]:
     """The batches of these indices, on the device. For a GPU other processes make them ahead, in pinned memory.
 
     `indices` may be an epoch, or as many as one likes in a row: starting the processes takes longer than many a batch.
+    `collate` makes a batch, a NamedTuple of tensors, of a few examples: by default a `Batch` of pairs.
     """
     on_gpu = torch.device(device).type == "cuda"
     # Without a generator of its own the DataLoader would draw from torch's, and dropout would come out otherwise.
-    load: Iterable[Batch] = DataLoader(
-        pairs,  # type: ignore[arg-type]
+    load: Iterable[Any] = DataLoader(
+        examples,  # type: ignore[arg-type]
         batch_sampler=indices,  # type: ignore[arg-type]
         collate_fn=collate,
         generator=torch.Generator(),
@@ -156,7 +183,7 @@ def loader(
         worker_init_fn=_leave_ctrl_c_to_the_first,
     )
     for batch in load:
-        yield Batch(*(x.to(device, non_blocking=True) for x in batch))
+        yield move(batch, device, non_blocking=on_gpu)            # from pinned memory alone
 
 
 def _leave_ctrl_c_to_the_first(number: int) -> None:
@@ -169,6 +196,10 @@ class TextBatch(NamedTuple):
 
     tokens_in: Int[Tensor, "batch n"]
     tokens_out: Int[Tensor, "batch n"]
+
+    def to(self, device: torch.device | str) -> "TextBatch":
+        """The batch on this device."""
+        return move(self, device)
 
 
 def encode_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
@@ -183,11 +214,18 @@ def text_batches(texts: Sequence[Sequence[int]], batch_tokens: int, max_length: 
     before. Pieces of like length share a batch, as many as `batch_tokens` hold with their padding, but at least one.
     """
     check_at_least(1, batch_tokens=batch_tokens, max_length=max_length)
-    # A piece ends with the token that the next begins with: each is predicted once.
-    pieces = [text[i : i + max_length + 1] for text in texts for i in range(0, len(text) - 1, max_length)]
+    pieces = cut(texts, max_length)
     generator = torch.Generator().manual_seed(seed)
     shuffled = [pieces[i] for i in torch.randperm(len(pieces), generator=generator)]
     groups = batch_by_tokens([len(piece) - 1 for piece in shuffled], batch_tokens)
     for k in torch.randperm(len(groups), generator=generator):
         tokens, _ = pad_batch([shuffled[i] for i in groups[k]])                   # (batch, n + 1)
         yield TextBatch(tokens_in=tokens[:, :-1], tokens_out=tokens[:, 1:])
+
+
+def cut(texts: Sequence[Sequence[int]], max_length: int) -> list[Sequence[int]]:
+    """Texts as pieces of which `max_length` tokens are read, and as many predicted, at most.
+
+    A piece ends with the token that the next begins with: each is predicted once.
+    """
+    return [text[i : i + max_length + 1] for text in texts for i in range(0, len(text) - 1, max_length)]

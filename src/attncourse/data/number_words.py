@@ -47,6 +47,7 @@ def number_words(
 
     `dates` is the share of items that are dates. Languages: "en", "de", "fr".
     No source sentence occurs twice, so none of the test set is in the training set; the same seed gives the same split.
+    Both parts come in random order, and any slice of either holds its share of short lists.
     Raises ValueError for a language that is not there, or when there are fewer different sentences than asked for.
     """
     for name, language in (("source", source), ("target", target)):
@@ -63,6 +64,8 @@ def number_words(
     else:
         raise ValueError(f"train, test: got {train} + {test} pairs, and max_items={max_items} gives only {len(pairs)}")
     drawn = list(pairs.values())
+    # There are few short lists, and none comes twice: the first draws hold nearly all of them.
+    random.Random(seed).shuffle(drawn)
     return Split(train=drawn[test:], test=drawn[:test])
 
 

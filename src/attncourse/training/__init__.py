@@ -1,10 +1,15 @@
-"""The training loop: teacher forcing, one optimiser, one schedule, and a history that says what happened."""
+"""The short training loop of the lectures: teacher forcing, Adam, one cycle of the learning rate, a history.
+
+It fits on a page and trains for a minute. `attncourse.training.trainer` trains in earnest: from a recipe, with AdamW,
+in 16 bits, on several GPUs, in a folder from which it goes on. (It is another optimiser with another schedule and other
+batches, so the one is no special case of the other.)
+"""
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 
 import torch
 from torch import Tensor, nn
@@ -43,11 +48,13 @@ def fit(
     The learning rate rises to `lr` and falls to zero within the steps (one cycle, Smith 2018), so models compare fairly
     at equal `steps` only. The order of the pairs is drawn from `seed`. Ctrl-C (Interrupt in Jupyter) ends the run
     early: the model keeps what it has learned, and the history so far comes back. A line of progress, beginning with
-    `name`, is shown in a terminal or a notebook. Raises ValueError for no pairs, or fewer than one step.
+    `name`, is shown in a terminal or a notebook. The batches go where the model is.
+    Raises ValueError for no pairs, or fewer than one step.
     """
     if not pairs:
         raise ValueError("pairs: got none, expected at least one")
-    epochs = (batch for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
+    device = next(model.parameters()).device
+    epochs = (batch.to(device) for epoch in count() for batch in batches(pairs, batch_size, seed=seed + epoch))
     losses = (token_loss(model(b.source, b.lengths, b.target_in), b.target_out) for b in epochs)
     return descend(model, losses, steps, lr, name, progress)
 
@@ -70,7 +77,9 @@ def fit_texts(
     """
     if not texts:
         raise ValueError("texts: got none, expected at least one")
-    epochs = (b for epoch in count() for b in text_batches(texts, batch_tokens, max_length, seed=seed + epoch))
+    device = next(model.parameters()).device
+    made = (text_batches(texts, batch_tokens, max_length, seed=seed + epoch) for epoch in count())
+    epochs = (batch.to(device) for batch in chain.from_iterable(made))
     losses = (token_loss(model(b.tokens_in), b.tokens_out) for b in epochs)
     return descend(model, losses, steps, lr, name, progress)
 

@@ -6,7 +6,7 @@ import numpy as np
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from attncourse.training.trainer import Progress
+from attncourse.training.progress import Progress
 from attncourse.viz.style import BLUE, INK, ORANGE, figure, picture
 
 

@@ -4,12 +4,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from attncourse.training.hardware import best_device
 from commandkit.errors import CommandError
 
 T = TypeVar("T")
@@ -65,17 +67,18 @@ class DistributedContext:
 def distributed_context(device: str | None = None) -> Iterator[DistributedContext]:
     """Join the processes that `torchrun` started, or be the only one. `device` is a GPU where there is one.
 
-    Each process takes the GPU of its number on its machine; without GPUs they talk by gloo.
+    Each process takes the CUDA GPU of its number on its machine; without such GPUs they talk by gloo.
     Raises CommandError for a device that there is not.
     """
-    gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
     if "RANK" not in os.environ:
-        yield DistributedContext(0, 1, _usable(device or ("cuda" if gpu else "cpu")))
+        yield DistributedContext(0, 1, _usable(device or str(best_device())))
         return
+    gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
     own = _usable(f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu")
     if gpu:
         torch.cuda.set_device(own)
-    dist.init_process_group("nccl" if gpu else "gloo")
+    # While the first process evaluates the others wait, longer than the ten minutes after which NCCL gives up.
+    dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(hours=2))
     try:
         yield DistributedContext(dist.get_rank(), dist.get_world_size(), own)
     finally:
@@ -88,7 +91,8 @@ def _usable(name: str) -> torch.device:
         torch.ones(1, device=device).item()                       # "meta" has no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).partition("\n")[0]
-        raise CommandError(f"device: got {name!r}, expected cpu, or cuda (cuda:1 …) with such a GPU ({why})") from error
+        expected = "cpu, or cuda (cuda:1 …) or mps with such a GPU"
+        raise CommandError(f"device: got {name!r}, expected {expected} ({why})") from error
     return device
 
 
@@ -100,7 +104,8 @@ def wrap_parallel(module: nn.Module, model: nn.Module, processes: DistributedCon
     if processes.count == 1:
         return module
     if not shard:
-        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
+        # The buffers are tables of positions, which no step changes: the first process need not send its own again.
+        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True, forward_sync_buffers=False)
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 

@@ -11,7 +11,7 @@ from attncourse.metrics import bleu, chrf, exact_match, token_loss
 from attncourse.transformer import EncoderDecoder
 
 # The score that decides which weights are kept, by the name of the data.
-BEST_BY = {"number-words": "exact", "multi30k": "bleu"}
+BEST_BY = {"number-words": "exact", "multi30k": "bleu", "text": "bleu"}
 
 
 @torch.no_grad()
@@ -51,8 +51,11 @@ def make_evaluate(
 
 def final_metrics(
     model: EncoderDecoder, name: str, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, n_beams: int = 5
-) -> dict[str, float | int | str]:
-    """Everything that is reported of a run, on its test pairs; BLEU with the signature that makes it comparable."""
+) -> tuple[dict[str, float | int | str], list[str]]:
+    """Everything that is reported of a run, on its test pairs, and what it wrote for them.
+
+    BLEU comes with the signature that makes it comparable.
+    """
     truths = [pair.target for pair in pairs]
     written = beam_translate(model, [pair.source for pair in pairs], source, target, n_beams)
     loss = mean_loss(model, encode_pairs(pairs, source, target))
@@ -63,4 +66,15 @@ def final_metrics(
         measured |= {"bleu": cased.score, "bleu_signature": cased.signature, "chrf": characters.score}
         measured |= {"bleu_lowercase": lower.score, "bleu_lowercase_signature": lower.signature}
         measured["chrf_signature"] = characters.signature
-    return measured | {"parameters": sum(p.numel() for p in model.parameters())}
+    return measured | {"parameters": sum(p.numel() for p in model.parameters())}, written
+
+
+def describe_metrics(measured: dict[str, float | int | str]) -> str:
+    """The metrics as lines, the score by which a run is known last."""
+    lines = [f"test loss {measured['loss']:.3f} nats a token"]
+    exact = f"exactly right {measured['exact']:.1%} of {measured['pairs']}"
+    if "bleu" not in measured:
+        return "\n".join([*lines, exact])
+    for name, key in (("chrF", "chrf"), ("BLEU", "bleu_lowercase"), ("BLEU", "bleu")):
+        lines.append(f"{name} {measured[key]:.1f}  {measured[key + '_signature']}")
+    return "\n".join(lines)

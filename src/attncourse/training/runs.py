@@ -14,8 +14,8 @@ import torch
 
 from attncourse.data import Tokenizer
 from attncourse.training.checkpoints import load_tensors, restore, write_whole
+from attncourse.training.persistence import WEIGHTS
 from attncourse.training.recipe import Recipe
-from attncourse.training.trainer import WEIGHTS
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 from commandkit.errors import CommandError
 
@@ -96,16 +96,28 @@ def load_run(folder: Path | str, device: str | torch.device = "cpu") -> Run:
     return Run(model.to(device).eval(), source, target, run_config)
 
 
+def newest_run() -> Path:
+    """The run under runs/ that was improved last. Raises CommandError where there is none."""
+    found = sorted(Path("runs").glob(f"*/{WEIGHTS}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise CommandError("there is no run under runs/: `attncourse train` makes one, or name one with --run DIR")
+    return found[-1].parent
+
+
 def environment(device: torch.device) -> dict[str, Any]:
     """What a figure depends on besides the code: versions, machine, date, command."""
     return {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "command": shlex.join(["attncourse", *sys.argv[1:]]),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})",
+        "device": _device_name(device),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
 
 
 def write_json(path: Path, content: Any) -> None:

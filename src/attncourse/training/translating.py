@@ -11,8 +11,7 @@ with require_extra("attncourse translate", "train"):
 
 from attncourse.decoding import beam_translate, translate
 from attncourse.training.checkpoints import write_whole
-from attncourse.training.runs import load_run
-from attncourse.training.trainer import WEIGHTS
+from attncourse.training.runs import load_run, newest_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
         raise CommandError("text: got none, expected a sentence")
     if args.beams < 1:
         raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
-    run = load_run(args.run or _newest())
+    run = load_run(args.run or newest_run())
     most = run.model.max_positions
     for n, text in enumerate(texts, start=1):
         if most is not None and (tokens := len(run.source.encode(text))) > most:
@@ -62,9 +61,3 @@ def _standard_input() -> list[str]:
     except UnicodeDecodeError as error:
         raise CommandError(f"standard input: not UTF-8 ({error.reason}); save it as UTF-8, then try again") from error
 
-
-def _newest() -> Path:
-    found = sorted(Path("runs").glob(f"*/{WEIGHTS}"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        raise CommandError("there is no run under runs/: `attncourse train` makes one, or name one with --run DIR")
-    return found[-1].parent

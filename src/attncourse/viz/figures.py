@@ -231,19 +231,25 @@ def _number(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def weight_tables(named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bool = False, alt: str = "") -> None:
+def weight_tables(
+    named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bool = False, alt: str = "", digits: int = 1
+) -> None:
     """Square tables of weights side by side, each with its own words: {title: (words, weights (n, n))}.
+
+    Rows ask, columns answer; `numbers` are printed with so many `digits`.
 
     Tables that went wrong are shown as they are, to be looked at. Without `alt` the text says for each row where most
     of it goes. Raises ValueError where words and table do not fit.
     """
-    side = 0.9 + max((0.4 if numbers else 0.3) * len(words) for words, _ in named.values())
+    side = 0.9 + max((0.3 + 0.1 * digits if numbers else 0.3) * len(words) for words, _ in named.values())
     drawn, _ = figure((side + 0.5) * len(named), side + 0.4, columns=len(named))
     said = []
     for ax, (title, (words, weights)) in zip(drawn.axes, named.items(), strict=True):
         matrix = as_matrix(weights, words, words)
-        cells(ax, matrix, words, words, numbers, digits=1)
+        cells(ax, matrix, words, words, numbers, digits=digits)
+        ax.set_xlabel("keys: who answers")
         ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("bottom")
         ax.tick_params(axis="x", labelrotation=45)
         for label in ax.get_xticklabels():
             label.set(ha="left", va="bottom", rotation_mode="anchor")
@@ -253,4 +259,5 @@ def weight_tables(named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bo
             for word, row in zip(words, matrix, strict=True)
         )
         said.append(f"{title}: rows ask, columns answer; most of the weight of {rows}.")
+    drawn.axes[0].set_ylabel("queries: who asks")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")

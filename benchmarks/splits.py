@@ -1,0 +1,208 @@
+"""Lecture 11's detective story on three seeds: short lists missing, batches of like length, the ladder evenly split.
+
+    python benchmarks/splits.py [--seeds 0 1 2] [--steps 550] [--save FILE] [--json]
+
+21,000 lists of numbers are dealt out in two ways. Uneven: the first 1,000 drawn are the test set; no list comes twice,
+so nearly all of the few short ones are among them. Even: they are shuffled before. A batch is a rectangle of at most
+256 tokens, padding included. Batches are made in three ways: of lists of like length; mixed at random, which fit fewer
+lists; and pooled, of like length among 500 lists that come next in a random order.
+
+Suspects: the Transformer on the uneven split, batches of like length or mixed, and with or without ten of the test's
+one-word lists given back to the training set, each twenty times; these ten are left out of the test in all four. What
+is wrong is counted by the target's tokens.
+Ladder: on the even split, with batches of like length, what each rung gets exactly right. The recurrent rungs take
+fewer steps, 37 for 55 of the Transformer's: about the same seconds, which are printed and kept. And the Transformer on
+the even split with each kind of batches. A seed decides the weights at the beginning and nothing else: the order of the
+batches is the same for all. One thread.
+"""
+
+import argparse
+import json
+import platform
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from attncourse.data import EncodedPair, Pair, Tokenizer, batch_by_tokens, collate, encode_pairs, epoch_batches
+from attncourse.data.batches import combined_seed
+from attncourse.data.number_words import say
+from attncourse.decoding import translate
+from attncourse.metrics import exact_match, token_loss
+from attncourse.recurrent import Seq2Seq
+from attncourse.training.recipe import cosine
+from attncourse.transformer import EncoderDecoder, TransformerConfig
+
+BATCH_TOKENS = 256
+RUNGS = ("mean pool", "last state", "attention", "Transformer")
+MakeBatches = Callable[[Sequence[EncodedPair], int, int, int], list[list[int]]]
+
+
+class Task(NamedTuple):
+    """A split, ready to train on."""
+
+    train: list[EncodedPair]
+    test: list[Pair]
+    tokenizers: tuple[Tokenizer, Tokenizer]
+
+
+def draw_lists(n: int) -> list[Pair]:
+    """Lists of one to five numbers below 1000, German and English, none twice, in the order drawn. As on the page."""
+    rng, drawn = random.Random(0), {}
+    while len(drawn) < n:
+        numbers = [rng.randrange(10 ** rng.randint(1, 3)) for _ in range(rng.randint(1, 5))]
+        german, english = (", ".join(say(number, language) for number in numbers) for language in ("de", "en"))
+        drawn[german] = english
+    return [Pair(*pair) for pair in drawn.items()]
+
+
+def make_task(lists: Sequence[Pair]) -> Task:
+    """The first thousand are the test set, the next hundred are left to choose by (nothing is chosen here)."""
+    test, train = list(lists[:1000]), lists[1100:]
+    german = Tokenizer.train((pair.source for pair in train), size=112, keep_apart="hundert|und")
+    english = Tokenizer.train((pair.target for pair in train), size=112)
+    return Task(encode_pairs(train, german, english), test, (german, english))
+
+
+def mixed_batches(pairs: Sequence[EncodedPair], batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+    """As `epoch_batches`, but in the order drawn: a batch takes what comes next for as long as it fits."""
+    generator = torch.Generator().manual_seed(combined_seed(seed, epoch))
+    made: list[list[int]] = []
+    longest = 0
+    for i in torch.randperm(len(pairs), generator=generator).tolist():
+        length = max(len(pairs[i].source), len(pairs[i].target) + 1)
+        longest = max(longest, length)
+        if not made or (len(made[-1]) + 1) * longest > batch_tokens:
+            made.append([])
+            longest = length
+        made[-1].append(i)
+    return made
+
+
+def pooled_batches(pairs: Sequence[EncodedPair], batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+    """As `epoch_batches`, but sorted by length within pools of 500 only."""
+    generator = torch.Generator().manual_seed(combined_seed(seed, epoch))
+    drawn = torch.randperm(len(pairs), generator=generator).tolist()
+    made: list[list[int]] = []
+    for start in range(0, len(drawn), 500):
+        pool = drawn[start : start + 500]
+        lengths = [max(len(pairs[i].source), len(pairs[i].target) + 1) for i in pool]
+        made += [[pool[j] for j in batch] for batch in batch_by_tokens(lengths, batch_tokens)]
+    return [made[k] for k in torch.randperm(len(made), generator=generator).tolist()]
+
+
+def make_model(rung: str, task: Task) -> nn.Module:
+    german, english = (len(tokenizer) for tokenizer in task.tokenizers)
+    if rung != "Transformer":
+        return Seq2Seq(german, english, d_embedding=32, d_hidden=128, summary=rung)
+    return EncoderDecoder(TransformerConfig(vocab_size=german, target_vocab_size=english, d_model=64, n_layers=2,
+                                            n_heads=4, d_ff=128, dropout=0.0))  # fmt: skip
+
+
+def run(rung: str, task: Task, make_batches: MakeBatches, steps: int, seed: int) -> dict:
+    """Train one model from one seed; how often it is right, and where it is wrong."""
+    torch.manual_seed(seed)
+    model = make_model(rung, task)
+    steps, lr = (steps, 5e-3) if rung == "Transformer" else (round(steps * 37 / 55), 6e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+    warmup = round(steps * 10 / 55)
+    done, epoch, lists_seen = 0, 0, 0
+    began = time.process_time()
+    while done < steps:
+        batches = make_batches(task.train, BATCH_TOKENS, 0, epoch)[: steps - done]
+        for step, batch in enumerate(batches, start=done + 1):
+            source, lengths, target_in, target_out = collate([task.train[i] for i in batch])
+            loss = token_loss(model(source, lengths, target_in), target_out)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = lr * cosine(step, warmup, steps)
+            optimizer.step()
+            lists_seen += len(batch)
+        done, epoch = done + len(batches), epoch + 1
+    seconds = time.process_time() - began
+    sources, truths = zip(*task.test, strict=True)
+    written = [one.text for one in translate(model, sources, *task.tokenizers)]
+    right = exact_match(written, truths)
+    tokens = [len(task.tokenizers[1].encode(truth)) + 1 for truth in truths]           # <eos> counts
+    asked, wrong = Counter(tokens), Counter(n for n, ok in zip(tokens, right, strict=True) if not ok)
+    return {
+        "seed": seed, "right": sum(right) / len(right), "steps": steps, "lists_seen": lists_seen,
+        "seconds": round(seconds, 1), "parameters": sum(p.numel() for p in model.parameters()),
+        "asked": {n: asked[n] for n in sorted(asked)}, "wrong": {n: wrong[n] for n in sorted(asked)},
+    }  # fmt: skip
+
+
+def as_text(result: dict) -> str:
+    """JSON, a line for each run."""
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    return re.sub(r"\n {4,}|\n {3}(?=\})", " ", text) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=550, help="of the Transformer; the recurrent models': 37 for 55")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    drawn = draw_lists(21_000)
+    shuffled = drawn.copy()
+    random.Random(0).shuffle(shuffled)
+    uneven, even = make_task(drawn), make_task(shuffled)
+
+    def length(pair: Pair) -> int:
+        return len(uneven.tokenizers[1].encode(pair.target)) + 1                       # <eos> counts
+
+    def all_seeds(name: str, task: Task, make_batches: MakeBatches) -> list[dict]:
+        runs = [run("Transformer", task, make_batches, args.steps, seed) for seed in args.seeds]
+        print(f"{name}:")
+        for each in runs:
+            short = "  ".join(f"{each['wrong'].get(n, 0)}/{each['asked'].get(n, 0)}" for n in range(2, 7))
+            print(f"  seed {each['seed']}: {each['right']:.1%} right; wrong of 2 to 6 tokens: {short}", flush=True)
+        return runs
+
+    given = [pair for pair in uneven.test if length(pair) == 2][::2]
+    rest = uneven._replace(test=[pair for pair in uneven.test if pair not in given])
+    back = rest._replace(train=rest.train + encode_pairs(20 * given, *uneven.tokenizers))
+    suspects = {
+        "as it was": all_seeds("as it was", rest, epoch_batches),
+        "mixed batches": all_seeds("mixed batches", rest, mixed_batches),
+        "short lists given back": all_seeds("short lists given back", back, epoch_batches),
+        "both": all_seeds("both", back, mixed_batches),
+    }
+    kinds: dict[str, MakeBatches] = {"like length": epoch_batches, "mixed": mixed_batches, "pooled": pooled_batches}
+    even_split = {kind: all_seeds(f"even split, {kind}", even, make) for kind, make in kinds.items()}
+    ladder = {rung: [run(rung, even, epoch_batches, args.steps, seed) for seed in args.seeds]
+              for rung in RUNGS[:3]}  # fmt: skip
+    ladder["Transformer"] = even_split["like length"]
+    for rung, runs in ladder.items():
+        each = "  ".join(f"{one['right']:.1%} ({one['seconds']:.0f} s)" for one in runs)
+        print(f"{rung:>12}: {each}   {runs[0]['parameters']:,} parameters, {runs[0]['steps']} steps", flush=True)
+
+    result = {
+        "benchmark": "splits",
+        "command": f"python benchmarks/splits.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}",
+        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
+        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        "seeds": args.seeds, "given_back": [pair.target for pair in given],
+        "suspects": suspects, "even_split": even_split, "ladder": ladder,
+    }  # fmt: skip
+    if args.save:
+        args.save.write_text(as_text(result), encoding="utf-8")
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
