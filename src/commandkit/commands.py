@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -42,6 +43,9 @@ def run(program: str, description: str, commands: Commands, argv: Sequence[str] 
             raise
         print(f"error: {error.name} is not installed: pip install -c constraints.txt -e '.[dev]'", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `| head` has read enough; Python would complain again when it flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""A course: a package with a folder a lesson, and the calls that its notebooks make: `check`, `hint`, `progress`."""
+"""A course: a package with a folder a lesson, and the calls that its notebooks make: `check`, `hint`, `solved`, …"""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from commandkit.errors import CommandError
 
 if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
+    from lessonkit.exercises.case import Case
     from lessonkit.exercises.exercise import Exercise
     from lessonkit.exercises.progress import Progress
     from lessonkit.exercises.verdict import Verdict
@@ -81,6 +82,7 @@ class Course:
         self.package, self.library, self.widgets = package, tuple(library), widgets
         self.distribution, self._demo = distribution or package, demo
         self._loaded: dict[str, Sequence[Exercise]] = {}
+        self._verdicts: dict[str, Verdict] = {}  # the last of each exercise in this process
 
     def __repr__(self) -> str:
         return f"Course({self.package!r})"
@@ -176,17 +178,21 @@ class Course:
 
         return REFERENCE.sub(number, text)
 
-    def check(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
-        """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
+    @cached_property
+    def check(self) -> Check:
+        """`check("name", answer)` judges, and `check.case("name")` hands over a call that went wrong."""
+        return Check(self)
 
-        The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
-        """
+    def judge(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
+        """The verdict on `answer` to the exercise `name`; see `Check`."""
         from lessonkit.exercises import progress
         from lessonkit.exercises.judge import judge_on_seeds
         from lessonkit.exercises.observe import observe
 
         exercise = self.exercise(name)
+        seeds = seeds[: exercise.seeds]
         verdict = judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
+        self._verdicts[name] = verdict
         if progress.wanted():
             progress.keep(self.distribution, exercise, verdict)
         validated = os.environ.get("NBGRADER_EXECUTION") == "validate"
@@ -194,6 +200,22 @@ class Course:
             # nbgrader's Validate shows this, cut at some 84 columns, where it would only say "Partial credit".
             print(verdict.text(width=80), file=sys.stderr)
         return verdict
+
+    def solved(self, name: str) -> bool:
+        """Whether the last check of `name` in this kernel gave all the points: for a cell that uses the answer.
+
+        Else it says what the cell waits for. Always False, in silence, where nbgrader grades or validates: nothing of
+        such a cell is graded, and it must neither fail there nor take time. LookupError for an unknown name.
+        """
+        exercise = self.exercise(name)
+        if os.environ.get("NBGRADER_EXECUTION"):
+            return False
+        verdict = self._verdicts.get(name)
+        if verdict is not None and verdict.points == verdict.out_of:
+            return True
+        now = f"now {verdict.score}" if verdict else "not run yet"
+        print(f'This cell uses your answer. It waits until check("{exercise.name}", …) gives all points ({now}).')
+        return False
 
     def hint(self, name: str, tier: int = 1) -> None:
         """Print hint number `tier` of the exercise `name`: the first nudges, the last nearly tells."""
@@ -215,6 +237,39 @@ class Course:
 
         chosen = self.assignments() if assignment is None else [assignment]
         return Progress(self.distribution, {name: self.exercises_of(name) for name in chosen})
+
+
+class Check:
+    """What the notebooks of a course call `check`."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._answers: dict[str, Any] = {}  # the last of each exercise
+
+    def __call__(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
+        """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
+
+        The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
+        """
+        verdict = self._course.judge(name, answer, seeds)
+        self._answers[name] = answer
+        return verdict
+
+    def case(self, name: str, aspect: str | None = None) -> Case | None:
+        """A call of your answer that went wrong: its inputs, what came out, and what should have come out.
+
+        Of the answer that `check` has judged last, in its first failing aspect or in the one that you name. None where
+        nothing went wrong. LookupError for an unknown name, or if the answer has not been checked in this notebook.
+        """
+        from lessonkit.exercises.case import failing_case
+
+        exercise = self._course.exercise(name)
+        if name not in self._answers:
+            raise LookupError(f'{name} has not been checked in this notebook: run check("{name}", {name}) first')
+        found = failing_case(exercise, self._answers[name], VISIBLE_SEEDS[: exercise.seeds], aspect)
+        if found is None:
+            print(f"{name}: nothing to show. Either all is right, or your answer could not be called.")
+        return found
 
 
 def course_of(config: Mapping[str, Any]) -> Course:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ a = torch.randn(64, 64, dtype=torch.float64)
 error = (a @ torch.linalg.inv(a) - torch.eye(64)).abs().max().item()
 metal = "Metal" if torch.backends.mps.is_available() else ""
 gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else metal
-print(torch.__version__, error < 1e-6, torch.get_num_threads(), gpu, sep="|")
+print(torch.__version__, error < 1e-6, torch.get_num_threads(), torch.version.cuda or "", gpu, sep="|")
 """
 
 
@@ -118,14 +119,26 @@ def _torch(folder: Path) -> Iterator[Finding]:
         reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
         yield Finding(BROKEN, f"torch does not work: {reason}", INSTALL.format("lab"))
         return
-    version, right, threads, gpu = run.stdout.strip().split("|")
+    version, right, threads, cuda, gpu = run.stdout.strip().split("|")
     if right != "True":
         yield Finding(
             BROKEN, f"torch {version} computes wrong numbers on this machine", "install another build of torch"
         )
     cores = os.cpu_count() or 1
-    yield Finding(FOUND, f"torch {version} computes, on {threads} threads ({cores} cores)")
+    build = f"{_build(version, cuda)}, {_gigabytes('torch', 'triton', 'nvidia')} GB"
+    yield Finding(FOUND, f"torch {version} ({build}) computes, on {threads} threads ({cores} cores)")
     yield Finding(FOUND, f"GPU: {gpu}" if gpu else "GPU: none that torch can use; the course does not need one")
+
+
+def _build(version: str, cuda: str) -> str:
+    return f"the build for CUDA {cuda}" if cuda else "the build for CPUs" if sys.platform != "darwin" else "with Metal"
+
+
+def _gigabytes(*packages: str) -> str:
+    """What these folders of the environment take on the disk, as far as they are there."""
+    site = Path(sysconfig.get_paths()["purelib"])
+    files = (path for name in packages for path in (site / name).rglob("*") if path.is_file())
+    return f"{sum(path.stat().st_size for path in files) / 1e9:.1f}"
 
 
 def _kernel(folder: Path) -> Iterator[Finding]:

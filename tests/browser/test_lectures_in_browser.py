@@ -12,7 +12,7 @@ from attncourse_lessons import course
 pattern_pad = course.part("cheap_attention", "pattern_pad")
 
 pytestmark = pytest.mark.slow
-LECTURES = ("02_lookup", "03_cross_attention", "11_cheap_attention")
+LECTURES = ("02_lookup", "03_cross_attention", "12_cheap_attention")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_slider_moves_the_picture_by_keyboard(read):
 
 
 def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
-    page = read("11_cheap_attention")
+    page = read("12_cheap_attention")
     run(cell(page, "from attncourse import viz"))
     output = run(cell(page, 'pattern_pad("window")'))
     expect(output).to_contain_text("74 of 256 pairs")

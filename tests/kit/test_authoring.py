@@ -563,6 +563,13 @@ def test_a_lessons_own_modules_are_imported_by_their_whole_names(tmp_path):
     assert source_of(tmp_path, text, assignment=False).notebook.cells[0].source == expected
 
 
+def test_a_cell_tagged_hide_input_is_folded_in_jupyterlab_too(tmp_path):
+    text = '# %% tags=["hide-input"]\nassert True\n\n# %%\n1\n'
+    folded, open_ = source_of(tmp_path, text, assignment=False).notebook.cells
+    assert folded.metadata == {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}
+    assert "jupyter" not in open_.metadata
+
+
 def test_a_marker_inside_a_string_starts_no_cell(tmp_path):
     text = '# %%\ntext = """\n# %%\n"""\n\n# %%\n1\n'
     source = source_of(tmp_path, text)

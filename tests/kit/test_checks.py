@@ -15,6 +15,7 @@ from torch import nn
 
 from attncourse import check, hint
 from attncourse_lessons import course as lessons
+from lessonkit.course import Course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge, judge_on_seeds
 from lessonkit.exercises.observe import observe
@@ -241,8 +242,10 @@ def test_an_input_of_nan_is_not_taken_for_a_changed_one():
 
 
 def test_equal_looking_numbers_are_told_with_as_many_digits_as_they_differ_in():
-    off = wrong("attention_output", lambda weights, states: weights @ states * 1.0002)
-    assert "got -2.541, expected -2.5405" in off["one weight of one"]
+    off = wrong("attention_output", lambda weights, states: weights @ states * 1.00013)
+    told = [re.search(r"got ([-.0-9]+), expected ([-.0-9]+)", words) for words in off.values()]
+    assert all(told) and all(found[1] != found[2] for found in told)
+    assert max(len(found[1].lstrip("-")) for found in told) > len("2.541")  # four digits would not do for all
 
 
 def test_half_precision_is_named_as_the_reason():
@@ -414,12 +417,12 @@ def test_an_answer_that_is_the_same_whatever_comes_in_earns_nothing(name, answer
     assert check(name, answer).points == 0
 
 
-def test_dividing_by_the_sum_after_masking_is_right():
+def test_dividing_by_the_sum_after_masking_is_right_until_the_padding_scores_high():
     def answer(scores, mask):
         weights = scores.softmax(-1) * mask
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
 
-    assert wrong("attention_distribution", answer) == {}
+    assert list(wrong("attention_distribution", answer)) == ["high scores in the padding"]
 
 
 def test_a_width_written_into_the_code_is_noticed():
@@ -457,7 +460,8 @@ def test_differences_are_told_as_what_they_are():
     assert told_of(
         "cut off from the gradient", "gradient"
     ) == "no gradient finds its way from the logits to the cell " + (
-        "or from the state to the cell and the previous state"
+        "or from the state to the cell and the previous state or from the state to the vector that is fed in "
+        "or from the attentional vector to the cell"
     )
     off = wrong("attention_scores", lambda decoder_states, encoder_states: decoder_states @ encoder_states.detach().mT)
     assert off == {"gradient": "no gradient reaches `encoder_states`"}
@@ -487,7 +491,8 @@ def logarithms(scores, mask):
 
 
 def pairwise(scores, mask):
-    differences = (scores[..., None, :] - scores[..., :, None]).double().exp() * mask[..., None, :]
+    differences = scores[..., None, :] - scores[..., :, None]
+    differences = differences.double().masked_fill(~mask[..., None, :], -torch.inf).exp()
     return torch.where(mask, 1 / differences.sum(-1).clamp(min=1e-300), 0).float()
 
 
@@ -496,6 +501,7 @@ def quarter_squares(s, h):
 
 
 def shares(scores, mask):
+    scores = scores.masked_fill(~mask, -1e30)
     exponentials = torch.exp(scores - scores.max(-1, keepdim=True).values) * mask
     total = exponentials.sum(-1, keepdim=True)
     return exponentials / (total + (total == 0))
@@ -744,10 +750,35 @@ def half_right():
 
 def test_the_card_shows_points_marks_the_mistake_and_the_way_to_a_hint(half_right):
     card = str(half_right)
-    assert "attention_distribution" in card and "6 of 7 points" in card
+    assert "attention_distribution" in card and "5 of 7 points" in card
     assert "✗ beside padding" in card and "✓ weights" in card
     assert "masks after the softmax" in card and 'hint("attention_distribution")' in card
+    assert 'check.case("attention_distribution")' in card
     assert max(len(line) for line in card.splitlines()) <= 92
+
+
+def test_the_card_offers_the_hint_of_the_first_aspect_that_is_wrong():
+    exercise = Exercise("pair", lambda x: x, ("y",), difficulty=1, minutes=1, hints=("one", "two", "three"))
+    for name, factor, tier in (("small", 1, None), ("large", 100, 3), ("huge", 1e6, 2)):
+
+        def of_this_size(answer, draw, factor=factor):
+            """right"""
+            return answer(factor * draw.normal(3))
+
+        exercise.aspect(name, 1, hint=tier)(of_this_size)
+
+    def offered(answer):
+        return judge(exercise, observe(exercise, answer, 0), 0, name=False).footer()
+
+    assert offered(lambda x: x.clamp(-1e3, 1e3)).startswith('Stuck? `hint("pair", 2)` is about “huge”')
+    assert offered(lambda x: x.clamp(-10, 10)).startswith('Stuck? `hint("pair", 3)` is about “large”')
+    assert offered(lambda x: x + 1).startswith('Stuck? `hint("pair", 3)` is about “large”')
+
+
+def test_an_aspect_cannot_have_a_hint_that_there_is_not():
+    exercise = Exercise("pair", lambda x: x, ("y",), difficulty=1, minutes=1, hints=("one", "two"))
+    with pytest.raises(ValueError, match="pair, 'large': got hint 3, expected 1 to 2"):
+        exercise.aspect("large", 1, hint=3)
 
 
 def test_a_right_answer_is_not_offered_hints():
@@ -766,14 +797,14 @@ def test_in_a_notebook_the_card_comes_as_html_text_and_data(half_right, monkeypa
 def test_for_nbgrader_the_text_is_the_number(half_right, monkeypatch):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     bundle = half_right._repr_mimebundle_()
-    assert float(bundle["text/plain"]) == 6.0
+    assert float(bundle["text/plain"]) == 5.0
     assert "masks after the softmax" in bundle["text/html"]
 
 
 def test_extra_credit_never_prints_a_number_for_nbgrader(monkeypatch):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     verdict = check("local_attention", lessons.exercise("local_attention").alternatives[0].answer)
-    assert verdict.points == 2
+    assert verdict.points == 3
     with pytest.raises(ValueError, match="could not convert"):
         float(verdict._repr_mimebundle_()["text/plain"])
 
@@ -828,6 +859,66 @@ def test_hints_come_one_by_one_in_lines_that_a_notebook_need_not_break(capsys):
     assert all(len(line) <= 92 for line in printed.splitlines())
     with pytest.raises(ValueError, match="hints 1 to 3, got 4"):
         hint("attention_scores", 4)
+
+
+@pytest.fixture
+def ranked():
+    """A number to come close to: the closer, the higher in the leaderboard."""
+    exercise = Exercise("close", lambda x: 2 * x, ("y",), 1, 1, ("Twice.",), numbers=True, metric="of 10", seeds=2)
+
+    @exercise.aspect("number", points=1)
+    def number(answer, draw):
+        """twice as much"""
+        x = draw.uniform(1)
+        y = answer(x)
+        answer.measure(10 - 10 * float(abs(y - 2 * x)) / float(x))
+        return y
+
+    return exercise
+
+
+def test_a_metric_is_measured_on_each_seed_and_its_mean_is_told(ranked):
+    right, near = (judge_on_seeds(ranked, [observe(ranked, f, s) for s in (0, 1)], (0, 1)) for f in (
+        lambda x: 2 * x, lambda x: 1.5 * x))
+    assert right.metric == ("of 10", 10.0) and right.points == 1
+    assert near.metric == ("of 10", pytest.approx(5.0)) and near.points == 0
+    assert "For the leaderboard: 5 of 10. Stuck?" in str(near) and str(right).endswith("For the leaderboard: 10 of 10.")
+    assert near.as_dict()["metric"] == {"name": "of 10", "value": pytest.approx(5.0)}
+    assert "metric" not in check("attention_scores", None).as_dict()
+
+
+def test_an_answer_that_does_not_get_so_far_has_no_metric(ranked):
+    verdict = one(ranked, lambda x: None)
+    assert verdict.metric is None and "leaderboard" not in str(verdict)
+
+
+def test_an_exercise_says_on_how_many_seeds_it_is_judged(ranked, monkeypatch):
+    course, seen = Course("attncourse_lessons"), []
+    monkeypatch.setattr(course, "exercise", lambda name: ranked)
+    assert course.check("close", lambda x: seen.append(float(x)) or 2 * x, seeds=(5, 6, 7)).points == 1
+    assert len(seen) == 2
+
+
+def test_what_uses_an_answer_waits_until_its_check_gives_all_points(capsys, monkeypatch):
+    course = Course("attncourse_lessons")
+    assert not course.solved("attention_distribution")
+    assert "not run yet" in capsys.readouterr().out
+    course.check("attention_distribution", known("attention_distribution", "masks after the softmax"))
+    assert not course.solved("attention_distribution")
+    assert "It waits until check(\"attention_distribution\", …) gives all points (now " in capsys.readouterr().out
+    right = course.exercise("attention_distribution").solution
+    course.check("attention_distribution", right)
+    assert course.solved("attention_distribution") and capsys.readouterr().out == ""
+    with pytest.raises(LookupError, match="Did you mean"):
+        course.solved("atention_distribution")
+
+
+@pytest.mark.parametrize("execution", ["validate", "autograde"])
+def test_where_nbgrader_works_nothing_that_uses_an_answer_runs_and_nothing_is_said(execution, capsys, monkeypatch):
+    course = Course("attncourse_lessons")
+    course.check("attention_distribution", course.exercise("attention_distribution").solution)
+    monkeypatch.setenv("NBGRADER_EXECUTION", execution)
+    assert not course.solved("attention_distribution") and capsys.readouterr().out == ""
 
 
 def test_a_misconception_must_fail_a_known_aspect(softmax):

@@ -3,6 +3,7 @@
 import argparse
 import importlib.metadata
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -104,8 +105,10 @@ def test_torch_is_looked_at_in_a_process_of_its_own(monkeypatch):
     assert only(doctor._torch).mark == BROKEN
     monkeypatch.setattr(doctor, "TORCH", "import no_such_torch")
     assert "no_such_torch" in only(doctor._torch).what
-    monkeypatch.setattr(doctor, "TORCH", "print('2.13.0|True|2|A Fine GPU')")
-    assert [finding.mark for finding in findings(doctor._torch)] == [FOUND, FOUND]
+    monkeypatch.setattr(doctor, "TORCH", "print('2.13.0|True|2|13.0|A Fine GPU')")
+    torch, gpu = findings(doctor._torch)
+    assert torch.mark == gpu.mark == FOUND and gpu.what == "GPU: A Fine GPU"
+    assert re.match(r"torch 2\.13\.0 \(the build for CUDA 13\.0, \d\.\d GB\) computes, on 2 threads", torch.what)
 
 
 def test_a_kernel_of_another_environment_is_found(healthy, monkeypatch):

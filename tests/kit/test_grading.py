@@ -287,7 +287,7 @@ TROUBLE = {
     },
     "prints-numbers": {
         "attention_scores": "import sys\nsys.displayhook(999)\nprint(4)",
-        "attention_distribution": "import sys\nsys.displayhook(-5)\nreturn scores",
+        "attention_distribution": "import sys\nsys.displayhook(-5)\nreturn scores.new_zeros(scores.shape)",
         "attention_output": "import sys\nsys.displayhook(2)\nreturn 2",
     },
     "uses-the-name-check": {"attention_scores": "global check\ncheck = 4\n{model}"},

@@ -52,15 +52,17 @@ STRANGE = {
     ),
     "float64 costs nothing": right("return weights.double() @ encoder_states.double()"),
     "a transposed view costs nothing": right("return (encoder_states.mT @ weights.mT).mT"),
-    "float16 is told so": wrong("return weights.half() @ encoder_states.half()", "computed in float16"),
-    "bfloat16 is told so": wrong("return weights.bfloat16() @ encoder_states.bfloat16()", "computed in bfloat16"),
+    "float16 is told so": wrong("return weights.half() @ encoder_states.half()", "computed in float16", gets=1.0),
+    "bfloat16 is told so": wrong(
+        "return weights.bfloat16() @ encoder_states.bfloat16()", "computed in bfloat16", gets=1.0
+    ),
     "NaN is told so": wrong("return weights @ encoder_states * float('nan')", "NaN"),
     "infinity is no answer": wrong("return weights @ encoder_states + torch.inf", "got inf", gets=1.0),
     "writing into the inputs is told so": wrong(
         "return scores.masked_fill_(~mask, -torch.inf).softmax(-1).nan_to_num()",
         "writes into `scores`",
         WEIGHTS,
-        gets=2.0,
+        gets=1.0,
     ),
     "looking for a GPU where there is none is told so": wrong("return weights.cuda() @ encoder_states", "CUDA"),
     "random numbers are no answer": wrong(
@@ -133,7 +135,7 @@ LEAKS = {
     ),
     "gradients switched off above are missed, as they are for the student": Trouble(
         first=("torch.set_grad_enabled(False)",),
-        gets={SCORES: 3.0, WEIGHTS: 6.0, OUTPUT: 4.0, STEP: 8.0},
+        gets={SCORES: 3.0, WEIGHTS: 6.0, OUTPUT: 4.0, STEP: 9.0, LOCAL: 2.0},
         says=dict.fromkeys((SCORES, WEIGHTS, OUTPUT, STEP), "gradient"),
     ),
 }  # fmt: skip
@@ -271,7 +273,7 @@ PEEKS = {
             "kinds = (types.FunctionType, type)\n"
             "things = [o for o in gc.get_objects() if isinstance(o, kinds) and o.__name__ in secrets[:2]]\n"
             "things += [o for o in gc.get_objects() if type(o).__name__ in secrets[2:]]\n"
-            "cells = inspect.getclosurevars(check).nonlocals\n"
+            "cells = inspect.getclosurevars(type(check).__call__).nonlocals\n"
             "print('references:', things, 'closure:', cells)",
         ),
         shows="references: [] closure: {}",

@@ -94,6 +94,13 @@ def test_a_function_is_called_and_gone_back_through_as_if_it_were_here(graded):
     assert verdict.points == verdict.out_of and not execution["flags"] and execution["ended"] is None
 
 
+def test_a_cell_that_asks_for_a_failing_case_is_quiet_where_a_notebook_is_graded(graded):
+    asks = "from attncourse import check\nassert check.case('callback') is None, 'a case'"
+    execution, verdict = graded("import torch\n" + RIGHT, asks)
+    assert verdict.points == verdict.out_of and not execution["flags"]
+    assert execution["cells"][2]["outputs"] == []
+
+
 def test_the_grader_may_go_back_through_the_answer_and_what_it_called_in_it(graded, exercise):
     exercise.aspects.clear()
     exercise.reference = lambda function, x: function(x) + x

@@ -51,7 +51,7 @@ def test_every_link_of_its_pages_and_notebooks_leads_to_a_file_in_it(released):
     for path in released.rglob("*.ipynb"):
         cells = nbformat.read(path, 4).cells
         texts[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    assert len(texts) == 30
+    assert len(texts) == 32
     for path, text in texts.items():
         for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert (path.parent / link).resolve().is_relative_to(released), link

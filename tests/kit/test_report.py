@@ -23,8 +23,10 @@ from lessonkit.grading.report.results import (
     Results,
     Row,
     RunLog,
+    _well_formed,
     distribution,
     flags,
+    leaderboards,
     mistakes,
     outliers,
     read_log,
@@ -338,6 +340,42 @@ def test_misconceptions_come_by_frequency():
     for row, names in zip(results.rows, (["rare"], ["often"], ["often", "often"], [], []), strict=True):
         row.verdicts["attention_scores"] = verdict("attention_scores", 1.0, 4.0, names)
     assert [(m.name, len(m.rows)) for m in mistakes(results)] == [("often", 2), ("rare", 1)]
+
+
+@pytest.fixture
+def ranked():
+    """A class of five, of whom four were measured, two alike."""
+    results = made_up_class(5)
+    for row, value in zip(results.rows, [80.0, 97.5, None, 80.0, 12.25], strict=True):
+        metric = {} if value is None else {"metric": {"name": "right, of 100", "value": value}}
+        row.verdicts["attention_scores"] = {**verdict("attention_scores", 4.0, 4.0), **metric}
+    return results
+
+
+def test_a_leaderboard_has_the_best_first_and_equals_share_a_place(ranked):
+    (board,) = leaderboards(ranked)
+    assert (board.exercise, board.metric) == ("attention_scores", "right, of 100")
+    seen = [(place.number, place.value, [row.student for row in place.rows]) for place in board.places]
+    assert seen == [(1, 97.5, ["s001"]), (2, 80.0, ["s000", "s003"]), (4, 12.25, ["s004"])]
+    assert leaderboards(made_up_class(3)) == []
+
+
+def test_a_leaderboard_says_who_is_where_only_if_it_is_asked_to(ranked, tmp_path):
+    for named in (False, True):
+        console = Console(file=StringIO(), width=200)
+        report.show_class(ranked, EXERCISES, [], console, named=named)
+        printed = console.file.getvalue()
+        board = printed[printed.index("leaderboard: attention_scores (right, of 100)") :]
+        assert board.index("1.  97.5") < board.index("2.  80") < board.index("4.  12.25")
+        text = Page(page(ranked, EXERCISES, [], tmp_path, named=named)).text
+        on_page = text[text.rindex("place right, of 100 students") :]
+        assert ("Student 001" in board, "1 97.5 Student 001" in on_page) == (named, named)
+        assert ("1 97.5 1 2 80 2 4 12.25 1" in on_page) == (not named)
+
+
+@pytest.mark.parametrize("metric", [7, {"name": "right", "value": "97"}, {"name": "right", "value": float("nan")}, {}])
+def test_a_metric_that_is_odd_is_none(metric):
+    assert _well_formed({**verdict("attention_scores", 4.0, 4.0), "metric": metric})["metric"] is None
 
 
 def test_time_and_memory_far_beyond_the_class_are_outliers():

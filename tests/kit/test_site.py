@@ -66,6 +66,7 @@ def course(tmp_path):
                     )
                 ],
             ),
+            new_code_cell("assert True", metadata={"tags": ["hide-input"]}),
         ],
         metadata=PYTHON | {"widgets": {WIDGETS: {"state": {"abc": {"model_name": "AnyModel", "state": {}}}}}},
     )
@@ -229,9 +230,11 @@ def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     assert 'alt="A blue dot."' in lecture and '<div class="still' in lecture      # the picture, and its words
     assert '"model_id": "abc"' in lecture and "widgets.js" in lecture             # the widget
     assert '<blockquote class="erratum">' in lecture
+    assert "Show the code" in lecture and "Show the answer" not in lecture        # a cell that is folded
     assert "a00_x.ipynb" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
     solved = (tmp_path / "site/solutions/a00/a00_x.html").read_text(encoding="utf-8")
     assert "Show the answer" in solved and "SOLUTION" not in solved and "seeds" not in solved
+    assert "Show the code" not in solved
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

@@ -128,6 +128,8 @@ class _Expansion:
             self.fail(f"a {cell.cell_type} cell: write code or [markdown]")
         new_cell = new_code_cell if cell.cell_type == "code" else new_markdown_cell
         plain = {name: value for name, value in given.items() if name not in (*SHORTHAND, *FOR_TESTS, *OF_WRITTEN)}
+        if "hide-input" in plain.get("tags", []):                      # folds in the web book; this, in JupyterLab
+            plain["jupyter"] = {"source_hidden": True}
         new = new_cell(source=self._referred(cell), metadata=plain)
         if kinds:
             expand = getattr(self, f"_{kinds[0]}")

@@ -22,6 +22,7 @@ class Aspect:
 
     `probe` runs the answer on drawn inputs and returns the tensor that shows it. `meaning` is what the learner reads
     when it is right; `explain(got, expected)` may put a wrong array into better words than "these numbers differ".
+    `hint` is the number of the exercise's hint that belongs to it, from 1.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Aspect:
     probe: Probe
     meaning: str
     explain: Explain | None = None
+    hint: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Exercise:
     names the tensors that come back; with `numbers` a plain number may come back in a tensor's place, with `truths` a
     plain True or False. With `lists` a list of lists of whole numbers or of texts comes back, and the aspect makes a
     tensor of it. `extra` exercises earn extra credit: their points count on top of the assignment's.
+
+    `metric` names a number by which answers are ranked, the largest first, such as "sentences right, of 100": an aspect
+    tells it by `answer.measure(number)`, and a report shows the class's leaderboard. `seeds` is on how many seeds an
+    answer is judged: fewer where one takes long.
     """
 
     name: str
@@ -71,6 +77,8 @@ class Exercise:
     numbers: bool = False
     truths: bool = False
     lists: bool = False
+    metric: str | None = None
+    seeds: int = 3
     aspects: list[Aspect] = field(default_factory=list)
     misconceptions: list[Misconception] = field(default_factory=list)
     variants: list[Misconception] = field(default_factory=list)  # other codes of the same misconceptions
@@ -92,11 +100,18 @@ class Exercise:
         """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
         return self.aspect, self.slip, self.misconception, self.variant, self.alternative
 
-    def aspect(self, name: str, points: float, explain: Explain | None = None) -> Callable[[Probe], Probe]:
-        """Add an aspect. The docstring says in a few words what is true of a right answer."""
+    def aspect(
+        self, name: str, points: float, explain: Explain | None = None, hint: int | None = None
+    ) -> Callable[[Probe], Probe]:
+        """Add an aspect. The docstring says in a few words what is true of a right answer.
+
+        Where it fails, the card offers the hint number `hint`. ValueError for one that the exercise has not.
+        """
+        if hint is not None and not 1 <= hint <= len(self.hints):
+            raise ValueError(f"{self.name}, {name!r}: got hint {hint}, expected 1 to {len(self.hints)}")
 
         def add(probe: Probe) -> Probe:
-            self.aspects.append(Aspect(name, points, probe, _words(probe), explain))
+            self.aspects.append(Aspect(name, points, probe, _words(probe), explain, hint))
             return probe
 
         return add

@@ -29,13 +29,16 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
         fault = _fault(aspect, observations[aspect.name], expected[aspect.name])
         lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
     wrong = [line.name for line in lines if not line.ok]
+    measured = [seen.metric for seen in observations.values() if seen.metric is not None]
     return Verdict(
         exercise=exercise.name,
         aspects=tuple(lines),
         misconceptions=tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ()),
         problem=_common_problem(observations, wrong),
         hints=len(exercise.hints),
+        hint=next(((a.name, a.hint) for a in exercise.aspects if a.hint and a.name in wrong), None),
         extra=exercise.extra,
+        metric=(exercise.metric, measured[0]) if exercise.metric and measured else None,
     )
 
 
@@ -55,7 +58,9 @@ def judge_on_seeds(
         verdicts.append(verdict)
         if wrong := [line.name for line in verdict.aspects if not line.ok]:
             named = verdict.misconceptions if named is None else _still_named(exercise, named, seen, wrong, seed)
-    return replace(Verdict.over(verdicts), misconceptions=named or ())
+    measured = [verdict.metric for verdict in verdicts if verdict.metric]
+    metric = (measured[0][0], sum(number for _, number in measured) / len(measured)) if measured else None
+    return replace(Verdict.over(verdicts), misconceptions=named or (), metric=metric)
 
 
 def same(seen: Observation, other: Observation) -> bool:
@@ -88,6 +93,21 @@ def explain_worst(words: str) -> Explain:
         place = _worst_place(got, expected)
         seen, right = _apart(got[place], expected[place])
         return words.format(got=seen, expected=right, size=seen.removeprefix("-"), place=_index(place))
+
+    return explain
+
+
+def explain_case(*cases: str) -> Explain:
+    """For several cases stacked along the first axis: says in which of them the answer goes wrong, and by how much."""
+
+    def explain(got: np.ndarray, expected: np.ndarray) -> str:
+        wrong = [i for i in range(len(cases)) if not close(got[i], expected[i])]
+        first = wrong[0]
+        seen, right = (np.atleast_1d(values[first]) for values in (got, expected))
+        place = _worst_place(seen, right)
+        said = "got {}, expected {}".format(*_apart(seen[place], right[place]))
+        others = f" (and {', '.join(cases[i] for i in wrong[1:])})" if wrong[1:] else ""
+        return f"{cases[first]}{others}: {said}"
 
     return explain
 
@@ -261,10 +281,21 @@ def _two_at_once(
     names = {misconception.name for misconception in exercise.misconceptions}
     for one, other, answer in exercise.pairs:
         if {one.name, other.name} <= names and wrong <= {*one.fails, *other.fails}:
+            # What one of them leaves as it is shows the other alone: that is known, and most pairs fall here.
+            if not all(_shows(exercise, *codes, observations, seed) for codes in ((one, other), (other, one))):
+                continue
             known = observe_known(exercise, answer, seed)
             if all(same(observations[name], known[name]) for name in observations):
                 return [m for m in exercise.misconceptions if m.name in (one.name, other.name)]
     return []
+
+
+def _shows(
+    exercise: Exercise, one: Misconception, other: Misconception, observations: Mapping[str, Observation], seed: int
+) -> bool:
+    """Whether the aspects that `one` fails and `other` does not show what `one` does."""
+    known = observe_known(exercise, one.answer, seed)
+    return all(same(observations[name], known[name]) for name in set(one.fails) - set(other.fails))
 
 
 def _explained(

@@ -32,6 +32,7 @@ class Observation:
     value: np.ndarray | None
     problem: Problem | None
     shapes: Shapes
+    metric: float | None = None  # what the aspect measured, for a leaderboard
 
 
 class Draw:
@@ -74,6 +75,7 @@ class Answer:
     def __init__(self, runner: Runner, exercise: Exercise, shapes: list | None = None, sizes: tuple = ()) -> None:
         self.runner, self.exercise, self.sizes = runner, exercise, sizes
         self.shapes: list[tuple[str, tuple[int, ...], str]] = [] if shapes is None else shapes
+        self.metric: float | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """The answer's result on `arguments`: a tensor, a tuple of as many tensors as the exercise names, or lists."""
@@ -100,6 +102,10 @@ class Answer:
                 )
             self.shapes.append(_described(name, tensor))
         return tensors[0] if len(returns) == 1 else tuple(tensors)
+
+    def measure(self, number: float) -> None:
+        """Tell the number by which answers to this exercise are ranked."""
+        self.metric = float(number)
 
     def build(self, draw: Draw, *sizes: int) -> Answer:
         """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else."""
@@ -157,7 +163,7 @@ def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, 
             problem = failed.problem
         except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
             problem = Problem("unusable", in_words(error))
-        observations[aspect.name] = Observation(value, problem, tuple(watched.shapes))
+        observations[aspect.name] = Observation(value, problem, tuple(watched.shapes), watched.metric)
     return observations
 
 

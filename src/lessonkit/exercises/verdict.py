@@ -51,7 +51,9 @@ class Verdict:
     misconceptions: tuple[Misconception, ...] = ()
     problem: str | None = None
     hints: int = 0
+    hint: tuple[str, int] | None = None  # the first wrong aspect that has a hint of its own, and which
     extra: bool = False
+    metric: tuple[str, float] | None = None  # what answers are ranked by, and how much of it this one has
 
     @property
     def points(self) -> float:
@@ -86,11 +88,21 @@ class Verdict:
         return [f"This is what “{m.name}” gives. {m.hint}" for m in self.misconceptions]
 
     def footer(self) -> str:
-        """How to ask for a hint, while there is something left to get right."""
+        """What was measured, and how to ask for a hint, while there is something left to get right."""
+        measured = f"For the leaderboard: {self.metric[1]:.4g} {self.metric[0]}." if self.metric else ""
+        return " ".join(filter(None, [measured, self._way_to_a_hint()]))
+
+    def _way_to_a_hint(self) -> str:
         if self.points == self.out_of or not self.hints:
             return ""
         which = "its only hint" if self.hints == 1 else f"the first of {self.hints} hints"
-        return f'Stuck? `hint("{self.exercise}")` prints {which}.'
+        asked = f'Stuck? `hint("{self.exercise}")` prints {which}'
+        if self.problem in _TODO:
+            return f"{asked}."
+        if self.hint:
+            aspect, number = self.hint
+            asked = f'Stuck? `hint("{self.exercise}", {number})` is about “{aspect}”'
+        return f'{asked}, `check.case("{self.exercise}")` shows a call that went wrong.'
 
     def text(self, width: int = WIDTH) -> str:
         """The card as plain text."""
@@ -105,7 +117,7 @@ class Verdict:
         for paragraph in self.advice():
             lines += ["", *textwrap.wrap(paragraph, width)]
         if self.footer():
-            lines += ["", self.footer()]
+            lines += ["", *textwrap.wrap(self.footer(), width)]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -138,6 +150,7 @@ class Verdict:
             ],
             "misconceptions": [m.name for m in self.misconceptions],
             "problem": self.problem,
+            **({"metric": {"name": self.metric[0], "value": self.metric[1]}} if self.metric else {}),
         }
 
     def _html(self) -> str:

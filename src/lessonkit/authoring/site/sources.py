@@ -174,5 +174,6 @@ def fold(notebook: NotebookNode, name: str) -> None:
             continue
         if cell.cell_type == "code":
             cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+            cell.metadata["mystnb"] = {"code_prompt_show": "Show the answer", "code_prompt_hide": "Hide the answer"}
         else:
             cell.source = f'<details class="answer"><summary>Show the answer</summary>\n\n{cell.source}\n\n</details>'

@@ -30,6 +30,7 @@ with require_extra(typed("report"), "grading"):
         Row,
         distribution,
         flags,
+        leaderboards,
         mistakes,
         outliers,
         read_results,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from lessonkit.grading.report.similarity import Pair
 
 NAMES = 8  # students named in a line of the terminal; the page names all
-MISTAKES, FLAGS, PAIRS = 15, 30, 10  # lines of the terminal
+MISTAKES, FLAGS, PAIRS, PLACES = 15, 30, 10, 20  # lines of the terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", type=Path, metavar="FILE", help="where to write the page (default: grading/<assignment>/report.html)"
     )
     what.add_argument("--brief", action="store_true", help="print the table alone, and write no page")
+    parser.add_argument("--names", action="store_true", help="name the students in the leaderboard")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -76,9 +78,9 @@ def main(args: argparse.Namespace) -> int:
     from lessonkit.grading.report.similarity import similar
 
     pairs = similar(results, exercises)
-    show_class(results, exercises, pairs, console)
+    show_class(results, exercises, pairs, console, named=args.names)
     path = (args.html or grading_folder(Path(coursedir.root), args.assignment) / "report.html").resolve()
-    write(path, page(results, exercises, pairs, path.parent))
+    write(path, page(results, exercises, pairs, path.parent, named=args.names))
     here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     console.print(Text(f"\nthe page: {here}"))
     return 0
@@ -150,9 +152,14 @@ def warn(results: Results, console: Console) -> None:
         console.print(Text(f"Graded without a sandbox: {which}. {UNSAFE_NOTE}\n", "bold"))
 
 
-def show_class(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], console: Console) -> None:
-    """Print what the class as a whole shows, each part only where it has something to say."""
-    for heading, lines in _parts(results, exercises, pairs, _bar_characters(console)):
+def show_class(
+    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], console: Console, named: bool = False
+) -> None:
+    """Print what the class as a whole shows, each part only where it has something to say.
+
+    A leaderboard says who is where if it is to be `named`.
+    """
+    for heading, lines in _parts(results, exercises, pairs, _bar_characters(console), named):
         lines = list(lines)
         if lines:
             console.print("", Text(heading, "bold"), sep="\n")
@@ -161,12 +168,23 @@ def show_class(results: Results, exercises: Sequence[Exercise], pairs: Sequence[
 
 
 def _parts(
-    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], bars: str
+    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], bars: str, named: bool
 ) -> Iterator[tuple[str, Iterable[Text]]]:
     """The headings of the report, and the lines under each."""
     known = [d for d in (distribution(results, column) for column in results.columns) if d.marked]
     width = max((len(d.column.name) for d in known), default=0)
     yield "points (bars: students, from no points to all)", [_spread(d, width, bars) for d in known]
+    for board in leaderboards(results):
+        yield (
+            f"leaderboard: {board.exercise} ({board.metric})",
+            _first(
+                PLACES,
+                [
+                    Text(f"{p.number:>3}.  {p.value:.4g}  {_who(p.rows) if named else '█' * len(p.rows)}")
+                    for p in board.places
+                ],
+            ),
+        )
     hints = {(e.name, m.name): f"\n    {first_sentence(m.hint)}" for e in exercises for m in e.misconceptions}
     yield (
         "misconceptions: who to talk to",

@@ -25,6 +25,7 @@ with require_extra(typed("report"), "grading"):
         Results,
         distribution,
         flags,
+        leaderboards,
         mistakes,
         outliers,
         unsafe,
@@ -47,8 +48,13 @@ SHOWN = 40  # pairs that the page lays side by side
 LONGEST = 2000  # characters of a text from a student
 
 
-def page(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], folder: Path) -> str:
-    """The report as HTML. Links to the students' notebooks are relative to `folder`, where the page will lie."""
+def page(
+    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], folder: Path, named: bool = False
+) -> str:
+    """The report as HTML. Links to the students' notebooks are relative to `folder`, where the page will lie.
+
+    A leaderboard, which a class may want to see, says who is where only if it is to be `named`.
+    """
     from lessonkit.grading.report.similarity import aligned
 
     handed_in = [row for row in results.rows if row.submitted]
@@ -71,6 +77,8 @@ def page(results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair],
         no_log=NO_LOG,
         spreads=[distribution(results, column) for column in results.columns],
         meanings=meanings,
+        leaderboards=leaderboards(results),
+        named=named,
         mistakes=mistakes(results),
         hints=hints,
         flags=kinds,
@@ -226,6 +234,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 {% endif %}
 <nav aria-label="Parts of the report"><ul>
 <li><a href="#summary">Summary</a></li><li><a href="#exercises">Exercises</a></li>
+{% if leaderboards %}<li><a href="#leaderboards">Leaderboard</a></li>{% endif %}
 {% if mistakes %}<li><a href="#misconceptions">Misconceptions ({{ mistakes | length }})</a></li>{% endif %}
 {% if flags %}<li><a href="#flags">Flags ({{ flags.values() | sum(start=[]) | length }})</a></li>{% endif %}
 {% if outliers %}<li><a href="#outliers">Time and memory ({{ outliers | length }})</a></li>{% endif %}
@@ -276,6 +285,22 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 {% endfor %}
 </div>
 </section>
+
+{% if leaderboards %}
+<section aria-labelledby="leaderboards">
+<h2 id="leaderboards">Leaderboard</h2>
+{% for board in leaderboards %}
+<h3><code>{{ board.exercise }}</code> <span class="soft">{{ board.metric }}</span></h3>
+<table><thead><tr><th scope="col">place</th><th scope="col">{{ board.metric }}</th>
+<th scope="col">students</th></tr></thead><tbody>
+{% for place in board.places %}
+<tr><td>{{ place.number }}</td><td>{{ "%.4g" | format(place.value) }}</td>
+<td>{% if named %}{{ everyone(place.rows) }}{% else %}{{ place.rows | length }}{% endif %}</td></tr>
+{% endfor %}
+</tbody></table>
+{% endfor %}
+</section>
+{% endif %}
 
 {% if mistakes %}
 <section aria-labelledby="misconceptions">

@@ -213,6 +213,7 @@ def _well_formed(verdict: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(aspect, dict)
         ],
         "misconceptions": list(_strings(verdict.get("misconceptions"))),
+        "metric": _metric(verdict.get("metric")),
         "problem": str(verdict["problem"]) if verdict.get("problem") else None,
     }
 
@@ -245,6 +246,12 @@ def _strings(value: Any) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
+def _metric(value: Any) -> dict[str, Any] | None:
+    """The name and the number of a leaderboard; None where there is none, or it is odd."""
+    number = _number(value.get("value")) if isinstance(value, dict) else None
+    return None if number is None else {"name": str(value.get("name", "")), "value": number}
+
+
 def _number(value: Any) -> float | None:
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None
@@ -275,6 +282,24 @@ class Mistake:
     exercise: str
     name: str
     rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of a leaderboard, counted from 1, and who shares it."""
+
+    number: int
+    value: float
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """What an exercise's metric was for each answer, the best first."""
+
+    exercise: str
+    metric: str
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -345,6 +370,24 @@ def _bars(marks: Sequence[float], out_of: float) -> tuple[tuple[str, int], ...]:
         return (("0", len(marks)),) if marks else ()
     bins = Counter(min(9, max(0, int(10 * mark / top))) for mark in marks)
     return tuple((f"{i * top / 10:.3g}–{(i + 1) * top / 10:.3g}", bins[i]) for i in range(10))
+
+
+def leaderboards(results: Results) -> list[Leaderboard]:
+    """A leaderboard for each exercise whose answers were measured, the best first; equals share a place."""
+    boards: dict[tuple[str, str], list[tuple[float, Row]]] = {}
+    for row in results.rows:
+        for exercise, verdict in row.verdicts.items():
+            if metric := verdict.get("metric"):
+                boards.setdefault((exercise, metric["name"]), []).append((metric["value"], row))
+    found = []
+    for (exercise, metric), entries in boards.items():
+        values = sorted({value for value, _ in entries}, reverse=True)
+        places = [
+            Place(1 + sum(other > value for other, _ in entries), value, tuple(r for v, r in entries if v == value))
+            for value in values
+        ]
+        found.append(Leaderboard(exercise, metric, tuple(places)))
+    return found
 
 
 def mistakes(results: Results) -> list[Mistake]:

@@ -110,7 +110,7 @@ class Run:
         from lessonkit.exercises.judge import judge_on_seeds
 
         exercise = load(self.job["course"]).exercise(name)
-        return judge_on_seeds(exercise, observations, self.job["seeds"][name])._repr_mimebundle_()
+        return judge_on_seeds(exercise, observations, self.job["seeds"][name][: exercise.seeds])._repr_mimebundle_()
 
     def _prepare(self) -> None:
         """Wait until the process is there, and put the submission's files beside the notebook."""
@@ -238,7 +238,8 @@ class Run:
             exercise = load(self.job["course"]).exercise(name)
             runner = RemoteRunner(self._ask, exercise.forbidden)
             self.channel.callbacks, self.callback_calls = [], Calls()
-            self.observations = [observe_through(runner, exercise, seed) for seed in self.job["seeds"][name]]
+            seeds = self.job["seeds"][name][: exercise.seeds]
+            self.observations = [observe_through(runner, exercise, seed) for seed in seeds]
             self.channel.callbacks = None
         self.channel.send("enough")
 

@@ -158,7 +158,7 @@ class Process:
                     elif kind == "run":  # else a request that came when its cell had been interrupted
                         self._say_what_is_left_out()
                         if fields["checks"]:
-                            shell.user_ns["check"] = self.check  # a learner may have used the name for something else
+                            shell.user_ns["check"] = Check(self)  # a learner may have used the name for something else
                         try:
                             shell.run_cell(fields["source"], store_history=True)
                         finally:
@@ -278,7 +278,7 @@ def install(process: Process, course: str, packages: Sequence[str], hidden: Sequ
     for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
         del sys.modules[name]
     stand_in = types.ModuleType(course, "What is here of the checks while a notebook is graded.")
-    stand_in.check, stand_in.hint = process.check, _no_hint  # type: ignore[attr-defined]
+    stand_in.check, stand_in.hint, stand_in.solved = Check(process), _no_hint, _not_here  # type: ignore[attr-defined]
     sys.modules[course] = stand_in
     sys.meta_path.insert(0, Hidden(hidden))
 
@@ -312,8 +312,26 @@ def _no_input(prompt: object = "", /) -> str:
     raise EOFError(INPUT)
 
 
+class Check:
+    """What a notebook calls `check`, while it is graded."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __call__(self, name: str, answer: Any, seeds: Any = None) -> Judged:
+        return self._process.check(name, answer, seeds)
+
+    def case(self, name: str, aspect: str | None = None) -> None:
+        """A failing call is for the learner's own notebook."""
+
+
 def _no_hint(name: str, tier: int = 1) -> None:
     """Hints are for the learner's own notebook."""
+
+
+def _not_here(name: str) -> bool:
+    """A cell that uses an answer is for the learner's own notebook."""
+    return False
 
 
 @functools.cache

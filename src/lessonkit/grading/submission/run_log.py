@@ -6,13 +6,16 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbformat import NotebookNode
 
 from lessonkit.course import Course
 from lessonkit.grading.submission.check_cells import TIMEOUT
 from lessonkit.grading.submission.execution import MAX_FILE_MB, Execution, Job, JobCell
+
+if TYPE_CHECKING:  # torch with it
+    from lessonkit.exercises.exercise import Exercise
 
 # Names that an answer has no use for: ways around the watch on forbidden calls, and out of the notebook.
 UNUSUAL = re.compile(
@@ -29,21 +32,27 @@ def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
     """Names in the learner's own cells that a person should look at, a sentence for each: no accusation.
 
     The names that the assignment's exercises forbid are among them, so that a call which the watch on the calls has
-    missed is seen here.
+    missed is seen here. Where an exercise is answered only its own count: another may use what they forbid.
     """
     known = course.all_exercises()
-    forbidden = {name for cell in cells if cell["exercise"] in known for name in known[cell["exercise"]].forbidden}
-    last = {name.rpartition(".")[2] for name in forbidden if name.startswith("torch.")}
+    last = {cell["exercise"]: _last_names(known[cell["exercise"]]) for cell in cells if cell["exercise"] in known}
+    anybodys: set[str] = set().union(*last.values())
     found: dict[str, None] = {}
     for cell in cells:
         if len(cell["source"]) > MAX_SOURCE:
             found[f"a cell of {len(cell['source'])} characters"] = None
         if len(found) >= MAX_NOTES:
             break
+        refused = last.get(cell["grade_id"] or "", anybodys)
         for name in _names(cell["source"]) if not cell["exercise"] else ():
-            if UNUSUAL.search(name) or not last.isdisjoint(name.split(".")):
+            if UNUSUAL.search(name) or not refused.isdisjoint(name.split(".")):
                 found[f"uses `{name[:100]}` in `{cell['grade_id'] or 'a cell of its own'}`"] = None
     return list(found)[:MAX_NOTES]
+
+
+def _last_names(exercise: Exercise) -> set[str]:
+    """What torch's forbidden functions are called, whatever stands before the last dot."""
+    return {name.rpartition(".")[2] for name in exercise.forbidden if name.startswith("torch.")}
 
 
 def _names(source: str) -> Iterator[str]:
