@@ -9,4 +9,4 @@ course = Course(
     widgets=("attncourse", "viz/live_widget.js"),
     demo="cross_attention",
 )
-check, hint, progress = course.check, course.hint, course.progress
+check, hint, progress, solved = course.check, course.hint, course.progress, course.solved

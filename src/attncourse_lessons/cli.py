@@ -10,6 +10,7 @@ COMMANDS = {
     **cli.COMMANDS,
     "train": ("attncourse.training.command", "train a Transformer to translate, on a laptop or on GPUs"),
     "translate": ("attncourse.training.translating", "translate a sentence with a trained run"),
+    "evaluate": ("attncourse.training.scoring", "score a trained run on two files of sentences"),
 }
 
 

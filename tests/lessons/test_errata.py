@@ -1,5 +1,6 @@
 """Every erratum's test fails on what is printed and passes on what is right, and the lectures' boxes draw on them."""
 
+import re
 from collections import defaultdict
 from functools import cache
 
@@ -12,6 +13,10 @@ from attncourse_lessons.errata import DECKS, ERRATA, FAULTS, STRUCTURAL, SlideMo
 from lessonkit.authoring.source import read
 
 figures = course.part("errata_lab", "figures")
+
+# A slide's mistake is shown where it teaches: with the slide, or as a mistake that anybody may make.
+BOX = re.compile(r"\*\*(On the slide|A common mistake)\b")
+
 
 @cache
 def boxes():
@@ -43,7 +48,7 @@ def test_an_erratum_says_where_it_stands_what_it_says_and_what_is_right(entry):
 @pytest.mark.parametrize("entry", ERRATA, ids=lambda entry: entry.name)
 def test_the_lecture_that_is_named_has_a_box_with_the_erratum(entry):
     texts = boxes().get((entry.name, entry.lesson), [])
-    assert any("**On the slide.**" in text for text in texts), f"no box of lecture {entry.lesson} is marked with it"
+    assert any(BOX.search(text) for text in texts), f"no box of lecture {entry.lesson} is marked with it"
 
 
 def test_every_mark_in_a_lecture_is_an_erratums_name():
@@ -182,7 +187,7 @@ def test_the_table_says_which_test_caught_what(shown):
 
 
 def test_lectures_are_marked_in_cells_that_have_a_box():
-    assert all("**On the slide.**" in text for texts in boxes().values() for text in texts)
+    assert all(BOX.search(text) for texts in boxes().values() for text in texts)
     assert len(boxes()) > 40
 
 

@@ -46,4 +46,6 @@ def test_the_solution_earns_everything_and_the_release_nothing(course, assignmen
     rows = {row.student: row for row in results.rows}
     points = {student: {check: row.points[check] for check in full} for student, row in rows.items()}
     assert not outcome.failed and points == {"solution": full, "release": dict.fromkeys(full, 0.0)}
+    measured = {name: verdict["metric"] is not None for name, verdict in rows["solution"].verdicts.items()}
+    assert measured == {each.name: each.metric is not None for each in lessons.exercises_of(assignment)}
     assert rows["solution"].log.flags == () and rows["solution"].log.suspicious == ()

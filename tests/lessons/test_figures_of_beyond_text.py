@@ -15,7 +15,7 @@ figures = course.part("beyond_text", "figures")
 @pytest.fixture
 def alt(monkeypatch):
     said = []
-    monkeypatch.setattr("attncourse_lessons.l12_beyond_text.figures.show", lambda drawn, words: said.append(words))
+    monkeypatch.setattr("attncourse_lessons.l13_beyond_text.figures.show", lambda drawn, words: said.append(words))
     return said
 
 

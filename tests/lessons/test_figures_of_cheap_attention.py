@@ -9,7 +9,7 @@ from attncourse.attention import causal_mask
 from attncourse.efficient import bigbird, dense_mask, longformer, receptive_field, sliding_window
 from attncourse.viz.style import BLUE
 from attncourse_lessons import course
-from attncourse_lessons.l11_cheap_attention.pattern_pad import pattern_in_words
+from attncourse_lessons.l12_cheap_attention.pattern_pad import pattern_in_words
 
 figures = course.part("cheap_attention", "figures")
 pattern_pad = course.part("cheap_attention", "pattern_pad")

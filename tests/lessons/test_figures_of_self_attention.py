@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, bars, cells, grid, labels, places, strokes, table, texts, written
+from drawn import arrows, axes, bars, cells, grid, labels, strokes, table, texts, written
 from proven import proven
 
 from attncourse import viz
+from attncourse.viz.style import GREEN, ORANGE
 from attncourse_lessons import course
 
 figures = course.part("self_attention", "figures")
@@ -36,7 +37,8 @@ def test_a_table_that_does_not_fit_its_words_is_refused():
 
 
 def test_the_shapes_are_those_that_were_given(shown):
-    figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4)
+    figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=3, names=("her", "Anna"))
+    assert "The row of “her”, which asks, is striped from X" in shown[0]
     assert "W_V, 6 by 4, gives V, 8 by 4" in shown[0] and "the 8 by 8 table of scores" in shown[0]
 
 
@@ -44,12 +46,6 @@ def test_the_shapes_are_those_that_were_given(shown):
 def test_windows_need_as_many_layers_as_the_way_is_long(shown, n, width, layers):
     figures.path_lengths(n, width)
     assert f"Windows of {width} on each side: {layers} layers" in shown[0]
-
-
-@pytest.mark.parametrize(("width", "layers", "heard"), [(1, 1, 3), (3, 3, 19), (6, 2, 24), (12, 1, 24)])
-def test_stacked_windows_hear_of_layers_times_width_on_each_side(width, layers, heard):
-    _, words = figures.receptive_field(24, width, layers)
-    assert f"position 13 hears of {heard} of 24 positions" in words
 
 
 # What is drawn
@@ -89,7 +85,7 @@ def test_each_table_of_weights_has_a_row_for_each_of_its_own_words():
 @proven
 def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_the_output():
     n, d_model, d_k, d_v = 8, 6, 2, 4
-    (ax,) = axes(figures.self_attention_shapes, n, d_model, d_k, d_v)
+    (ax,) = axes(figures.self_attention_shapes, n, d_model, d_k, d_v, 3, 0)
     said = {words: (x, y) for words, x, y in texts(ax)}
     found, at, colours = {}, {}, {}
     for (left, low, width, height), (colour, _) in cells(ax).items():
@@ -118,6 +114,45 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
     assert all(colours[f"$W_{name}$"] == colours[f"${name} = XW_{name}$"] for name in "QKV")
     assert len({colours["$W_Q$"], colours["$W_K$"], colours["$W_V$"]}) == 3
 
+    def stripes(colour):
+        """The matrices in which there is a stripe, and the row or column in which it lies."""
+        for line in ax.lines:
+            (x, x_end), (y, y_end) = line.get_data()
+            assert x < x_end or y < y_end
+            if line.get_color() == colour:
+                name = nearest((x + x_end) / 2, (y + y_end) / 2)
+                left, top = at[name][0] - found[name][1] * 0.055, at[name][1] + found[name][0] * 0.055
+                yield name, round((top - y) / 0.11 - 0.5) if y == y_end else f"column {round((x - left) / 0.11 - 0.5)}"
+
+    assert list(stripes(ORANGE)) == [("$X$", 3), ("$Q = XW_Q$", 3), (scores, 3), (weights, 3), ("$O = AV$", 3)]
+    assert list(stripes(GREEN)) == [
+        ("$X$", 0), ("$K = XW_K$", 0), ("$V = XW_V$", 0), (scores, "column 0"), (weights, "column 0"),
+    ]  # fmt: skip
+
+
+@proven
+def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes_enough():
+    (ax,) = axes(figures.attention_graph, WORDS, TABLE, 0.35)
+    nodes = {words: (x, y) for words, x, y in texts(ax)}
+    assert list(nodes) == WORDS
+    for (x, y), ((dot_x, dot_y),) in zip(nodes.values(), strokes(ax), strict=True):  # a word outside of its dot
+        assert (1.27 * dot_x, 1.22 * dot_y) == pytest.approx((x, y), abs=1e-4)
+
+    def nearest(x, y):
+        return min(nodes, key=lambda word: math.dist(nodes[word], (x, y)))
+
+    assert [(nearest(*start), nearest(*end)) for start, end in arrows(ax)] == [
+        ("lent", "Anna"), ("Anna", "lent"), ("Anna", "her"),
+    ]  # fmt: skip
+    assert [patch.get_linewidth() for patch in ax.patches] == pytest.approx([4 * 0.5, 4 * 0.4, 4 * 0.9])
+
+
+def test_a_graph_says_its_edges_and_refuses_what_are_no_weights(shown):
+    figures.attention_graph(WORDS, TABLE, least=0.45)
+    assert "from 0.45 on: lent to Anna 0.50; Anna to her 0.90." in shown[0]
+    with pytest.raises(ValueError, match="weights"):
+        figures.attention_graph(WORDS, 2 * TABLE)
+
 
 def lit(ax):
     """The thick lines: the way of the signal."""
@@ -137,26 +172,5 @@ def test_a_signal_goes_through_all_cells_through_one_layer_or_from_window_to_win
     assert len(full.lines) == 2 + 4 * 4 and len(windows.lines) == 3 + 2 * 14
     assert all(abs(start[0] - end[0]) <= 2 for start, end in strokes(windows)[3:])
     for ax, path, levels in ((recurrent, "4 cells", 2), (full, "1 layer", 2), (windows, "2 layers", 3)):
-        assert [words for words, *_ in texts(ax)] == [f"path: {path}"]
+        assert [words for words, *_ in texts(ax)] == [f"path: {path}", "in", "out"]
         assert strokes(ax)[:levels] == [[(x, level) for x in range(4)] for level in range(levels)]
-
-
-@proven
-@pytest.mark.parametrize(("asking", "heard"), [(None, range(1, 6)), (1, range(4))])
-def test_whom_a_word_hears_of_is_filled_layer_by_layer_from_the_top(asking, heard):
-    (ax,) = axes(figures.receptive_field, 7, 1, 2, asking)
-    asking = 3 if asking is None else asking
-    dots = {stroke[0]: line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True) if len(stroke) == 1}
-    assert [{x for x in range(7) if dots[x, level] != "white"} for level in (2, 1, 0)] == [
-        {asking}, {asking - 1, asking, asking + 1}, {*heard}
-    ]  # fmt: skip
-    lines = [stroke for stroke in strokes(ax) if len(stroke) == 2]
-    assert all(end[1] - start[1] == 1 and abs(start[0] - end[0]) <= 1 for start, end in lines)
-    assert {end[0] for start, end in lines if end[1] == 2} == {asking}
-    assert {end[0] for start, end in lines if end[1] == 1} == {asking - 1, asking + 1}
-    corners = [{(round(x), round(y)) for x, y in patch.get_xy()} for patch in ax.patches]
-    assert corners == [
-        {(asking, 2), (asking - 1, 1), (asking + 1, 1)},
-        {(asking - 1, 1), (asking + 1, 1), (min(heard), 0), (max(heard), 0)},
-    ]
-    assert [*places(ax)] == [f"hears of {len(heard)} of 7 positions;  pairs a word: 3 in a layer, 6 in all, against 7"]

@@ -63,7 +63,15 @@ def test_a_misconception_loses_its_own_aspects_and_is_named_alone(exercise, code
     assert {(c.name, c.hint) for c in held} <= {(m.name, m.hint) for m in exercise.misconceptions}
     for verdict in verdicts(exercise, code.answer, seeds):
         assert {line.name for line in verdict.aspects if not line.ok} == set(code.fails), str(verdict)
-        assert {m.name for m in verdict.misconceptions} == {c.name for c in held}, str(verdict)
+        named, true = {m.name for m in verdict.misconceptions}, {c.name for c in held}
+        assert named == true or (*true, *named) in ALIKE, str(verdict)
+
+
+# On some draws the second does what the first does. A learner is told a name only if all three seeds give it.
+ALIKE = {
+    ("pairs over the ends of words", "vocabulary from the test set"),
+    ("sampled from the unfiltered", "a token of no probability where u is 0"),
+}
 
 
 @pytest.mark.slow
@@ -88,10 +96,29 @@ HALF_TRUE = {
 }
 # Where two numbers have changed places, each is wrong as another code would have it.
 HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
-# Two slips at once that come to a third: W taken from the query's side and put on the key's is W transposed.
-HALF_TRUE |= {"W left out", "W on both sides"}
+# Two slips at once that come to a third: W taken from the query's side and put on the key's is W transposed;
+# documents counted by rises, and compared by ≥, are the causal mask alone.
+HALF_TRUE |= {"W left out", "W on both sides", "a rise of the number starts a new document", "earlier documents too"}
+# Two slips that come to the known one: neither bias corrected, neither count tripled, cross-attention left out in both,
+# the target's tokens alone in both; 2/3 of the half; and not scaled is both float32 all the way and unscaled.
+HALF_TRUE |= {"only m corrected", "only v corrected", "the counts of the forward pass", "the rule for the forward pass"}
+HALF_TRUE |= {"cross-attention without projections", "no pairs between target and source", "back as long as forth"}
+HALF_TRUE |= {"the rule for the target alone", "the feed-forward network of the decoder alone", "multiply-adds"}
+HALF_TRUE |= {"float32 all the way", "unscaled in float16"}
+# The larger of two rates has no warm-up; who leaves out the token that crosses p may keep the first by a rule.
+HALF_TRUE |= {"no warm-up", "crosses p left out, but for the first"}
 # Asked for both of two reasons, an answer does as either alone where the other says nothing.
 HALF_TRUE |= {"causal alone", "only the prefix is seen"}
+# Chosen among n in place of n − 1, and nobody stepped over: the two together put the positive among the negatives.
+HALF_TRUE |= {"one too many to choose from", "the last is never drawn"}
+
+# Of an answer that does several things, one: a mask of True alone does keep the pads; a code that holds two mistakes is
+# called by either; scores handed back as weights had no softmax; exponentials by hand that are multiplied by the mask
+# are masked too late, and leave NaN on the way back; no mask at all leaves the output without one.
+HALF_TRUE |= {
+    *("pads kept", "padding counted", "no softmax", "masked after the exponentials", "NaN on the way back"),
+    "the output from unmasked scores",
+}
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)

@@ -153,7 +153,8 @@ check("softmax", softmax)
 # $$\operatorname{logsumexp}(s) = \log \sum_j e^{s_j}$$
 #
 # is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every cross entropy contains
-# it. Write it so that it is right for scores of ±1000, where neither $e^{1000}$ nor $\log 0$ will do.
+# it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where neither $e^{1000}$ nor $\log 0$
+# will do.
 
 # %% exercise="logsumexp"
 def logsumexp(scores: Tensor) -> Tensor:

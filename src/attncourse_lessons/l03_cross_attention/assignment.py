@@ -73,7 +73,8 @@ check("attention_scores", attention_scores)
 # the padding of a source sentence is the same for every target position; torch stretches that axis for you.
 #
 # Two cases deserve care. A row may have nothing but padding; then there is nothing to share out, all its weights are 0, and it
-# must not make a NaN of anybody's gradient. And a score may be large, such as 300, where $e^{300}$ no longer fits into float32.
+# must not make a NaN of anybody's gradient. And a score may be large, such as 300, be it a word's or the padding's; $e^{300}$ no
+# longer fits into float32.
 
 # %% exercise="attention_distribution"
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
@@ -131,7 +132,7 @@ check("attention_output", attention_output)
 #
 # There is one target position here and no axis for it, so the scores are (batch, n_source), and so is the mask. You may call
 # your functions from above, with `state[:, None]` for the missing axis; but if one of them has a mistake, it will then cost you points
-# here as well. Every source sentence has at least one word.
+# here as well. Every source sentence has at least one word, and scores may be as large as in exercise 2.
 
 # %% exercise="AttentionDecoderStep"
 class AttentionDecoderStep(nn.Module):
@@ -160,7 +161,7 @@ check("AttentionDecoderStep", AttentionDecoderStep)
 # ## 5 · In your own words
 #
 # A course-mate is annoyed: "My rows summed to one, then I set the padded weights to zero, and now they do not. So I divided every
-# row by its sum again, and the check is green. But you tell me to mask *before* the softmax. What for, if the result is the same?"
+# row by its sum again, and on my ten sentences the weights are right. But you tell me to mask *before* the softmax. What for, if the result is the same?"
 #
 # **(a)** Show that for a row with at least one word the two ways do give the same weights, whatever the scores.
 # **(b)** Name a row of scores and a mask for which, *computed in float32*, they do not, and say what each way returns.

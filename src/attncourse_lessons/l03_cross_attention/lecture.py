@@ -322,7 +322,7 @@ figures.accuracy_by_length(accuracy, x_name="numbers in the list", title="three 
 
 # %% [markdown]
 # For a single number one vector is nearly enough. Then both postcards fade: of the lists of four about one in ten comes
-# out whole, of the lists of five none. With attention the curve stays far above. Compare it with your sketch.
+# out whole, of the lists of five hardly any. With attention the curve stays far above. Compare it with your sketch.
 #
 # Neither summary is the better one: each must hold the whole list before anybody knows what will be asked.
 
@@ -334,7 +334,7 @@ assert max(five["last state"], five["mean pool"]) < 0.1, "one vector does not"
 
 # %% [markdown]
 # Is one vector too narrow for this, then, or only slow to fill? `python benchmarks/ladder.py --steps 1800` gives all
-# three four times the budget. Both postcards then get nearly four in ten of the longest lists right, and attention
+# three four times the budget. Both postcards then get about four in ten of the longest lists right, and attention
 # practically all. So what attention changes is how much training a longer sentence costs. Nothing here needs a GPU.
 # Real sentences need larger models, and those do ([lecture @training](@training)).
 #
@@ -403,8 +403,8 @@ viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 
 # %% [markdown]
 # One picture proves little, and a picture that was chosen proves less. The task lets us count. In all numbers from 21 to
-# 99 with a unit, the German unit belongs to the English unit and the German ten to the English ten. (Some of them
-# stand alone in the training set too; nobody gave an alignment for any.) How often does the largest weight stand where
+# 99 with a unit, the German unit belongs to the English unit and the German ten to the English ten. (Nearly all of
+# them stand alone in the training set too; nobody gave an alignment for any.) How often does the largest weight stand where
 # it belongs?
 
 # %%

@@ -7,11 +7,12 @@
 # ---
 
 # %% [markdown]
-# # Assignment @self_attention · A sentence looks at itself
+# # Assignment @self_attention · Self-attention
 #
-# In this assignment you build the self-attention of [lecture @self_attention](@self_attention) twice, once
-# word by word as the sums read and once with matrices, and then you count what it costs beside its rivals. The code is
-# short. What takes time is to know who asks, who answers, and along which axis the shares go.
+# In this assignment you build the scaled dot-product self-attention of [lecture @self_attention](@self_attention) twice,
+# once token by token as the sums read and once with matrices, and then you count what it costs beside other layers. The
+# code is short. What takes time is to know who asks, who answers, and along which axis the softmax goes. After each
+# check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -26,7 +27,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -36,7 +37,9 @@ except ModuleNotFoundError:
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from attncourse import viz
 
 # %% [markdown]
 # ## 1 · One word at a time
@@ -68,6 +71,24 @@ def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Ten
 check("self_attention_loop", self_attention_loop)
 
 # %% [markdown]
+# **Use it.** *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. But this time pronouns hand
+# over half of themselves, too. *Guess* what *her* receives, and what *book* does.
+
+# %%
+if solved("self_attention_loop"):
+    words = ["Anna", "lent", "Ben", "her", "book", "because", "he", "asked"]
+    X = torch.zeros(8, 6)                                        # (n, d_model)
+    X[[0, 1, 2, 3, 4, 6, 7], [0, 4, 1, 2, 5, 3, 4]] = 1.0        # a feature each; "because" has none
+    W_Q, W_K, W_V = torch.zeros(6, 2), torch.zeros(6, 2), torch.zeros(6, 3)
+    W_Q[2, 0] = W_Q[3, 1] = W_Q[4, 0] = W_Q[4, 1] = 6.0          # who is looked for
+    W_K[0, 0] = W_K[1, 1] = 1.0                                  # who is found
+    W_V[0, 0] = W_V[1, 1] = 1.0                                  # names hand over themselves …
+    W_V[2, 2] = W_V[3, 2] = 0.5                                  # … and pronouns half of "pronoun"
+    for word, received in zip(words, self_attention_loop(X, W_Q, W_K, W_V).tolist(), strict=True):
+        said = zip(("Anna", "Ben", "pronoun"), received, strict=True)
+        print(f"{word:>8} receives", ", ".join(f"{share:.2f} {name}" for name, share in said))
+
+# %% [markdown]
 # ## 2 · All words at once
 #
 # Nothing that one word computes waits for another. So the loops can go, and a whole batch of sentences is done in a few
@@ -92,6 +113,34 @@ def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Te
 check("self_attention", self_attention)
 
 # %% [markdown]
+# **Use it.** The lecture's diary: each of seven shuffled cards is asked for tomorrow's dinner. Your function is the layer;
+# the rest is an embedding and an optimiser. It trains for some seconds. *Guess* what the table of weights will look like
+# when the days are put in order.
+
+# %%
+if solved("self_attention"):
+    from attncourse.data.diary import DAYS, MEALS, shuffled_weeks
+
+    torch.manual_seed(0)
+    draws, d = torch.Generator().manual_seed(0), 32
+    day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
+    matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in (d, d, len(MEALS))]
+    optimizer = torch.optim.Adam([*day.parameters(), *meal.parameters(), *matrices], lr=1e-2)
+    for step in range(400):
+        days, meals, tomorrow = shuffled_weeks(64, draws)                           # (64, 7) each
+        output, weights = self_attention(day(days) + meal(meals), *matrices)
+        loss = nn.functional.cross_entropy(output.flatten(0, 1), tomorrow.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    days, meals, tomorrow = shuffled_weeks(1000, draws)                             # weeks it never saw
+    right = self_attention(day(days) + meal(meals), *matrices)[0].argmax(dim=-1) == tomorrow
+    print(f"right on {right.float().mean():.1%} of the cards")
+    week = torch.arange(7)[None]
+    _, weights = self_attention(day(week) + meal(week), *matrices)
+    viz.weight_tables({"your layer": (DAYS, weights[0].detach())}, numbers=True, digits=2)
+
+# %% [markdown]
 # ## 3 · What a layer costs
 #
 # Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k = d_v
@@ -112,7 +161,8 @@ check("self_attention", self_attention)
 # * **Sequential steps**: how many positions of *one* layer must be computed one after the other because each needs the
 #   one before. If none has to wait, the answer is 1.
 # * **Path length**: a signal goes from the first position to the last. How many recurrent cells does it pass through, the
-#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? At least 1.
+#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? A layer is
+#   there or not, so round up; at least 1.
 #
 # Four examples, which you can do by hand:
 #
@@ -120,8 +170,8 @@ check("self_attention", self_attention)
 # |---|---|---|---|
 # | `layer_cost("self-attention", 2, 3)` | 78 | 1 | 1 |
 # | `layer_cost("recurrent", 2, 3)` | 36 | 2 | 2 |
-# | `layer_cost("restricted", 10, 3, 2)` | 570 | 1 | 5 |
-# | `layer_cost("convolution", 10, 3, 2)` | 450 | 1 | 5 |
+# | `layer_cost("restricted", 8, 3, 3)` | 552 | 1 | 3 |
+# | `layer_cost("convolution", 10, 3, 3)` | 630 | 1 | 3 |
 
 # %% exercise="layer_cost"
 def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int, int, int]:
@@ -137,6 +187,17 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
 check("layer_cost", layer_cost)
 
 # %% [markdown]
+# **Use it.** A document of 4,000 tokens, $d$ = 512. *Guess* which of the four does the least arithmetic, and which one you
+# would have to wait for.
+
+# %%
+if solved("layer_cost"):
+    for kind in ("self-attention", "restricted", "recurrent", "convolution"):
+        width = 8 if kind in ("restricted", "convolution") else None
+        products, steps, path = layer_cost(kind, 4000, 512, width)
+        print(f"{kind:>15}: {products / 1e9:5.1f} billion multiply-adds, {steps:>4} steps, path {path:>4}")
+
+# %% [markdown]
 # ## 4 · In your own words
 #
 # A course-mate wants to save parameters and sets $W_K = W_Q$.
@@ -148,7 +209,8 @@ check("layer_cost", layer_cost)
 # argues with lengths of vectors. Your proof should hold for every symmetric score, also for one that is no dot product.)
 #
 # **(c)** In a row, with no way back from the last to the first, it can be. Give three vectors $u_1, u_2, u_3$ in the plane,
-# each serving as query and as key, so that word 1 looks most at word 2, and word 2 at word 3. Write down the nine scores.
+# each serving as query and as key, so that word 1 looks most at word 2, and word 2 at word 3. Write down the nine scores
+# $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: it changes no order).
 #
 # Answer in five to ten sentences or lines of mathematics. (4 points)
 
@@ -190,6 +252,21 @@ def restricted_self_attention(
 
 # %% check="restricted_self_attention"
 check("restricted_self_attention", restricted_self_attention)
+
+# %% [markdown]
+# **Use it.** Stack it three times, with random matrices, and ask the gradient from which tokens something reaches token 10.
+# *Guess* the first and the last of them, for a width of 2.
+
+# %%
+if solved("restricted_self_attention"):
+    torch.manual_seed(0)
+    x = torch.randn(1, 21, 8, requires_grad=True)
+    h = x
+    for layer in range(3):
+        h, _ = restricted_self_attention(h, *(torch.randn(3, 8, 8) / math.sqrt(8)), width=2)
+    (gradient,) = torch.autograd.grad(h[0, 10].sum(), x)
+    reached = gradient[0].abs().sum(dim=-1).nonzero().flatten().tolist()
+    print("token 10 hears of tokens", reached)
 
 # %% [markdown]
 # ---

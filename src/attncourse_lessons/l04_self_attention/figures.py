@@ -1,7 +1,6 @@
 """A sentence that looks at itself: one word's question, the matrices and their shapes, who reaches whom."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -13,8 +12,6 @@ from torch import Tensor
 from attncourse.viz.diagrams import arrow, dots, rgb
 from attncourse.viz.figures import as_matrix, check_shares
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, figure, show, stage
-
-WINDOW = "#e4eef6"  # what lies between the first and the last that a window lets through
 
 
 def one_query(
@@ -54,11 +51,22 @@ def one_query(
     return drawn, f"“{words[asking]}” asks. Its weights: {shares}. It receives: {got}."
 
 
-def self_attention_shapes(n: int, d_model: int, d_k: int, d_v: int) -> None:
-    """The whole computation as rectangles, drawn to scale: X, the projections, scores, weights, output."""
+def self_attention_shapes(
+    n: int, d_model: int, d_k: int, d_v: int, asking: int = 0, answering: int = 0, names: Sequence[str] = ("i", "j")
+) -> None:
+    """The whole computation as rectangles, drawn to scale: X, the projections, scores, weights, output.
+
+    The row of the token that asks is striped from X through Q, scores and weights to the output; that of one that
+    answers from X through K and V, and its column in scores and weights. `names` are theirs.
+    """
     unit = 0.11
     drawn, ax = figure(7.7, 4.2)
     stage(ax, (0, 7.7), (0, 4.2))
+
+    def row(x: float, y: float, rows: int, columns: int, which: int, colour: str) -> None:
+        level = y + unit * (rows / 2 - which - 0.5)
+        ends = [x - unit * columns / 2, x + unit * columns / 2]
+        ax.plot(ends, [level, level], color=colour, linewidth=4.5, alpha=0.8, solid_capstyle="butt")
 
     def matrix(x: float, y: float, rows: int, columns: int, label: str, shape: str, colour: str, fill=None) -> None:
         width, height = unit * columns, unit * rows
@@ -87,12 +95,53 @@ def self_attention_shapes(n: int, d_model: int, d_k: int, d_v: int) -> None:
     arrow(ax, (6.8, middle - 0.75), (6.8, rows_y[2] + 0.75), PURPLE)
     arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), GREEN)
     matrix(6.8, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", INK, "#ffffff")
+    for x, y, columns in (
+        (0.6, rows_y[1], d_model), (3.45, rows_y[0], d_k), (5.15, middle, n), (6.8, middle, n), (6.8, rows_y[2], d_v),
+    ):  # fmt: skip
+        row(x, y, n, columns, asking, ORANGE)
+    for x, y, columns in ((0.6, rows_y[1], d_model), (3.45, rows_y[1], d_k), (3.45, rows_y[2], d_v)):
+        row(x, y, n, columns, answering, GREEN)
+    for x in (5.15, 6.8):
+        at = x + unit * (answering + 0.5 - n / 2)
+        ax.plot([at, at], [middle - unit * n / 2, middle + unit * n / 2], color=GREEN, linewidth=4.5, alpha=0.6,
+                solid_capstyle="butt")  # fmt: skip
+    ax.text(0.15, 0.35, f"“{names[0]}” asks", color=ORANGE, fontsize=10.5, fontweight="bold")
+    ax.text(0.15, 0.08, f"“{names[1]}” answers", color=GREEN, fontsize=10.5, fontweight="bold")
     show(
         drawn,
         f"Self-attention in matrices. X, {n} words by {d_model}, is multiplied by three matrices: W_Q and W_K, each "
         f"{d_model} by {d_k}, give Q and K, each {n} by {d_k}; W_V, {d_model} by {d_v}, gives V, {n} by {d_v}. Q times "
         f"K transposed over the root of {d_k} is the {n} by {n} table of scores; softmax along its rows makes it the "
-        f"weights A; A times V is the output O, {n} by {d_v}.",
+        f"weights A; A times V is the output O, {n} by {d_v}. The row of “{names[0]}”, which asks, is striped from X "
+        f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of both tables.",
+    )
+
+
+def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -> None:
+    """Tokens as nodes, attention weights as edges: an arrow from the token that answers to the one that asks.
+
+    `weights` (n, n), a row for each that asks; edges below `least` and a token's edge to itself are not drawn. Raises
+    ValueError where words and weights do not fit.
+    """
+    rows = as_matrix(weights, words, words)
+    check_shares("weights", rows)
+    drawn, ax = figure(5.2, 4.4)
+    stage(ax, (-1.65, 1.65), (-1.3, 1.3))
+    angles = np.pi / 2 - 2 * np.pi * np.arange(len(words)) / len(words)
+    places = np.stack([np.cos(angles), 0.9 * np.sin(angles)], axis=1)
+    edges = [(i, j) for i in range(len(words)) for j in range(len(words)) if i != j and rows[i, j] >= least]
+    for i, j in edges:
+        way = (places[i] - places[j]) / np.linalg.norm(places[i] - places[j])
+        start, end = places[j] + 0.16 * way, places[i] - 0.16 * way
+        arrow(ax, tuple(start), tuple(end), BLUE, width=4 * rows[i, j])
+    for (x, y), word in zip(places, words, strict=True):
+        ax.plot(x, y, "o", markersize=11, color=ORANGE, markeredgecolor="white", zorder=3)
+        ax.text(1.27 * x, 1.22 * y, word, ha="center", va="center", fontsize=11, color=INK)
+    said = "; ".join(f"{words[j]} to {words[i]} {rows[i, j]:.2f}" for i, j in edges)
+    show(
+        drawn,
+        f"A graph of {len(words)} tokens. Arrows lead from who answers to who asks, as thick as the "
+        f"attention weight, from {least:g} on: {said}.",
     )
 
 
@@ -122,44 +171,15 @@ def path_lengths(n: int, width: int) -> None:
     for ax, count, unit, top in (
         (recurrent, n, "cells", 1), (full, 1, "layer", 1), (windows, layers, "layers", layers),
     ):  # fmt: skip
-        ax.set_ylim(-0.14 * top - 0.35, top + 0.2 * top)
-        ax.text((n - 1) / 2, -0.12 * top - 0.12, f"path: {count} {unit}", ha="center", va="top", fontsize=10.5)
+        ax.set_ylim(-0.5 * top, 1.2 * top)
+        ax.text((n - 1) / 2, -0.22 * top, f"path: {count} {unit}", ha="center", va="top", fontsize=10.5)
+        ax.text(-0.55, 0, "in", ha="right", va="center", fontsize=9, color=INK)
+        ax.text(-0.55, top, "out", ha="right", va="center", fontsize=9, color=INK)
     show(
         drawn,
         f"The way from the first of {n} positions to the last. Recurrent: through all {n} cells, one after the other. "
         f"Self-attention: one arrow, one layer. Windows of {width} on each side: {layers} layers, {width} positions "
         "further in each.",
-    )
-
-
-def receptive_field(n: int, width: int, layers: int, asking: int | None = None) -> tuple[Figure, str]:
-    """Whom one position hears of through stacked windows, for a widget. Returns figure and alt.
-
-    `width` positions on each side in every layer; `asking` is the middle position unless given.
-    """
-    asking = n // 2 if asking is None else asking
-    drawn, ax = figure(6.5, 0.9 + 0.42 * layers)
-    stage(ax, (-0.8, n - 0.2), (-0.75, layers + 0.4))
-    ends = [(max(0, asking - k * width), min(n - 1, asking + k * width)) for k in range(layers + 1)]  # from the top
-    for below, (above, heard) in zip(range(layers - 1, -1, -1), pairwise(ends), strict=True):
-        ax.fill([above[0], above[1], heard[1], heard[0]], [below + 1, below + 1, below, below], color=WINDOW, zorder=0)
-        for i in dict.fromkeys(above):  # the two at the ends show how far a window goes: it is the same for all
-            for j in range(max(0, i - width), min(n, i + width + 1)):
-                ax.plot([j, i], [below, below + 1], color=GREY, linewidth=0.6, zorder=1)
-    for level, (first, last) in zip(range(layers, -1, -1), ends, strict=True):
-        for i in range(n):
-            top = level == layers and i == asking
-            colour = ORANGE if top else BLUE if first <= i <= last else "white"
-            marker, size = ("s", 8) if top else ("o", 7)
-            ax.plot(i, level, marker, markersize=size, color=colour, markeredgecolor=GREY, zorder=2)
-    (first, last), pairs = ends[-1], min(2 * width + 1, n)
-    words = f"hears of {last - first + 1} of {n} positions"
-    said = f"{words};  pairs a word: {pairs} in a layer, {pairs * layers} in all, against {n}"
-    ax.text(-0.5, -0.7, said, fontsize=10, va="bottom").set_in_layout(False)  # all frames of one width
-    return drawn, (
-        f"{layers} {'layer' if layers == 1 else 'layers'} of windows, {width} on each side: position {asking + 1} "
-        f"{words}, from {first + 1} to {last + 1}. Each layer compares {pairs} pairs a word, all of them together "
-        f"{pairs * layers}; a layer without windows compares {n}."
     )
 
 

@@ -149,8 +149,8 @@ check("masked_attention", masked_attention)
 # * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
 # * Some leaks sleep until the future holds numbers a hundred times as large as those of `x`, which are drawn from a
 #   normal distribution. More is not needed. Numbers stay finite.
-# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves one by more than
-#   1e-4, for some change of usual size or a hundred times that.
+# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves some number of an
+#   output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that.
 # * A model may return NaN at some position. NaN that stays NaN is a fault, but no leak.
 # * Calling a model twice on the same input gives the same output twice.
 
@@ -231,7 +231,7 @@ check("test_for_leaks", test_for_leaks)
 # Padding is computed and thrown away. Those who train large models therefore write several documents one after the
 # other into the same row, until it is full. Then a third mask is needed: nobody may read another document. Each
 # position comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. Numbers are names here. Equal ones
-# mean the same document, and nothing else is promised.
+# mean the same document, and nothing else is promised: a document may be interrupted by another and go on after it.
 
 # %% exercise="packed_mask"
 def packed_mask(documents: Tensor) -> Tensor:

@@ -16,6 +16,9 @@
 # Every answer is a few lines long. What takes time is to know, at each line, which axis is which; write the shape beside
 # it. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
 #
+# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
+# gradient through wherever something is to be learned.
+#
 # {exercises}
 #
 # If you are stuck, `hint("split_heads", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
@@ -41,7 +44,8 @@ from torch import Tensor, nn
 # $$\operatorname{attention}(Q, K, V) = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
 # You have written most of this before. New is the scale, and that the function must not mind what stands in front of the
-# words: a batch of sentences, a batch and heads, or nothing at all. In the contract these axes are called `...`.
+# words: a batch of sentences, a batch and heads, or nothing at all. In the contract these axes are called `...`. Scores
+# may be as large as 200 and as small as −200, in one and the same table.
 
 # %% exercise="scaled_attention"
 def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,9 @@
 # The answers are short, a few lines each. Under each exercise stands a check. A check on other numbers and other sizes
 # decides your points.
 #
+# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
+# gradient through wherever something is to be learned.
+#
 # {exercises}
 #
 # If you are stuck, `hint("layer_norm", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
@@ -131,7 +134,7 @@ check("post_norm_block", post_norm_block)
 #
 # `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 3, their residual connections inside.
 # `final_norm` is one more norm. What comes out goes to an output layer that expects vectors of the usual size. The list
-# may be of any length, empty too.
+# may be of any length, empty too. A gradient must find its way from the top to x.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:

@@ -17,6 +17,9 @@
 # is asked for is the wiring, and the check looks at nothing else. Call the parts by position, as in `attention(x,
 # memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
 #
+# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
+# gradient through wherever something is to be learned.
+#
 # {exercises}
 #
 # If you are stuck, `hint("encoder_block", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
@@ -114,8 +117,9 @@ check("decoder_block", decoder_block)
 # ## 4 · The whole
 #
 # Read the source, then predict every token of the target from those before it, all in one pass. The embeddings add the
-# positions themselves. There are as many blocks as the lists are long. With norms in front of the parts, each of the
-# two stacks ends in a norm of its own. `output` makes a row of logits of each state.
+# positions themselves. There are as many blocks as the lists are long, and the two lists need not be equally long. With
+# norms in front of the parts, each of the two stacks ends in a norm of its own. `output` makes a row of logits of each
+# state.
 #
 # What is *not* handed to you is what keeps the decoder from peeking. You may call your functions from above; if one of
 # them has a mistake, it will then cost you points here as well.
@@ -217,7 +221,8 @@ except Exception as error:
 # \qquad \operatorname{silu}(z) = z \cdot \sigma(z)$$
 #
 # Two products lead up. One is bent and becomes a *gate*: it multiplies the other, number by number ($\circ$). One
-# product leads down. $x$ may have any axes in front of the last.
+# product leads down. $x$ may have any axes in front of the last. Numbers may be large: what
+# comes out stays finite, and so does the gradient on the way back.
 
 # %% exercise="swiglu"
 def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:

@@ -526,7 +526,7 @@ for name in ("vaswani base", "bert base", "gpt-2 small", "t5 base", "llama 3 8b"
 
 # %%
 def silu(z):
-    return z / (1 + torch.exp(-z))
+    return z * torch.sigmoid(z)
 
 
 def swiglu(x, W_gate, W_up, W_down):
@@ -669,7 +669,7 @@ assert recited["the writer's"] < 0.3, "it does not recite"
 # > **Check yourself.** Why do its first tokens sound better than its last ones?
 # > <details><summary>Answer</summary>It was trained on beginnings that people had written, and goes on from beginnings
 # > that it has written itself. Each small oddity is now part of what it reads, and takes it a little further from all
-# > that it has seen. (Teacher forcing has this price; lecture @training comes back to it.)</details>
+# > that it has seen. (Teacher forcing has this price; lecture @writing comes back to it.)</details>
 
 # %% [markdown]
 # ## Is it better?
@@ -861,7 +861,7 @@ viz.labelled_points(
 # %% [markdown] erratum="no row of the Transformer"
 # Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival; for
 # French the big one is, at a fiftieth of the cost of the best ensemble, but the base model is not. It was the *cost*
-# that made people look up. (BLEU is the subject of [lecture @training](@training).)
+# that made people look up. (BLEU is the subject of [lecture @writing](@writing).)
 #
 # > **On the slide.** Two decks show this table under the heading *great results with Transformers* without the rows of
 # > the Transformer. Here is what is then the best:

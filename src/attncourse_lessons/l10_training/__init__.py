@@ -1,1 +1,1 @@
-"""What stands between two files of sentences and a translator?"""
+"""How does one train an encoder–decoder on a GPU, and what does it cost?"""

@@ -7,22 +7,26 @@
 # ---
 
 # %% [markdown]
-# # Assignment @training · Training, and writing
+# # Assignment @training · Training an encoder–decoder
 #
-# In this assignment you build what stands around the model of [lecture @training](@training): the loss that
-# it is trained with, the rate, the batches, one step of training, and two ways to write a translation. No attention occurs
-# in it. Most of what goes wrong with a translator goes wrong here.
+# In this assignment you build what stands around the model of [lecture @training](@training): the loss, the learning
+# rate, the batches, the optimiser, one step of training, one step in half precision, and the bill. No attention occurs
+# in it. Most of what goes wrong with a translator goes wrong here. At the end you put the parts together and train one.
 #
-# Under each exercise stands a check. A check on other numbers and other sizes decides your points.
+# Under each exercise stands a check. A check on other numbers and other sizes decides your points. After the check comes
+# a cell that *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
+#
+# Functions return new tensors: an answer that writes into its arguments is refused. (The parameters of `TrainStep` are
+# the exception: they are there to be changed.)
 #
 # {exercises}
 #
 # If you are stuck, `hint("label_smoothed_loss", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own training, decoding or metrics, or torch's cross entropy in exercise 1.
+# refused if they call the course's own training or metrics, or torch's cross entropy in exercise 1.
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -30,7 +34,6 @@ except ModuleNotFoundError:
     ) from None
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -38,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · A loss that is never quite sure
+# ## 1 · Label smoothing: a loss that is never quite sure
 #
 # With label smoothing the model is not asked to put everything on the true token $y$. The distribution that it ought to
 # give, $q$, is a mixture of the truth and of all tokens alike, with a share $\varepsilon$ (`smoothing`) for the latter.
@@ -70,7 +73,23 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, pad: i
 check("label_smoothed_loss", label_smoothed_loss)
 
 # %% [markdown]
-# ## 2 · The rate
+# **Use it.** How sure does a model get that has seen one token a thousand times, with your loss and without smoothing?
+# Guess the probability at ε = 0.1 before you run the cell. (There are five tokens in the vocabulary.)
+
+# %%
+if solved("label_smoothed_loss"):
+    for smoothing in (0.0, 0.1, 0.3):
+        logits, truth = torch.zeros(1, 1, 5, requires_grad=True), torch.tensor([[2]])
+        for _ in range(1000):
+            (gradient,) = torch.autograd.grad(
+                label_smoothed_loss(logits, truth, smoothing, pad=0), logits
+            )
+            logits = (logits - 2 * gradient).detach().requires_grad_()
+        p = logits.softmax(dim=-1)[0, 0, 2]
+        print(f"smoothing {smoothing}: the true token ends at {p:.3f}")
+
+# %% [markdown]
+# ## 2 · Warm-up: the learning rate rises before it falls
 #
 # The learning rate of "Attention is all you need" (Vaswani et al. 2017, equation 3): it rises in a straight line for $w$ steps,
 # and falls from then on.
@@ -89,16 +108,25 @@ def warmup(step: int, d_model: int, warmup_steps: int) -> float:
 check("warmup", warmup)
 
 # %% [markdown]
-# ## 3 · Batches of equal size
+# **Use it.** The schedule of the paper's base model, as bars. Where is the highest rate, and how high is it?
+
+# %%
+if solved("warmup"):
+    for step in (1, 500, 1000, 2000, 4000, 8000, 16_000, 50_000, 100_000):
+        rate = warmup(step, d_model=512, warmup_steps=4000)
+        print(f"step {step:>7,}  rate {rate:.6f}  {'█' * round(60_000 * rate)}")
+
+# %% [markdown]
+# ## 3 · Batches by tokens
 #
 # A batch is a rectangle: as many rows as it has sentences, as many columns as the longest of them has tokens. What has to fit
 # into memory is the rectangle, padding and all. So share out the sentences like this:
 #
-# * from the shortest to the longest (equals in the order in which they were given),
+# * from the shortest to the longest (sentences of one length in the order in which they were given),
 # * as many into a batch as fit into `batch_tokens`, rows × longest, before the next one is begun,
 # * and a sentence that is longer than `batch_tokens` is a batch of its own.
 #
-# In what order the batches are used is drawn later, by somebody else.
+# In what order the batches are used is sampled later, by the loop.
 
 # %% exercise="batch_by_tokens"
 def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
@@ -113,64 +141,98 @@ def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
 check("batch_by_tokens", batch_by_tokens)
 
 # %% [markdown]
-# ## 4 · Writing greedily
-#
-# You are handed a model as a function. `next_logits(tokens)` takes all that is written so far, `(n_sentences, t)`, with `bos` in the
-# first column, and returns the logits of the next token of each sentence, `(n_sentences, vocab_size)`. It remembers nothing
-# between two calls. It has to be asked about all sentences of the batch at once, also about those that have ended; what it says of
-# these means nothing.
-#
-# Take the likeliest token at each step. A sentence has ended when it has written `eos`; behind that there is `pad`. Stop when all
-# have ended, or when there are `max_length` tokens, not counting `bos`.
+# **Use it.** Two thousand lists of number words, cut into letters: which share of a batch is padding in yours, and which
+# in as many batches of sentences as they come?
 
-# %% exercise="greedy_decode"
-def greedy_decode(
-    next_logits: Callable[[Tensor], Tensor], n_sentences: int, bos: int, eos: int, pad: int, max_length: int
-) -> Tensor:
-    """Write a sentence in each row, token by token, always the likeliest.
+# %%
+if solved("batch_by_tokens"):
+    from attncourse.data import number_words
 
-    returns (n_sentences, max_length) whole numbers: no bos, eos where the sentence ends, pad behind it
+    lengths = [len(pair.source) for pair in number_words("de", "en", train=2000, test=1).train]
+    mine = batch_by_tokens(lengths, 4096)
+    n = math.ceil(len(lengths) / len(mine))
+    as_they_come = [list(range(i, min(i + n, 2000))) for i in range(0, 2000, n)]
+    for name, batches in (("by tokens", mine), ("as they come", as_they_come)):
+        room = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
+        empty = 1 - sum(lengths) / sum(room)
+        print(f"{name:>12}: {len(batches)} batches, the largest {max(room):,}, {empty:.0%} padding")
+
+# %% [markdown]
+# ## 4 · AdamW: the optimiser
+#
+# The lecture has the equations of **AdamW** (Loshchilov and Hutter 2019): moving averages of the gradient $g$ and of its
+# square, both corrected for having begun at zero, and a **decoupled weight decay** $\lambda$ beside the gradient's step
+# instead of inside the gradient.
+#
+# $$
+# m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 \qquad
+# \hat m = \frac{m}{1 - \beta_1^t} \qquad \hat v = \frac{v}{1 - \beta_2^t}
+# $$
+# $$
+# \theta \leftarrow \theta - \text{lr} \cdot \Bigl( \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + \lambda\, \theta \Bigr)
+# $$
+#
+# where $t$ is the number of the step, and on the right of the last line $\theta$ is the parameter before the step. Only
+# parameters with two axes or more decay. A bias or a norm's gain has one, and no decay. (torch decays everything that
+# it is given; whoever wants it so hands over two groups of parameters.)
+
+# %% exercise="adamw_step"
+def adamw_step(
+    parameter: Tensor,
+    gradient: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: int,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One update of one parameter by AdamW.
+
+    parameter, gradient, m, v: of one shape, with any number of axes; m and v as the step before has returned them
+    step: 1 at the first update   betas: β₁ and β₂   weight_decay: λ
+    returns the new parameter, m and v: new tensors of the same shape, m and v not corrected
     """
     ...  # solution
 
-# %% check="greedy_decode"
-check("greedy_decode", greedy_decode)
+# %% check="adamw_step"
+check("adamw_step", adamw_step)
 
 # %% [markdown]
-# ## 5 · Several ways at once
-#
-# Now for one sentence, but with several hypotheses. `next_log_p(tokens)` takes hypotheses of one length, `(n_hypotheses, t)`, each
-# with `bos` in front, and returns the *log-probabilities* of their next tokens, `(n_hypotheses, vocab_size)`.
-#
-# Begin with one open hypothesis, which is `bos` alone and has the total 0. In each round:
-#
-# 1. Continue every open hypothesis with every token. A continuation's total is the old total plus the token's log-probability.
-# 2. Of all these continuations together keep the `n_beams` with the largest totals.
-# 3. Of the ones that you kept, those that end in `eos` have ended: put them aside. (So the beam gets narrower; Sutskever et al.
-#    2014, section 3.2.) The others are open.
-#
-# It is over when none is open, or after `max_length` rounds. Then all that were put aside compete with those still open, by
-#
-# $$\text{score} = \frac{\text{total}}{\bigl((5 + n) / 6\bigr)^{\alpha}}$$
-#
-# where $n$ is the number of tokens without `bos` (an `eos` counts) and $\alpha$ is `length_penalty` (Wu et al. 2016, section 7).
-# Totals are negative. No two totals are equal.
+# **Use it.** The same small network, the same data, once with your function and once with `torch.optim.AdamW` (in two
+# groups, for the decay). Do the losses differ, and in which digit?
 
-# %% exercise="beam_search"
-def beam_search(
-    next_log_p: Callable[[Tensor], Tensor], n_beams: int, length_penalty: float, bos: int, eos: int, max_length: int
-) -> tuple[Tensor, float]:
-    """The hypothesis with the best score, and that score.
+# %%
+if solved("adamw_step"):
+    def network():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
 
-    returns its tokens, a tensor (n,), without bos and with its eos if it has one; and its score, a number
-    """
-    ...  # solution
-
-# %% check="beam_search"
-check("beam_search", beam_search)
+    x = torch.randn(256, 2, generator=torch.Generator().manual_seed(1))
+    y = (x[:, :1] * x[:, 1:]).sign()                                      # a chessboard of four fields
+    mine, theirs = network(), network()
+    state = {p: (torch.zeros_like(p), torch.zeros_like(p)) for p in mine.parameters()}
+    groups = [{"params": [p for p in theirs.parameters() if p.ndim >= 2], "weight_decay": 0.1},
+              {"params": [p for p in theirs.parameters() if p.ndim < 2], "weight_decay": 0.0}]
+    torchs = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.98), eps=1e-9)
+    for step in range(1, 301):
+        losses = []
+        for model in (mine, theirs):
+            model.zero_grad()
+            error = F.mse_loss(model(x), y)
+            error.backward()
+            losses.append(error.item())
+        for p in mine.parameters():
+            p.data, *state[p] = adamw_step(
+                p.data, p.grad, *state[p], step, 0.01, (0.9, 0.98), 1e-9, 0.1
+            )
+        torchs.step()
+        if step in (1, 10, 100, 300):
+            print(f"step {step:>3}: your loss {losses[0]:.6f}, torch's {losses[1]:.6f}")
 
 # %% [markdown]
-# ## 6 · One step of training
+# ## 5 · One step of training: accumulation, clipping, modes
 #
 # Here is a model that is as small as can be, with dropout, and its optimiser. Write `forward`, which takes one step with it:
 #
@@ -226,37 +288,266 @@ class TrainStep(nn.Module):
 check("TrainStep", TrainStep)
 
 # %% [markdown]
-# ## 7 · Read a result like a reviewer
-#
-# From a report: "We trained our encoder–decoder on Multi30k, German to English. A joint vocabulary of 10,000 pieces was learned
-# from *all* the sentences of the data set. We evaluated on test2016 after every epoch and report *the best epoch*: **42.3 BLEU**,
-# computed with our own script on lower-cased, tokenised output. This improves on the 41.0 of [previous work], which used
-# sacreBLEU, cased, 13a."
-#
-# Name the **three** things that make the comparison unfair, say for each in which direction it moves the number and why, and say
-# what the authors should have done. One of the three is likely to matter least: which, and why do we forbid it all the same?
-# Six to ten sentences. (4 points)
+# **Use it.** Train the classifier to tell the inside of a ring from its outside: in one piece, and with each batch cut
+# into micro-batches of 10, 50 and 196 points. What should the two columns look like?
 
-# %% [markdown] written="read-like-a-reviewer" points=4 minutes=15 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.** One point for each of 1–3, which needs the direction with its reason *and* the remedy (half a point for a fault
-# without one of these), and one for 4.
+# %%
+if solved("TrainStep"):
+    x = 2 * torch.randn(512, 2, generator=torch.Generator().manual_seed(2))
+    inside = (x.norm(dim=1) < 2).long()
+    held_out = (x[256:], inside[256:])
+    pieces = list(zip(x[:256].split([10, 50, 196]), inside[:256].split([10, 50, 196]), strict=True))
+    whole = [(x[:256], inside[:256])]
+    losses = []
+    for micro_batches in (whole, pieces):
+        torch.manual_seed(0)
+        trainer = TrainStep(2, 2, 0.0)
+        losses.append([float(trainer(micro_batches, held_out, 1.0, 1.0)[2]) for _ in range(200)])
+    print("step   in one piece   in three")
+    for step in (1, 10, 50, 200):
+        print(f"{step:>4}   {losses[0][step - 1]:.6f}       {losses[1][step - 1]:.6f}")
+
+# %% [markdown]
+# ## 6 · Loss scaling: one step in half precision
 #
-# 1. *Chosen on the test set.* The maximum over epochs of a noisy score lies above what any one of them would get on new data, so
-#    the number is too high. Choose the epoch on the validation pairs, and use the test set once.
-# 2. *Another measure.* Lower-casing makes pairs of words equal that were not, so it can only raise the number of matches; another
-#    tokenisation changes what counts as a word, in either direction (splitting off punctuation creates easy matches). The two
-#    numbers are not of one scale. Use sacreBLEU on plain, cased text, and print its signature. (Direction "up" for the
-#    case and "either" for the tokenisation, or "up, as a rule" with a reason.)
-# 3. *Vocabulary from the test set.* Words that occur in the test set alone get pieces of their own or larger ones, so the test
-#    is cut better than other text will be: as a rule too high. Learn the merges on the training split and apply them to the
-#    others. (Who argues that a piece from the test set alone has an embedding that was never trained, so that the number may
-#    even suffer, has the point.)
-# 4. The vocabulary is likely to matter least: a thousand test captions among 31,000 hardly change which pairs are frequent. It is
-#    forbidden because nobody can tell from the number how much it did matter, because it grows with small data and odd
-#    domains, and because what has to be argued about case by case will sooner or later be argued wrongly. (Any one of the
-#    reasons. Another choice of "least" earns the point only with a reason of the same strength.)
+# A GPU that lacks bfloat16 computes in float16, whose smallest number is about 6 · 10⁻⁸. Gradients below that become 0.
+# So the *loss* is multiplied by a **loss scale** before the backward pass, all gradients on the way are larger by that
+# factor, and the factor is taken out before the step (Micikevicius et al. 2018). If the scale is too large, something
+# overflows to ∞. Then the step is skipped. Here is one step of training with a scale that looks after itself:
+#
+# 1. The weights are kept in float32. The loss is computed with a copy of them in float16, `loss_of(copy)`, and it comes
+#    back in float32, as under autocast.
+# 2. Get the gradient of `scale` × loss at the copy. Bring it back to its own size, in float32.
+# 3. If it holds ∞ or NaN anywhere, the weights stay as they are, the scale is halved, and good steps are counted from 0.
+# 4. Else take one step of plain gradient descent on the float32 weights, and count one more good step. When
+#    `growth_interval` of them have come in a row, the scale is doubled and they are counted from 0 again.
+
+# %% exercise="scaled_step"
+def scaled_step(weights: Tensor, loss_of, scale: float, good_steps: int, growth_interval: int, lr: float):
+    """One step of gradient descent in half precision.
+
+    weights: (n,), float32   loss_of: takes a copy of them, (n,) in float16, and returns the loss, () in float32
+    good_steps: how many steps in a row were good before this one, less than `growth_interval`
+    returns the new weights, (n,) in float32, and the scale and the number of good steps for the next step: two numbers
+    """
+    ...  # solution
+
+# %% check="scaled_step"
+check("scaled_step", scaled_step)
+
+# %% [markdown]
+# **Use it.** A loss with gradients of about 10⁻⁹, from a scale that is far too large. Watch the scale find its place.
+# What would be left of the gradient without it?
+
+# %%
+if solved("scaled_step"):
+    target = torch.tensor([0.5, -0.25, 2.0])
+
+    def small_loss(copy):
+        return 1e-9 * (copy.float() - target).square().sum()
+
+    weights, scale, good = torch.zeros(3), 2.0**48, 0
+    print("step   scale   loss")
+    for step in range(1, 41):
+        before = scale
+        weights, scale, good = scaled_step(weights, small_loss, scale, good, 20, lr=1e8)
+        if step <= 6 or step % 10 == 0:
+            skipped = "   skipped: overflow" if scale < before else ""
+            print(f"{step:>4}   2^{math.log2(before):.0f}    {small_loss(weights):.2e}{skipped}")
+    copy = torch.zeros(3).half().requires_grad_()
+    small_loss(copy).backward()
+    print("the gradient without a scale:", copy.grad.tolist())
+
+# %% [markdown]
+# ## 7 · What a step costs: memory and FLOPs
+#
+# Count, in whole numbers, what it takes to train the encoder–decoder of lecture @training.
+#
+# **Memory.** For each of the N parameters there is a weight, a gradient, the two moments of AdamW, and perhaps a master
+# copy of the weight in a higher precision. `bytes_each` says how many bytes *one* number of each kind takes. (Activations
+# are left out.)
+#
+# **FLOPs.** A multiplication is one, an addition is one; the product of $(n, a)$ and $(a, b)$ takes $2nab$. Training takes
+# three times the forward pass. Two ways to count a step over `batch` pairs of `n_source` and `n_target` tokens:
+#
+# * *by the rule*: six for each parameter that a token meets, where a token of the source or of the target meets one of the
+#   two stacks, so half of the N parameters;
+# * *exactly*, product by product. Encoder and decoder have `n_layers` blocks each. An attention projects to queries, keys
+#   and values, all $d_\text{model}$ wide, and after the average once more (`projections`); it multiplies queries with keys,
+#   and weights with values, the whole square also where a mask forbids half of it (`scores`). The feed-forward network has
+#   two matrices. The decoder's output makes `vocab_size` logits for each token of the target. Padding counts as tokens do.
+#   What is no product of matrices (biases, norms, softmax, looking up embeddings) counts nothing.
+
+# %% exercise="memory_and_flops"
+def memory_and_flops(
+    n_parameters: int,
+    bytes_each: dict[str, int],
+    d_model: int,
+    d_ff: int,
+    n_layers: int,
+    vocab_size: int,
+    batch: int,
+    n_source: int,
+    n_target: int,
+) -> tuple[int, int, int, int, int, int]:
+    """What one step of training an encoder–decoder takes.
+
+    n_parameters: N, an even number   bytes_each: has "weights", "gradients", "moments" and "master" (0: no such copy)
+    returns six whole numbers: the bytes of memory; the FLOPs of the step by the rule; and, exact, its FLOPs in all the
+    projections, in all the scores and averages, in the feed-forward networks, and in the output
+    """
+    ...  # solution
+
+# %% check="memory_and_flops"
+check("memory_and_flops", memory_and_flops)
+
+# %% [markdown]
+# **Use it.** The big model of "Attention is all you need" has about 210 million parameters. What fits on which GPU, and how
+# long would a step of 25,000 tokens on each side take at 40 % of what the data sheet promises? (Predictions from data
+# sheets: nothing here was measured on a GPU.) Then torch's own counter, for a step of a small model: does it count
+# what you count? (torch is told to take its plain attention: it cannot look into the fused one.)
+
+# %%
+if solved("memory_and_flops"):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from attncourse.training.hardware import CHIPS
+    from attncourse.transformer import EncoderDecoder, TransformerConfig
+
+    mixes = {"float32": (4, 4, 4, 0), "16 bits, float32 master": (2, 2, 4, 4), "16 bits alone": (2, 2, 2, 0)}
+    kinds = ("weights", "gradients", "moments", "master")
+    big = dict(d_model=1024, d_ff=4096, n_layers=6, vocab_size=37_000, batch=1000, n_source=25, n_target=25)
+    for name, mix in mixes.items():
+        memory, rule, *exact = memory_and_flops(210_000_000, dict(zip(kinds, mix, strict=True)), **big)
+        print(f"{name:>24}: {memory / 1e9:.2f} GB without activations")
+    print(f"FLOPs of a step: {sum(exact):.3g} exactly, {rule:.3g} by the rule")
+    for name, chip in CHIPS.items():
+        kind = "bf16" if "bf16" in chip.flops else "fp16"
+        print(f"{name:>24}: {sum(exact) / (0.4 * chip.flops[kind]):.2f} s a step in {kind}")
+
+    small = dict(d_model=32, d_ff=64, n_layers=2, vocab_size=50)
+    torch.manual_seed(0)
+    model = EncoderDecoder(TransformerConfig(n_heads=4, **small))
+    source, lengths, target = torch.ones(3, 7).long(), torch.full((3,), 7), torch.ones(3, 9).long()
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(source, lengths, target).sum().backward()
+    _, _, *exact = memory_and_flops(
+        2, dict.fromkeys(kinds, 0), batch=3, n_source=7, n_target=9, **small
+    )
+    print(f"a step of a small model: torch counts {counter.get_total_flops():,}, you {sum(exact):,}")
+
+# %% [markdown]
+# ## 8 · Read a log like an engineer
+#
+# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) The command was `train --precision fp16 --lr 2e-3 --warmup
+# 400 --batch-tokens 8192 --save-every 1000`; the order of the batches is sampled from a seed.
+#
+# | step | rate | gradient norm, before clipping at 1 | training loss | tokens/s | |
+# |---|---|---|---|---|---|
+# | 100 | 0.0005 | 1.9 | 6.81 | 21,400 | |
+# | 300 | 0.0015 | 2.4 | 5.20 | 21,600 | |
+# | 400 | 0.0020 | 9.7 | 5.02 | 21,500 | |
+# | 430 | 0.0019 | 310 | 6.4 | 21,500 | |
+# | 440 | 0.0019 | nan | nan | 21,500 | stopped; started anew with `--lr 5e-4` |
+# | 1,000 | 0.0003 | 1.1 | 3.91 | 21,400 | checkpoint saved |
+# | 2,000 | 0.0002 | 0.9 | 3.10 | 10,600 | from step 1,500 on she also prints `loss.item()` and samples a translation at every step |
+# | 2,000 | 0.0002 | 0.9 | 3.17 | 21,300 | the same without the printing, resumed from the checkpoint of step 1,000 |
+#
+# Three things went wrong: the loss became NaN soon after the warm-up; the tokens per second halved; and the resumed run
+# does not come to the same loss as the uninterrupted one. For **each of the three** say (a) what the likely cause is, and
+# which entry of the log points to it; (b) one measurement or experiment of a few minutes that would tell it from one other
+# cause that you name; (c) the remedy. Then: why would it have been a mistake to answer the first with "clip at 0.1"? About
+# ten sentences. (5 points)
+
+# %% [markdown] written="read-a-log" points=5 minutes=20 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** For each of the three: half a point for a cause that the log supports, with its entry; half a point for an
+# experiment that can tell it from a named other cause; half a point for the remedy. Half a point for the last question.
+#
+# 1. *NaN after warm-up.* The rate at its highest is too high: the norm grows from 2 to 10 to 310 at the peak of the rate,
+#    **before** there is a NaN, and with a fourth of the rate the run goes through. Other causes: a single bad batch, or
+#    an overflow in float16 that is no divergence. Experiments: run the same hundred steps in float32 (it diverges as well:
+#    the rate; it does not: the precision), or skip the batches 420–440, or the same order at half the rate. Remedy: a lower
+#    rate or a longer warm-up; a loss scale that skips steps if it was the precision. (Whoever names the precision as the
+#    cause and tests it properly has the points: a growing norm speaks for the rate, but the log does not decide it.)
+# 2. *Half the tokens per second.* The printing and the sampled translation: they begin at step 1,500, and without them the
+#    speed is back. `loss.item()` makes the CPU wait for the GPU at every step, and a translation is decoded token by token.
+#    Other cause: a hot or shared GPU, a slower loader, longer sentences. Experiment: take out one of the two; time a step
+#    with `synchronize()` around it; look at the profiler. Remedy: both every few hundred steps, losses added up on the
+#    device.
+# 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step, the
+#    loss scale, the state of the random numbers (dropout), or the place in the order of the batches. The rate in both
+#    rows is the same, so the schedule was kept; 0.07 is more than noise of the order of operations after so few steps, as far
+#    as one can tell. (Another cause: operations on a GPU that are not deterministic. Then two uninterrupted runs differ as
+#    well.) Experiment: save, resume at once, and compare the *first* step's loss and norm with the uninterrupted run's, in
+#    evaluation mode to leave out dropout; or run twice without resuming. Remedy: save all of it, and a test that
+#    resuming gives the same numbers.
+# 4. *Why not clip at 0.1?* It treats the sign and not the cause. In AdamW a gradient that is scaled by a constant gives
+#    nearly the same step, because $\hat m / \sqrt{\hat v}$ does not change, so clipping harder hardly shortens the steps;
+#    and NaN cannot be clipped. (Either reason.)
 # ### END SOLUTION
+
+# %% [markdown]
+# ## 9 · Capstone: learn a language in seconds
+#
+# Now train an encoder–decoder yourself. The check invents a language in which it says lists of one or two numbers below
+# 1000: it samples a vocabulary and a grammar (does one say "forty-two" or "two-and-forty"? is the list said backwards?). It
+# hands you 1,500 pairs of sentences, as token ids, and 200 sources that are not among them. Your function trains a model on
+# the pairs and returns the translations of the 200. Nobody knows the language before the check is run, and the one that
+# decides your points is another, so nothing can be prepared but a good training run.
+#
+# * A source is the plain number words, with ids from 3 to 32; the target's ids are from 3 to 39, and mean something else.
+#   0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`. Neither pairs nor sources hold any of the three. No sentence has more than 11
+#   tokens.
+# * The model is in the next cell. Use it as it is, or bring one of your own made of torch's layers (the course's Transformer
+#   is not there when this is graded). Exercises 1 to 4 are of use; torch's own losses and optimisers are allowed here.
+# * **The budget**: one processor thread, and 30 seconds for the cell of the check. Then it is stopped and earns nothing.
+#   The grader may be slower than your machine: stay below 12. The model is small, so 300 to 400 steps are enough.
+# * Points come with the share of the 200 that is right to the last token: a third, two thirds, four fifths. The card says the
+#   share. Your teacher can show the class a leaderboard of it, without names. A program that works out the grammar by rules
+#   and trains nothing would pass the check; it misses the point, and whoever reads it will see that.
+
+# %% locked=true
+class Translator(nn.Module):
+    """One block of encoder, one of decoder, of torch's layers, in front of which the norms stand."""
+
+    def __init__(self, vocab_size=40, d_model=48, max_length=24):
+        super().__init__()
+        self.source_tokens = nn.Embedding(vocab_size, d_model)
+        self.target_tokens = nn.Embedding(vocab_size, d_model)
+        self.positions = nn.Embedding(max_length, d_model)
+        options = dict(d_model=d_model, nhead=4, dim_feedforward=2 * d_model, dropout=0.0)
+        self.encoder = nn.TransformerEncoderLayer(**options, batch_first=True, norm_first=True)
+        self.decoder = nn.TransformerDecoderLayer(**options, batch_first=True, norm_first=True)
+        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
+        self.output = nn.Linear(d_model, vocab_size)
+
+    def forward(self, source, target):
+        """The logits of each next token, (batch, n_target, vocab_size).
+
+        source: (batch, n_source), filled up with 0   target: (batch, n_target), <bos> in front
+        """
+        n_source, n_target = source.shape[1], target.shape[1]
+        padding = source == 0
+        x = self.source_tokens(source) + self.positions.weight[:n_source]
+        memory = self.norms[0](self.encoder(x, src_key_padding_mask=padding))
+        future = torch.ones(n_target, n_target, dtype=torch.bool).triu(1)
+        y = self.target_tokens(target) + self.positions.weight[:n_target]
+        y = self.decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padding)
+        return self.output(self.norms[1](y))
+
+# %% exercise="train_translator"
+def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> list[list[int]]:
+    """Train on `pairs` and translate `sources`.
+
+    pairs: [source, target] each, lists of token ids without <bos> and <eos>   sources: lists of token ids
+    returns a translation for each source, in their order: lists of token ids without <pad>, <bos> and <eos>
+    """
+    ...  # solution
+
+# %% check="train_translator"
+check("train_translator", train_translator)
 
 # %% [markdown]
 # ## Extension: grow a vocabulary
@@ -281,6 +572,19 @@ def byte_pairs(train: list[str], test: list[str], n_merges: int) -> list[list[st
 
 # %% check="byte_pairs"
 check("byte_pairs", byte_pairs)
+
+# %% [markdown]
+# **Use it.** Two hundred German numbers, forty merges of yours. Which pieces are the numbers made of, and did it find the
+# places at which a German would cut?
+
+# %%
+if solved("byte_pairs"):
+    from attncourse.data import number_words
+
+    pairs = number_words("de", "en", train=200, test=8, max_items=1, dates=0)
+    words, unseen = [p.source for p in pairs.train], [p.source for p in pairs.test]
+    for pieces in byte_pairs(words, unseen, 40):
+        print(" · ".join(pieces))
 
 # %% [markdown]
 # ---

@@ -1,15 +1,24 @@
-"""What a translator does with texts: cuts them into pieces, packs them into batches, and searches for its answer."""
+"""Training drawn: tokens, batches, rates, and where a GPU's time and memory go."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.ticker import NullLocator
 
+from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.style import (
     BLUE,
+    GREEN,
     GREY,
+    HATCHES,
     INK,
     ORANGE,
+    PALE,
+    SERIES,
     WEIGHTS,
     figure,
     hold_still,
@@ -70,41 +79,6 @@ def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
     show(drawn, f"Batches as rectangles, tokens filled and padding hatched. {'. '.join(said)}.")
 
 
-def search_frame(
-    tree: Mapping[tuple[str, ...], float], kept: set[tuple[str, ...]], best: tuple[str, ...], title: str = ""
-) -> tuple[Figure, str]:
-    """A tree of hypotheses, {words: probability of all of them}: those that a search kept, and what it chose.
-
-    Kept ones are filled, the chosen way is thick, what was never looked at is pale and dashed. A frame for `explore`.
-    """
-    place = {words: i for i, words in enumerate(tree)}
-    inner = {words[:-1] for words in tree}
-    # Depth first, or the lines would cross.
-    leaves = sorted(set(tree) - inner, key=lambda words: [place[words[: n + 1]] for n in range(len(words))])
-    ys: dict[tuple[str, ...], float] = {words: -i for i, words in enumerate(leaves)}
-    for words in sorted(tree, key=len, reverse=True):
-        below = [ys[other] for other in tree if other[:-1] == words]
-        ys.setdefault(words, sum(below) / len(below) if below else 0)
-    drawn, ax = figure(6.5, 0.9 + 0.4 * len(leaves))
-    stage(ax, (0.35, max(map(len, tree)) + 0.75), (-len(leaves) + 0.3, 1.3))
-    hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
-    ax.text(0.4, 1.0, title, fontsize=10.5, color=INK, va="center")
-    for words, p in tree.items():
-        x, y, on_way = len(words), ys[words], best[: len(words)] == words
-        seen = words in kept
-        colour = ORANGE if on_way else BLUE if seen else GREY
-        if len(words) > 1:
-            ax.plot([x - 1 + 0.36, x - 0.36], [ys[words[:-1]], y], color=colour, linewidth=3 if on_way else 1.2,
-                    linestyle="-" if seen or on_way else ":")  # fmt: skip
-        ax.add_patch(FancyBboxPatch((x - 0.36, y - 0.36), 0.72, 0.72, boxstyle="round,pad=0,rounding_size=0.1",
-                                    facecolor=PALE_BLUE if seen else "white", edgecolor=colour,
-                                    linewidth=2.4 if on_way else 1.2, linestyle="-" if seen else ":"))  # fmt: skip
-        ax.text(x, y + 0.12, words[-1], ha="center", va="center", fontsize=9.5, color=INK if seen else GREY)
-        ax.text(x, y - 0.19, f"{p:.3f}", ha="center", va="center", fontsize=8, color=INK if seen else GREY)
-    names = ", ".join(f"{' '.join(words)} ({tree[words]:.3f})" for words in tree if words in kept)
-    return drawn, f"{title}. Kept on the way: {names}. Chosen: {' '.join(best)}, probability {tree[best]:.3f}."
-
-
 def learning_rates(lines: Mapping[str, Sequence[float]], title: str = "") -> None:
     """Rates against the step, each line with its highest point marked."""
     drawn, ax = figure(6.6, 3.0)
@@ -118,3 +92,191 @@ def learning_rates(lines: Mapping[str, Sequence[float]], title: str = "") -> Non
     said = "; ".join(f"{name} is highest at step {max(range(len(line)), key=line.__getitem__) + 1}, "
                      f"{max(line):.2g}, and ends at {line[-1]:.2g}" for name, line in lines.items())  # fmt: skip
     show(drawn, f"Learning rate against the step. {said}.")
+
+
+# Where each stands, and whether autocast has products in 16 bits there.
+STEP = {
+    "batch": (0, 0, None),
+    "forward": (1.9, 0, True),
+    "loss": (3.8, 0, False),
+    "backward": (5.7, 0, True),
+    "gradient": (7.6, 0, False),
+    "clip": (9.5, 0, False),
+    "AdamW": (11.4, 0, False),
+    "weights": (6.65, 1.9, False),
+    "activations": (3.8, -1.7, True),
+    "m, v": (11.4, -1.7, False),
+}
+
+
+def training_step() -> None:
+    """One step of training, from the batch to the weights, what is kept on the way, and in how many bits."""
+    drawn, ax = figure(9.0, 3.4)
+    stage(ax, (-1, 12.5), (-3.1, 2.6))
+    for name, (x, y, half) in STEP.items():
+        box(ax, x, y, name, GREY if half is None else ORANGE if half else BLUE, width=1.5)
+    row = ["batch", "forward", "loss", "backward", "gradient", "clip", "AdamW"]
+    for before, after in pairwise(row):
+        arrow(ax, (STEP[before][0] + 0.78, 0), (STEP[after][0] - 0.78, 0))
+    arrow(ax, (11.4, 0.55), (7.45, 1.9))                          # from AdamW to the weights
+    arrow(ax, (5.85, 1.9), (1.9, 0.55))                           # and on to the next forward pass
+    arrow(ax, (1.9, -0.55), (3.0, -1.7))
+    arrow(ax, (4.6, -1.7), (5.7, -0.55))
+    arrow(ax, (11.4, -1.15), (11.4, -0.55), both=True)
+    for x, colour, words in ((2.6, ORANGE, "products in 16 bits (autocast)"), (7.4, BLUE, "32 bits")):
+        ax.add_patch(Rectangle((x - 0.6, -2.95), 0.4, 0.4, facecolor=colour, edgecolor=colour))
+        ax.text(x, -2.75, words, va="center", fontsize=9.5, color=INK)
+    halves = ", ".join(name for name, (_, _, half) in STEP.items() if half)
+    show(drawn, f"One training step: {' → '.join(row)} → weights → the next forward. Kept: from forward to backward "
+                f"activations; from step to step weights and m, v. In 16 bits under autocast: {halves}; in 32 bits all "
+                "else.")  # fmt: skip
+
+
+def rate_sweep(losses: Mapping[float, Sequence[float]]) -> None:
+    """Final losses, {learning rate: one for each seed}: every run a point, a line through the medians."""
+    drawn, ax = figure(6.4, 3.3)
+    rates = list(losses)
+    for rate, values in losses.items():
+        ax.scatter([rate] * len(values), values, s=34, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=4)
+    medians = [median(values) for values in losses.values()]
+    ax.plot(rates, medians, "-", color=BLUE, linewidth=1.6, zorder=3, label="median")
+    ax.set_xscale("log")
+    ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel("learning rate")
+    ax.set_ylabel("held-out loss (nats per token)")
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    best = rates[medians.index(min(medians))]
+    listed = "; ".join(f"{rate:g}: {', '.join(f'{value:.2f}' for value in values)}" for rate, values in losses.items())
+    show(drawn, f"Held-out loss against the learning rate, a point for each seed. {listed}. Lowest median at {best:g}.")
+
+
+def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
+    """`n` kernels in a row, {panel: microseconds that the GPU needs for each}; the CPU needs `launch` for each.
+
+    The GPU begins a kernel when it has been launched and the one before it is done.
+    """
+    drawn, _ = figure(3.7 * len(panels), 1.9, columns=len(panels))
+    said = []
+    for ax, (name, work) in zip(drawn.axes, panels.items(), strict=True):
+        free = busy = 0.0
+        for i in range(n):
+            sent = (i + 1) * launch
+            ax.add_patch(Rectangle((sent - launch, 1), launch, 0.7, facecolor=ORANGE, edgecolor="white"))
+            start = max(sent, free)
+            ax.add_patch(Rectangle((start, 0), work, 0.7, facecolor=BLUE, edgecolor="white"))
+            free, busy = start + work, busy + work
+        ax.set_xlim(0, free * 1.02)
+        ax.set_ylim(-0.15, 1.85)
+        ax.set_yticks([0.35, 1.35], ["GPU runs kernels", "CPU launches"])
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel("microseconds")
+        share = busy / (free - launch)                            # from the first launch on
+        ax.set_title(f"{name}\nGPU busy {share:.0%}", fontsize=10.5)
+        said.append(f"{name}: the last of {n} is launched at {n * launch:g} µs and done at {free:g} µs; "
+                    f"from the first on the GPU is busy {share:.0%} of the time")  # fmt: skip
+    show(drawn, f"When the CPU launches kernels and when the GPU runs them. {'. '.join(said)}.")
+
+
+def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[float, float]]) -> None:
+    """What chips can do at most, {name: (FLOP/s, bytes/s)}, and where work lies on it, {name: (FLOPs, bytes)}.
+
+    Each chip is a slope, memory-bound, and a flat roof, compute-bound; a piece of work is an upright line at its FLOPs
+    per byte, with a point on every roof: the most that it can reach there.
+    """
+    drawn, ax = figure(7.2, 4.3)
+    intensities = {name: flops / moved for name, (flops, moved) in work.items()}
+    corners = [peak / bandwidth for peak, bandwidth in chips.values()]
+    low, high = min(intensities.values()) / 2, 10 * max(*intensities.values(), *corners)
+    for i, (name, (peak, bandwidth)) in enumerate(chips.items()):
+        style = line_style(i) | {"marker": "", "linestyle": "-"}
+        corner = peak / bandwidth
+        ax.plot([low, corner, high], [low * bandwidth, peak, peak], label=name, **style)
+        reached = [min(peak, intensity * bandwidth) for intensity in intensities.values()]
+        ax.scatter(list(intensities.values()), reached, s=26, color=style["color"], zorder=5)
+    floor = low * min(bandwidth for _, bandwidth in chips.values()) / 300
+    for name, intensity in intensities.items():
+        ax.axvline(intensity, color=GREY, linewidth=0.9, linestyle=":", zorder=1)
+        ax.text(intensity, floor * 1.3, f" {name}", rotation=90, ha="right", va="bottom", fontsize=8.5, color=INK)
+    top = 6 * max(peak for peak, _ in chips.values())
+    for x, words, side in ((min(corners) / 1.6, "memory-bound ←", "right"), (max(corners), "→ compute-bound", "left")):
+        ax.text(x, top / 1.4, words, ha=side, va="top", fontsize=9.5, color=GREY)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, high)
+    ax.set_ylim(floor, top)
+    name_lines(ax, "arithmetic intensity (FLOPs per byte moved)", "FLOP/s that can be reached")
+    roofs = "; ".join(f"{name} rises to {peak:.3g} FLOP/s at {peak / bandwidth:.0f} FLOPs a byte"
+                      for name, (peak, bandwidth) in chips.items())  # fmt: skip
+    where = "; ".join(
+        f"{name} at {intensity:.3g} ("
+        + ", ".join(f"{chip} {min(1, intensity * b / p):.0%} of the peak" for chip, (p, b) in chips.items()) + ")"
+        for name, intensity in intensities.items()
+    )  # fmt: skip
+    show(drawn, f"Rooflines from data sheets. {roofs}. Work, by FLOPs per byte: {where}.")
+
+
+def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, float]) -> None:
+    """Bytes that are held, {bar: {part: bytes}}, stacked and lying; what there is, {name: bytes}, as upright lines."""
+    drawn, ax = figure(7.2, 0.9 + 0.42 * len(parts))
+    names = list(next(iter(parts.values())))
+    left = [0.0] * len(parts)
+    for i, name in enumerate(names):
+        widths = [held[name] / 1e9 for held in parts.values()]
+        ax.barh(range(len(parts)), widths, 0.62, left=left, color=SERIES[i], hatch=HATCHES[i], edgecolor="white",
+                label=name)  # fmt: skip
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    for y, end in enumerate(left):
+        ax.text(end, y, f" {end:.1f} GB", va="center", fontsize=9, color=INK, zorder=5,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
+    for name, limit in limits.items():
+        ax.axvline(limit / 1e9, color=INK, linewidth=1.4, linestyle="--")
+        ax.text(limit / 1e9, -0.55, f" {name}: {limit / 1e9:.0f} GB", fontsize=9, color=INK, va="bottom")
+    ax.set_yticks(range(len(parts)), list(parts))
+    ax.set_ylim(len(parts) - 0.5, -0.95)
+    ax.set_xlim(0, 1.2 * max(*left, *(limit / 1e9 for limit in limits.values())))
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("memory (GB)")
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    said = "; ".join(f"{bar}: " + ", ".join(f"{name} {held[name] / 1e9:.2f} GB" for name in names)
+                     for bar, held in parts.items())  # fmt: skip
+    there = ", ".join(f"{name} has {limit / 1e9:.0f} GB" for name, limit in limits.items())
+    show(drawn, f"Memory of a training step. {said}. {there}.")
+
+
+HELD = ("weights", "gradient", "Adam's averages")
+
+
+def data_parallel() -> None:
+    """Two GPUs, twice: what each holds under DDP and under FSDP, and what travels between them."""
+    drawn, _ = figure(8.6, 3.6, columns=2)
+    for ax, sharded in zip(drawn.axes, (False, True), strict=True):
+        stage(ax, (-0.35, 6.35), (-0.45, 4.95))
+        ax.set_title("FSDP: each holds a slice" if sharded else "DDP: each holds everything", fontsize=11)
+        for gpu in (0, 1):
+            _gpu(ax, gpu, sharded)
+        travels = ("gathered\nby blocks", "summed,\nits slice") if sharded else ("", "all-reduce:\nthe mean")
+        for y, words in zip((2.55, 1.55), travels, strict=True):
+            if words:
+                arrow(ax, (2.25, y - 0.17), (3.75, y - 0.17), colour=ORANGE, width=2, both=True)
+                ax.text(3, y - 0.05, words, ha="center", va="bottom", fontsize=8, color=INK)
+    show(drawn, "Two GPUs in data parallelism; each has its own part of the batch. With DDP each holds all weights, "
+                "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With FSDP "
+                "each holds half of each; weights are gathered block by block when they are needed, and of the summed "
+                "gradient each gets its slice.")  # fmt: skip
+
+
+def _gpu(ax: Axes, gpu: int, sharded: bool) -> None:
+    """One of two GPUs, a column: its part of the batch, and below it what it holds, filled as far as it holds it."""
+    x = 4.0 * gpu
+    ax.add_patch(Rectangle((x - 0.2, -0.3), 2.4, 5.0, fill=False, edgecolor=GREY))
+    ax.text(x + 1, 4.45, f"GPU {gpu}", ha="center", va="center", fontsize=10, color=INK)
+    ax.add_patch(Rectangle((x, 3.3), 2, 0.7, facecolor=GREEN, edgecolor=INK, alpha=0.45))
+    ax.text(x + 1, 3.65, f"part {gpu + 1} of the batch", ha="center", va="center", fontsize=8.5, color=INK)
+    for i, name in enumerate(HELD):
+        y = 2.2 - i
+        ax.add_patch(Rectangle((x, y), 2, 0.7, facecolor="white", edgecolor=GREY, linestyle=":"))
+        start, width = (x + gpu, 1) if sharded else (x, 2)
+        ax.add_patch(Rectangle((start, y), width, 0.7, facecolor=WEIGHTS(0.25), edgecolor=BLUE))
+        ax.text(x + 1, y + 0.35, name, ha="center", va="center", fontsize=8.5, color=INK)

@@ -7,87 +7,114 @@
 # ---
 
 # %% [markdown]
-# # Lecture @training · Training an encoder–decoder
+# # Lecture @training · Training an encoder–decoder on a GPU
 #
-# *About 60 minutes, of which one is computing. You need the Transformer ([lecture @transformer](@transformer)), what
-# attention is good for in translation ([lecture @cross_attention](@cross_attention)), and, from [lecture
-# @deep_stacks](@deep_stacks), what a warm-up does.*
+# *About 60 minutes. You need [the Transformer](@transformer), what [attention does in translation](@cross_attention),
+# and why [deep stacks want a warm-up](@deep_stacks).*
 #
-# When you have finished you will be able to take two files of sentences to a translator and a number that you can
-# defend: to cut text into pieces without looking at the test set, to pack batches, to say what label smoothing,
-# clipping, warm-up and sixteen bits do and to measure it, to stop a run and go on as if nothing had happened, to write
-# translations greedily and with several hypotheses, and to compute BLEU by hand and say what it hides. In [assignment
-# @training](@training/assignment) you build most of these parts.
+# After this lecture you can
+# * turn two files of sentences into batches of a fixed number of **tokens**;
+# * write the **training loop** of an encoder–decoder, and say what every line is for;
+# * explain **label smoothing**, **AdamW**, **warm-up** and **gradient clipping**, and choose a learning rate by a
+#   sweep;
+# * predict from a data sheet how long a step takes on a GPU, how much memory it needs, and what limits it;
+# * train in 16 bits, on one GPU or several, and show that the gradient is still the right one;
+# * stop a run and resume it **exactly**.
 #
-# ## What the blueprint does not say
+# Give two people the same Transformer and the same 29,000 pairs of sentences. One comes back after a day with a model
+# that drops half of every sentence, the other after an hour with a good one. Neither has changed the architecture. This
+# lecture is about everything else that they decided.
 #
-# Lecture @transformer ended with a machine that is right, number by number. Suppose that you give its blueprint to two people,
-# with the same 29,000 pairs of sentences, and ask them for a translator. One comes back after a day with a model that
-# drops half of every sentence, the other after an hour with a good one. Neither has touched the architecture. What did
-# they do differently?
-#
-# There is a row of decisions between a text and a translation, and not one of them is in the blueprint: what a token
-# is, which sentences share a batch, what exactly the loss asks for, how large a step is, in how many bits, which of the
-# many weights along the way are kept, how a sentence is written when nobody dictates it, and what counts as good. This
-# lecture walks down that row. *Before you go on:* if one of them is done badly, would the training loss tell you? Note
-# for which of them you think it would.
+# The device is chosen once, here. Each cell below runs on the CPU, and on a GPU (CUDA, or Apple's Metal) where there is
+# one, and shows what it measures there. What the page says about GPUs that you do not have is computed from their data
+# sheets and marked as a **prediction**.
 
-# %%
+# %% tags=["hide-input"]
+import os
+
+os.environ["KINETO_LOG_LEVEL"] = "99"  # torch's profiler would write log lines into the page
+
 try:
     from attncourse import viz
 
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
+import inspect
 import math
+import random
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
-# Models as small as these gain nothing from a second thread, and lose when it has to wait.
-torch.set_num_threads(1)
-
-# %%
-from attncourse.data import BOS, PAD, Tokenizer, encode_pairs, number_words
-from attncourse.data.batches import batch_by_tokens, collate, epoch_batches
-from attncourse.data.number_words import aligned_pieces
-from attncourse.data.tokenizer import UNK
-from attncourse.decoding import beam_search, greedy, translate
-from attncourse.metrics import alignment_error, bleu, chrf, exact_match
-from attncourse.recurrent import SUMMARIES, Seq2Seq
-from attncourse.training.curves import LiveCurves
+from attncourse.counting import (
+    count_parameters,
+    count_training_flops,
+    preset,
+    saved_activation_bytes,
+)
+from attncourse.data import PAD, Tokenizer, collate, encode_pairs, number_words, read_parallel
+from attncourse.data.batches import batch_by_tokens, epoch_batches
+from attncourse.training import hardware
 from attncourse.training.evaluation import mean_loss
+from attncourse.training.hardware import CHIPS, best_device, best_precision
 from attncourse.training.recipe import Recipe, cosine, inverse_sqrt
-from attncourse.training.trainer import train
-from attncourse.transformer import EncoderDecoder, Memory, TransformerConfig, source_mask
-from attncourse_lessons.results import measured, training_runs
+from attncourse.training.trainer import NonFiniteLoss, train
+from attncourse.transformer import EncoderDecoder, TransformerConfig
+from attncourse_lessons import results
 
-# %% [markdown]
-# Our pairs are number words once more, this time from German to English, so that the model has to read *einundneunzig*
-# and write *ninety-one*. They have two virtues: there are as many as we like, and we know which answer is right and
-# which word belongs to which. Everything below works the same for real captions; near the end we look at those.
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %%
-pairs = number_words("de", "en", train=20_000, test=1_000, dates=0, seed=0)
-for pair in pairs.test[:3]:
-    print(f"{pair.source}\n    {pair.target}")
+device = best_device()
+print(f"device: {device.type}, and its best number format: {best_precision(device)}")
 
 # %% [markdown]
-# ## What is a token?
+# ## Data: from two files to batches of tokens
 #
-# Whole words would be natural, but German builds new ones all day: *siebenhundertdreiundvierzig* may never have been
-# seen, and the model could only say `<unk>`. Single letters never fail, but make sequences long, and lecture @self_attention measured
-# what a long sequence costs. **Byte-pair encoding** (Sennrich, Haddow and Birch 2016) finds a middle. Begin with
-# letters. Count which two neighbours occur together most often. Make one piece of them. Count again.
+# A parallel corpus is two text files. Line 17 of the one is the translation of line 17 of the other. We write such a
+# pair of files, German and English number words, and read it back. Your own files are read in the same way.
+
+# %%
+drawn = number_words("de", "en", train=9_000, test=0, max_items=2, dates=0, seed=0).train
+folder = tempfile.TemporaryDirectory()
+german_file, english_file = Path(folder.name, "numbers.de"), Path(folder.name, "numbers.en")
+german_file.write_text("\n".join(pair.source for pair in drawn), encoding="utf-8")
+english_file.write_text("\n".join(pair.target for pair in drawn), encoding="utf-8")
+
+pairs = read_parallel(german_file, english_file)
+random.Random(0).shuffle(pairs)                           # short lists were drawn first
+validation, training = pairs[:1_000], pairs[1_000:]
+print(len(training), "pairs to train on, for example", training[0])
+
+# %% [markdown]
+# We shuffle **before** we split, with a seed. The generator never repeats a list, so the short lists are used up early,
+# and a split in the order of drawing would put most of them on one side.
+#
+# ### Byte-pair encoding: tokens between letters and words
+#
+# A vocabulary of whole words fails on the first new one, and German builds new ones all day. Single letters make
+# sequences long. **Byte-pair encoding** (BPE, Sennrich et al. 2016) finds **subword tokens** in between. Start with the
+# smallest units, count which two neighbours occur together most often, and merge these two everywhere. Repeat.
+#
+# Which units should it start with? We take **bytes**: every text in the world is a sequence of the same 256.
 
 # %%
 def count_neighbours(cut, counts):
@@ -99,484 +126,841 @@ def count_neighbours(cut, counts):
 
 
 def merge(pieces, pair):
-    out = []
+    merged = []
     for piece in pieces:
-        joins = bool(out) and (out[-1], piece) == pair
-        out[-1:] = [out[-1] + piece] if joins else [*out[-1:], piece]
-    return out
+        if merged and (merged[-1], piece) == pair:
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    return merged
 
-# %%
-counts = Counter(word for source, _ in pairs.train for word in source.replace(",", "").split())
-cut = {word: list(word) for word in counts}               # letters, to begin with
+
+counts = Counter(word for pair in training for word in pair.source.replace(",", "").split())
+cut = {word: [bytes([byte]) for byte in word.encode()] for word in counts}
 merges = []
 for _ in range(60):
     found = count_neighbours(cut, counts)
-    merges.append(max(found, key=lambda pair: (found[pair], pair)))
+    merges.append(max(found, key=found.get))
     cut = {word: merge(pieces, merges[-1]) for word, pieces in cut.items()}
-print("  ".join("+".join(pair) for pair in merges[:12]))
+print(*[(left + right).decode(errors="replace") for left, right in merges[:12]])
 
 # %% [markdown]
-# Nobody told it any German, and yet among the first pieces are *und* and, a few merges later, *hundert*. To cut up a
-# word, also one that was never seen, apply the merges to its letters in the order in which they were learned. *Before
-# you move the slider:* will *einundzwanzig* end as one piece, as three, or as something that no grammar would draw? And
-# what becomes of *hundertmeterlauf*, a hundred-metre race, whose second half stands in no number word?
+# To encode a new word, apply the merges to its bytes in the order in which they were learned. *Guess, then move the
+# slider:* will *einundzwanzig* become one token, three, or something that no grammar would draw? And
+# *hundertmeterlauf*, a hundred-metre race, whose second half stands in no number word?
 
 # %%
-def cut_up(word, n):
-    pieces = list(word)
-    for pair in merges[:n]:                               # in the order in which they were learned
+def encode_word(word, n_merges):
+    pieces = [bytes([byte]) for byte in word.encode()]
+    for pair in merges[:n_merges]:
         pieces = merge(pieces, pair)
-    return pieces
+    return [piece.decode(errors="backslashreplace") for piece in pieces]
 
 
 def draw_pieces(merges):
-    words = ("einhundert", "einundzwanzig", "siebenhundertdrei", "hundertmeterlauf")
-    cuts = {word: cut_up(word, merges) for word in words}
+    words = ("einundzwanzig", "siebenhundertdrei", "zwölf", "hundertmeterlauf", "5 €")
+    cuts = {word: encode_word(word, merges) for word in words}
     return figures.pieces_frame(cuts, f"after {merges} merges")
 
 
-viz.explore(draw_pieces, merges=[0, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60], start={"merges": 10})
+viz.explore(draw_pieces, merges=[0, 2, 5, 10, 20, 30, 40, 60], start={"merges": 10})
 
 # %% [markdown]
-# The pieces follow frequency and nothing else. Often that is a word's part, as *zwanzig* after forty merges; after sixty
-# *einundzwanzig* has become *ein* and *undzwanzig*, which no grammar would draw. *Hundertmeterlauf* keeps its *hundert*,
-# and what is behind it stays letters, but for an *er* from elsewhere. The number of merges is a knob between two costs:
-# more pieces make shorter sequences, and a larger table of embeddings, in which many rows are seldom trained. For
-# captions some 8,000 to 10,000 pieces are usual. Number words have few parts, so we shall take 112, and keep *hundert*
-# and *und* apart, as lecture @cross_attention did, so that alignments can be read.
-#
-# ### The vocabulary is trained, too
-#
-# The merges are learned from text, so they are part of the model. If the test set is among that text, the model has
-# seen something of it. Does it matter? Let the training texts be numbers and the test texts *dates*: names of weekdays
-# and months, which the training texts do not hold.
+# The tokens follow frequency and nothing else. Frequent words grow together, rare ones remain several tokens, and what
+# the training text never showed (*meterlauf*, the euro sign) falls back to short tokens, in the end to single bytes.
+# **Nothing is unknown.** Compare the package's `Tokenizer`, which starts with the *characters* of its training text:
 
 # %%
-dates = number_words("de", "en", train=500, test=1, dates=1.0, seed=1).train
-dated = [pair.source for pair in dates]
-train_texts = [pair.source for pair in pairs.train[:2_000]]
-honest = Tokenizer.train(train_texts, size=160)
-leaking = Tokenizer.train(train_texts + dated, size=160)
-for name, tokenizer in {"from the training texts": honest, "with the test texts": leaking}.items():
-    ids = [tokenizer.encode(text) for text in dated]
-    n_pieces, unknown = sum(map(len, ids)) / len(ids), sum(row.count(UNK) for row in ids) / len(ids)
-    print(f"{name:>24}: {n_pieces:.0f} pieces a test sentence, {unknown:.1f} of them <unk>")
-    print(" | ".join(tokenizer.pieces(dated[0])[:10]), "…")
-
-# %%
-n_honest, n_leaking = (sum(len(t.encode(text)) for text in dated) for t in (honest, leaking))
-assert n_leaking < 0.8 * n_honest, "the test is cut better than new text will be"
+german = Tokenizer.train((pair.source for pair in training), size=112)
+english = Tokenizer.train((pair.target for pair in training), size=112)
+print(german.pieces("zwölf, einundzwanzig"))
+print(german.pieces("5 € für Äpfel"))
 
 # %% [markdown]
-# (▁ marks the beginning of a word; `pieces` shows it only where it stands alone.) With the leak the test sentences are
-# a good deal shorter, and none of their letters is unknown. So this test no longer measures how the model will do on
-# the next new text, of which nobody asked the tokenizer beforehand, and *nothing in its loss or its score says so*. On
-# captions, where training and test come from one source, the effect would be small. But "small" is an argument that has
-# to be made anew each time, and the rule that needs no argument is: **merges from the training split alone.**
+# A character that it never saw becomes `<unk>`, and its meaning is lost. GPT-2 and many models since start with bytes
+# for this reason; others fall back to bytes for unknown characters. Characters are enough here: number words use few.
 #
-# > **Check yourself.** A course-mate trains the vocabulary on training and *validation* texts. The test set is
-# > untouched. Is that clean?
-# > <details><summary>Answer</summary>The test score is: nothing of the test was seen. But the validation score is now
-# > too kind, and it is the one by which the step to stop at and the size of the vocabulary are chosen. Choices made by
-# > a flattering number are not the best ones. Keep it out, too.</details>
+# The number of merges trades sequence length against the size of the embedding matrix. Captions usually get about
+# 10,000 tokens. The merges are **learned**, so they are part of the model: train them **on the training set alone**. If
+# the test set is among the text, its words get tokens of their own, the test sentences become shorter and easier than
+# the next new text will be, and neither loss nor score says so.
+#
+# > **Check yourself.** A colleague trains the vocabulary on training *and validation* texts. The test set is untouched.
+# > Is that clean?
+# > <details><summary>Answer</summary>The test score is. But the validation score is now too kind, and by it you choose
+# > the learning rate and the moment to stop. Keep it out, too.</details>
+#
+# ### Batches by tokens
+#
+# A batch is a rectangle of token ids, and short sentences are filled up with padding. *Guess:* with 16 sentences drawn
+# at random, how much of the rectangle is padding? The remedy is to put sentences of similar length together, and to
+# count **tokens** instead of sentences: as many rows as fit into the budget.
 
 # %%
-german = Tokenizer.train((pair.source for pair in pairs.train), size=112, keep_apart="hundert|und")
-english = Tokenizer.train((pair.target for pair in pairs.train), size=112)
-encoded = encode_pairs(pairs.train, german, english)
-test_encoded = encode_pairs(pairs.test, german, english)
-print(" | ".join(german.pieces(pairs.test[0].source)))
-print(" | ".join(english.pieces(pairs.test[0].target)))
-
-# %% [markdown]
-# ## Who shares a batch?
-#
-# A batch is a rectangle, and short sentences are filled up with padding. With 16 sentences drawn at random, how much of
-# the rectangle is padding? *Guess.* And there is a second trouble: a batch of 16 long sentences has five times the
-# tokens of one of 16 short ones, so memory has to be kept free for the largest, and one step learns from five times as
-# much as another.
-#
-# Both have one remedy. Put sentences of like length together, and count **tokens** instead of sentences: as many rows
-# as fit into the budget with their padding.
-
-# %%
-lengths = [len(pair.target) + 1 for pair in encoded[:160]]    # <eos> counts
+train_set = encode_pairs(training, german, english)
+validation_set = encode_pairs(validation, german, english)
+lengths = [len(pair.target) + 1 for pair in train_set[:160]]                 # <eos> counts
 by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
-by_tokens = [[lengths[i] for i in batch] for batch in batch_by_tokens(lengths, batch_tokens=256)]
-figures.padded_batches({"16 sentences at random": by_number, "256 tokens, like with like": by_tokens})
-
-
-def padding(batches):
-    return 1 - sum(map(sum, batches)) / sum(len(batch) * max(batch) for batch in batches)
-
-
-assert padding(by_tokens) < 0.5 * padding(by_number)
+by_tokens = [[lengths[i] for i in rows] for rows in batch_by_tokens(lengths, batch_tokens=150)]
+figures.padded_batches({"16 sentences at random": by_number,
+                        "150 tokens, similar lengths": by_tokens})
 
 # %% [markdown]
-# On the right the rectangles are nearly full and nearly equally large; short sentences come in many rows, long ones in
-# few. With all 20,000 pairs to choose from, instead of 160, they get fuller still. Two details keep this honest. Which
-# pairs of equal length come together, and in which order the batches come, is drawn anew for each epoch, or the model
-# would see the same batches for ever, the short ones first. And a pair counts as the longer of its two sides, because
-# encoder and decoder each make a rectangle of their own. (`epoch_batches` does both.)
+# On the right the rectangles are nearly full and of nearly equal size, so every step costs about the same time and
+# memory, and learns from about as many tokens. Two things keep it honest. A pair counts as the longer of its two sides,
+# because encoder and decoder each need a rectangle. And the batches come in an order that is drawn anew for each epoch;
+# otherwise the model would see the short sentences first, for ever. `epoch_batches` does both.
 #
-# ## Never quite sure
+# **Now you:** [a10](@training/assignment), exercise 3.
+
+# %%
+def first_batches(n, batch_tokens=256, seed=0):
+    order = epoch_batches(train_set, batch_tokens, seed=seed, epoch=0)
+    return [collate([train_set[i] for i in rows]) for rows in order[:n]]
+
+
+source, source_lengths, target_in, target_out = first_batches(1)[0]
+print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.shape))
+
+# %% [markdown]
+# `target_in` begins with `<bos>` and `target_out` is the same row one step later: **teacher forcing**, as in [lecture
+# @cross_attention](@cross_attention). The decoder sees the true past at every position, and learns all positions at
+# once.
 #
-# The loss is the cross entropy of each next token. Its ideal is a model that gives the true token the probability 1,
-# and with softmax that takes an infinite logit. So the gradient never stops pulling: towards certainty, long after the
-# answer is right. **Label smoothing** (Szegedy et al. 2016) asks for a little less. The distribution that the model
-# ought to give, $q$, is a mixture of the true token $y$ and of all $V$ tokens alike ($[v = y]$ is 1 where $v$ is the
-# true token, and 0 elsewhere):
+# ## Loss: cross-entropy, label smoothing, calibration
+#
+# The loss is the **cross-entropy** of each next token, in nats, averaged over the real tokens. It is smallest where the
+# true token has probability 1, and with softmax that takes an infinite logit: the gradient pulls towards certainty long
+# after the answer is right. **Label smoothing** (Szegedy et al. 2016) asks for a little less. The target distribution
+# $q$ mixes the true token $y$ with all $V$ tokens:
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
-# \text{loss} = -\sum_v q_v \log p_v = (1 - \varepsilon)\,(-\log p_y) + \varepsilon \cdot \frac1V \sum_v (-\log p_v)
+# \text{loss} = -\sum_v q_v \log p_v
 # $$
 #
-# The loss is smallest where $p = q$, and that is at a finite logit. *Where?* Let the true token's logit be larger than
-# all the others by $m$, in a vocabulary of 112, and draw the loss against $m$.
+# The loss is smallest where $p = q$, and that is at a finite logit. *Where?* Let the true logit be ahead of all others
+# by a margin, in a vocabulary of 112.
 
 # %%
 margins, V = torch.linspace(0, 15, 301), 112
 logits = torch.cat([margins[:, None], torch.zeros(301, V - 1)], dim=1)     # (301, V)  0 is true
 smoothed = {}
 for share in (0.0, 0.1, 0.3):
-    wanted = share / V + (1 - share) * F.one_hot(torch.tensor(0), V)       # (V,)  sums to one
-    smoothed[f"ε = {share}"] = -(wanted * logits.log_softmax(dim=-1)).sum(dim=-1)        # (301,)
+    q = share / V + (1 - share) * F.one_hot(torch.tensor(0), V)             # (V,)  sums to one
+    smoothed[f"ε = {share}"] = -(q * logits.log_softmax(dim=-1)).sum(dim=-1)       # (301,)
 viz.function_curves(smoothed, margins, y_name="loss (nats)",
                     x_name="how far the true logit is ahead")
-
-# %%
 best = margins[smoothed["ε = 0.1"].argmin()]
-q = 0.9 + 0.1 / V
-assert abs(best - math.log(q * (V - 1) / (1 - q))) < 0.05, "where p equals q"
-assert smoothed["ε = 0.0"].argmin() == 300, "without smoothing: the further the better, for ever"
-theirs = F.cross_entropy(logits[:1], torch.tensor([0]), label_smoothing=0.1)
-assert torch.isclose(theirs, smoothed["ε = 0.1"][0]), "torch's, too, spreads over all V"
-print(f"best at {best:.1f}; even there the loss is {smoothed['ε = 0.1'].min():.2f}")
+assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
 
 # %% [markdown]
-# With ε = 0.1 the valley's floor is near 7, and beyond it certainty *costs*. The floor is not at zero: it is the
-# entropy of $q$. So a training loss with smoothing compares with nothing but itself, and the loss that is reported of
-# held-out text is always the plain one.
+# With ε = 0.1 the minimum lies near 7, and more certainty *costs*. The minimum is not zero: it is the entropy of $q$.
+# So a smoothed training loss compares with nothing but itself; the loss reported of held-out text is always the plain
+# one.
 #
-# What does it do to a real model? We train three small ones, one layer each, on lists of one or two numbers: one plainly,
-# one with ε = 0.1, and a third that is for later. *What do you expect of the second:* more right, less right? A higher or
-# a lower plain loss on unseen pairs?
+# **Calibration** is the question of whether a model's confidence agrees with its accuracy. Take the probability of each
+# predicted token, averaged, minus the share of tokens that are right: the **calibration gap**. Positive means
+# overconfident. (Taken in bins of confidence, absolute gaps average to the *expected calibration error*, ECE.) We train
+# with and without smoothing, three seeds each; the seed fixes initial weights and batches, so the runs are paired.
+# (`train` is the subject of the next section.) *Guess:* what does smoothing do to the gap?
 
 # %%
-short = number_words("de", "en", train=8_000, test=500, max_items=2, dates=0, seed=3)
-short_train, short_test = (encode_pairs(part, german, english) for part in short)
-small = TransformerConfig(vocab_size=len(german), target_vocab_size=len(english), d_model=64,
-                          n_layers=1, n_heads=4, d_ff=128, dropout=0.1)
-brisk = Recipe(steps=180, batch_tokens=256, lr=6e-3, warmup=30, label_smoothing=0.0)
+config = TransformerConfig(vocab_size=len(german), target_vocab_size=len(english), d_model=64,
+                           n_layers=1, n_heads=4, d_ff=128, dropout=0.0)
 
 
-def train_small(**changes):
-    torch.manual_seed(0)
-    model = EncoderDecoder(small)
-    progress = train(model, short_train, replace(brisk, **changes))
-    return model, progress
+def new_model(seed=0):
+    torch.manual_seed(seed)
+    return EncoderDecoder(config).to(device)
 
-# %%
-changes = {"plain": {}, "smoothed": {"label_smoothing": 0.1}, "averaged": {"ema": 0.97}}
-small_models = {name: train_small(**change) for name, change in changes.items()}
 
-# %%
 @torch.no_grad()
-def tokens_of(model, encoded):
-    """For each target token: how sure the model is of its choice, and whether that is right."""
-    source, lengths, target_in, target_out = collate(encoded)
-    p = model(source, lengths, target_in).softmax(dim=-1)                  # (batch, n, vocab_size)
-    sure, choice = p.max(dim=-1)                                           # (batch, n) each
+def calibration(model, encoded):
+    source, lengths, target_in, target_out = (x.to(device) for x in collate(encoded))
+    p = model(source, lengths, target_in).softmax(dim=-1)                   # (batch, n, V)
+    confidence, choice = p.max(dim=-1)                                      # (batch, n) each
     real = target_out != PAD
-    return sure[real], (choice == target_out)[real]
-
-
-for name in ("plain", "smoothed"):
-    sure, right = tokens_of(small_models[name][0], short_test)
-    loss = mean_loss(small_models[name][0], short_test)
-    print(f"{name:>9}: right {right.float().mean():.1%}   sure {sure.mean():.1%}   loss {loss:.3f}")
+    right = (choice == target_out)[real].float().mean().item()
+    return right, confidence[real].mean().item() - right
 
 # %%
-def surplus(model):                                       # how much surer it is than right
-    sure, right = tokens_of(model, short_test)
-    return (sure.mean() - right.float().mean()).item()
-
-
-timid, bold = surplus(small_models["smoothed"][0]), surplus(small_models["plain"][0])
-print(f"surer than right by {bold:+.3f} without smoothing, by {timid:+.3f} with")
-assert timid < bold - 0.02
+gaps = {"plain": [], "ε = 0.1": []}
+for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
+    for seed in range(3):
+        model = new_model(seed)
+        train(model, train_set, Recipe(steps=120, batch_tokens=256, lr=6e-3, warmup=20,
+                                       schedule="cosine", label_smoothing=share, seed=seed))
+        right, gap = calibration(model, validation_set)
+        gaps[name].append(gap)
+        loss = mean_loss(model, validation_set)
+        print(f"{name}, seed {seed}: right {right:.1%}, loss {loss:.2f}")
+viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
 
 # %% [markdown]
-# (A negative number says: less sure than right. After so short a training even the plain model is a little too modest.)
-# The smoothed one says what it knows more timidly still: it has learned what it was asked for. On the saved
-# page its plain loss is *worse*, though it is about as often right. Vaswani et al. (2017, section 5.4) say the same of
-# theirs, in one sentence that is worth remembering: smoothing hurts perplexity, as the model learns to be more unsure,
-# and improves accuracy and BLEU. On our task, where there is exactly one right answer and nothing to be unsure of,
-# there is nothing to gain, so we shall train without it. On captions, where a dozen translations are right and the data
-# shows one of them, ε = 0.1 is usual.
+# In each of the three pairs smoothing moves the gap down: the model has learned to be less sure, as asked. Our small,
+# briefly trained models are *under*confident to begin with, so here it only hurts. Large networks that are trained for
+# long tend to be overconfident (Guo et al. 2017), and a caption has a dozen right translations of which the data shows
+# one; there ε = 0.1 is usual. Vaswani et al. (2017, section 5.4) report worse perplexity and better BLEU.
 #
-# ## How large a step?
+# **Now you:** [a10](@training/assignment), exercise 1.
+
+# %% tags=["hide-input"]
+assert all(less < plain for less, plain in zip(gaps["ε = 0.1"], gaps["plain"], strict=True))
+
+# %% [markdown]
+# ## The training loop in fifteen lines
 #
-# [Lecture @deep_stacks](@deep_stacks) showed what the first hundred steps can do to a deep stack, and that a warm-up
-# prevents it. What comes after the warm-up? The two schedules that are used most:
+# What happens between two looks at the loss? *Guess:* which of these boxes must be kept from one step to the next, and
+# which only within a step?
+
+# %%
+figures.training_step()
+
+# %% [markdown]
+# The weights and Adam's averages $m$ and $v$ are kept for the whole run. The activations are kept from the forward pass
+# to the backward pass, and the gradient until AdamW has used it. Here is the whole step as a loop:
+
+# %%
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def train_loop(model, batches, lr_at, precision="float32"):
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-9,
+                                  weight_decay=0, fused=True)   # fused: one operation for all
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+    losses, norms = [], []
+    for step, batch in enumerate(batches, start=1):
+        batch = [x.to(device, non_blocking=True) for x in batch]            # data to the device
+        with torch.autocast(device.type, HALF.get(precision), enabled=precision in HALF):
+            loss = model.loss(*batch)                                       # forward
+        scaler.scale(loss).backward()                                       # gradients, scaled
+        scaler.unscale_(optimizer)                                          # gradients
+        norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)   # clip
+        for group in optimizer.param_groups:
+            group["lr"] = lr_at(step)                                       # schedule
+        scaler.step(optimizer)                                              # AdamW
+        scaler.update()
+        optimizer.zero_grad()                                               # or they add up
+        losses.append(loss.detach())                                        # no .item() here:
+        norms.append(norm)                                                  # it would wait
+    return torch.stack(losses).tolist(), torch.stack(norms).tolist()
+
+# %% [markdown]
+# | line | what it is for | where it is explained |
+# |---|---|---|
+# | `.to(device)` | a batch is made on the CPU and computed where the model is | *a GPU's time* |
+# | `autocast` | matrix products in 16 bits, sums in 32 | *number formats* |
+# | `scale`, `unscale_` | keep small fp16 gradients from vanishing; do nothing in other formats | *number formats* |
+# | `clip_grad_norm_` | one odd batch must not do more harm than any other | below |
+# | `lr_at`, `step` | how far to go, and in which direction | *AdamW* |
+# | `zero_grad` | `backward` **adds** to what is there | *memory* |
+#
+# **Gradient clipping** (Pascanu et al. 2013): if the gradient, all parameters together, is longer than 1, it is scaled
+# down to length 1. The direction stays. (Clipping each parameter by itself would change the direction.)
+#
+# Is this what the package's trainer does? Hand both the same model, the same batches and the same learning rates.
+
+# %%
+precision = best_precision(device)
+recipe = Recipe(steps=20, batch_tokens=256, lr=6e-3, warmup=10, label_smoothing=0.0,
+                precision=precision)
+losses, norms = train_loop(new_model(), first_batches(20), recipe.lr_at, precision)
+progress = train(new_model(), train_set, recipe)
+apart = max(abs(ours - step.loss) for ours, step in zip(losses, progress.steps, strict=True))
+print(f"loss {losses[0]:.3f} → {losses[-1]:.3f}; the trainer's is the same within {apart:.0e}")
+print(f"{sum(norm > 1 for norm in norms)} of 20 gradients were clipped")
+assert apart < 0.1
+
+# %% [markdown]
+# It is. What `attncourse.training.trainer` adds is bookkeeping: evaluation, checkpoints, resumption, several processes.
+# (Dropout is off in this model. Where it is on, `model.train()` zeroes a share $p$ of the numbers and divides the rest
+# by $1 - p$, so that the mean stays; `model.eval()` switches it off for measuring and translating.)
+#
+# ## AdamW, weight decay and the learning rate
+#
+# **Adam** (Kingma and Ba 2015) keeps two running averages for every parameter: of its gradient $g$, and of $g^2$. AdamW
+# adds **decoupled weight decay** (Loshchilov and Hutter 2019). At step $t$, counted from one:
+#
+# $$
+# m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 \qquad
+# \hat m = \frac{m}{1 - \beta_1^t} \quad \hat v = \frac{v}{1 - \beta_2^t}
+# $$
+# $$
+# \theta \leftarrow \theta - \eta_t \left( \frac{\hat m}{\sqrt{\hat v} + \epsilon} + \lambda\, \theta \right)
+# $$
+#
+# $\hat m$ and $\hat v$ correct for averages that begin at zero. Three parameters start at 1, with gradients 0.001, 1
+# and 100. *Guess:* after one step of Adam with η = 0.01, how far has each moved?
+
+# %%
+theta = nn.Parameter(torch.ones(3))
+theta.grad = torch.tensor([1e-3, 1.0, 100.0])
+torch.optim.AdamW([theta], lr=0.01, weight_decay=0).step()
+print("moved by", [round(x, 4) for x in (1 - theta.detach()).tolist()])
+
+# %% [markdown]
+# All by η. Adam divides each gradient by its own recent size, so the step depends on the *sign* and on how steady the
+# sign is. Why, then, decay outside of the fraction? The older way adds $\lambda\theta$ to $g$, where it is divided by
+# $\sqrt{\hat v}$ as well. Two rows of parameters start at 1. Their gradients are pure noise, small in one row and large
+# in the other.
+
+# %%
+def after_decay(optimizer_class):
+    torch.manual_seed(0)
+    theta = nn.Parameter(torch.ones(2, 1000))
+    optimizer = optimizer_class([theta], lr=1e-3, weight_decay=0.1)
+    for _ in range(1000):
+        theta.grad = torch.randn(2, 1000) * torch.tensor([[0.1], [10.0]])   # small, large
+        optimizer.step()
+    return theta.detach().mean(dim=1).tolist()
+
+
+for optimizer_class in (torch.optim.Adam, torch.optim.AdamW):
+    small, large = after_decay(optimizer_class)
+    print(f"{optimizer_class.__name__:>5}: θ is {small:.2f} where gradients are small, "
+          f"{large:.2f} where they are large")
+
+# %% [markdown]
+# Inside of the fraction, decay acts on small-gradient parameters and hardly at all on the others. Decoupled, it shrinks
+# all alike: $(1 - \eta\lambda)^{1000} \approx 0.905$. One more choice: only **matrices** are decayed. Pulling a norm's
+# gain, which belongs near 1, or a bias towards zero makes nothing simpler. (Embeddings are
+# often left out, too.)
+
+# %%
+model = new_model()
+matrices = [p for p in model.parameters() if p.ndim >= 2]
+vectors = [p for p in model.parameters() if p.ndim < 2]                     # gains and biases
+optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
+                               {"params": vectors, "weight_decay": 0.0}], lr=1e-3)
+for name, group in {"decayed": matrices, "not decayed": vectors}.items():
+    print(f"{name}: {len(group)} tensors, {sum(p.numel() for p in group):,} numbers")
+
+# %% [markdown]
+# ### Schedules: warm-up, then down
+#
+# In the first steps $\hat v$ is an average of very few gradients, and a deep stack is easily thrown off ([lecture
+# @deep_stacks](@deep_stacks)). So the rate rises in a **warm-up** and falls afterwards.
 
 # %%
 steps = range(1, 4001)
-rates = {
+figures.learning_rates({
     "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
-    "the same, warm-up 1,600": [1e-3 * inverse_sqrt(step, warmup=1600) for step in steps],
     "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
-}
-figures.learning_rates(rates)
-
-# %%
-paper = [512**-0.5 * min(step**-0.5, step * 4000**-1.5) for step in range(1, 100_001)]
-peak = max(paper)
-print(f"in the paper: {peak:.1e} at step {paper.index(peak) + 1:,}, {paper[-1]:.1e} at the end")
-ours = [peak * inverse_sqrt(step, warmup=4000) for step in range(1, 100_001)]
-assert all(map(math.isclose, paper, ours))
+})
 
 # %% [markdown]
-# The inverse square root (Vaswani et al. 2017, equation 3) does not need to know how long the run will be: one can look
-# in, and go on. (With the peak given, its warm-up sets all that follows: a longer one leaves the rate higher for good.)
-# The cosine does, and ends at zero, where the last steps no longer jump about. If the length is known beforehand it is
-# usually the better one, and it is what we take.
+# The inverse square root (Vaswani et al. 2017, equation 3) need not know how long the run will be. The cosine must,
+# ends at nearly zero, and is usually a little better. Steps are counted from one: counted from zero, the first step has
+# rate zero.
 #
-# Steps are counted from one. Whoever counts from zero has a first step of rate zero, or, with the formula as it is
-# printed, $0^{-1/2}$.
+# ### The learning-rate sweep
 #
-# ## One step, in full
+# No formula gives η. It is found by a **sweep**: equal runs, rates in equal *ratios*, held-out loss against rate.
+# *Guess the shape first:* which side is steeper?
+
+# %%
+sweep = {rate: [] for rate in (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)}
+for rate, final in sweep.items():
+    lr_at = Recipe(steps=50, lr=rate, warmup=10, schedule="cosine").lr_at
+    for seed in range(3):
+        model = new_model(seed)
+        train_loop(model, first_batches(50, seed=seed), lr_at)
+        final.append(mean_loss(model.eval(), validation_set[:300]))
+figures.rate_sweep(sweep)
+
+# %% [markdown]
+# A valley: to the left the model has not got far in 50 steps, to the right the steps overshoot. In a run as short as
+# this the left side is the steeper one; in a long run of a deep model it is the right, where the run is simply lost. So
+# take the bottom, or a little to its left. Sweep again when the batch, the width or the schedule changes.
 #
-# Here is everything that happens between two looks at the loss. The batch comes in parts, *micro-batches*, because the
-# whole may not fit into memory, or because each part is on another GPU. Gradients add up until somebody clears them.
+# **Now you:** [a10](@training/assignment), exercises 2 and 4.
+#
+# ## A GPU's time
+#
+# A GPU is a second computer with its own memory. The program runs on the CPU. For each operation it sends the GPU an
+# order: it **launches a kernel**, a function that runs on the GPU. Three things follow.
+#
+# **First: both sides of an operation must be on the same device.** Here the model stays behind. (The device "meta" has
+# shapes and no numbers; any machine has it. With a real GPU the sentence is nearly the same.)
+
+# %%
+left_behind = EncoderDecoder(config).to("meta")
+try:
+    left_behind.loss(*first_batches(1)[0])
+except RuntimeError as error:
+    print(error)
+
+# %% [markdown]
+# **Second: launches are asynchronous.** A call returns as soon as the kernel is in the queue. To time it, wait with
+# `synchronize`, or you measure only how long the launch took.
+
+# %%
+def seconds(work, repeats=5, wait=True):
+    work()                                                # the first call prepares things
+    hardware.synchronize(device)
+    started = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    if wait:
+        hardware.synchronize(device)
+    return (time.perf_counter() - started) / repeats
+
+
+x = torch.randn(1024, 1024, device=device)
+multiply = partial(torch.matmul, x, x)                    # call it, and it multiplies x by x
+for wait in (False, True):
+    print(f"wait={wait}: {1000 * seconds(multiply, wait=wait):.2f} ms a product")
+
+# %% [markdown]
+# A CPU has no queue, so both lines are about the same there. On a GPU the first is a few microseconds, whatever the
+# size of the product. **Anything that needs a value waits, too**: `.item()`, `print(loss)`, `if loss > 3`. The loop
+# above keeps losses on the device for this reason.
+#
+# **Third: a launch costs time.** Below we assume that it takes the CPU 5 µs. *Guess* what happens when the GPU needs
+# only 2 µs to run a kernel.
+
+# %%
+figures.launches({"kernels of 20 µs": 20, "kernels of 2 µs": 2}, launch=5, n=6)
+
+# %% [markdown]
+# On the left the GPU is always busy. On the right it mostly waits for the next launch, and a GPU twice as fast would
+# train no faster: the step is **overhead-bound**. How many operations has a step? We count them by listening to torch's
+# dispatcher, for a captions model of the size of the package's profile `gpu`. (A *view*, the same numbers in another
+# shape, costs the GPU nothing.)
+
+# %%
+captions = TransformerConfig(vocab_size=10_000, d_model=256, n_layers=4, n_heads=4, d_ff=1024)
+
+
+class CountOperations(TorchDispatchMode):
+    n = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.n += not function.is_view
+        return function(*args, **(kwargs or {}))
+
+
+rows, lengths = torch.full((8, 14), 5, device=device), torch.full((8,), 14, device=device)
+captions_model = EncoderDecoder(captions).to(device)
+with CountOperations() as operations:
+    captions_model.loss(rows, lengths, rows, rows).backward()
+launching = 5e-6 * operations.n
+print(f"{operations.n} operations; prediction: {1000 * launching:.1f} ms a step to launch them")
+
+# %% [markdown]
+# Their number does not depend on the batch, so larger batches mean larger kernels, and overhead matters less.
+# (`torch.compile` lowers the number: it fuses many small operations into one kernel.) Which **throughput** does *this*
+# device reach?
+
+# %%
+formats = {"cpu": ["float32", "bf16"], "mps": ["float32"],
+           "cuda": ["float32", "tf32", "bf16", "fp16"]}
+
+
+def tokens_per_second(batch_tokens, number_format, n=3):
+    torch.set_float32_matmul_precision("high" if number_format == "tf32" else "highest")
+    batches = first_batches(1, batch_tokens) * n
+    run = partial(train_loop, new_model(), batches, recipe.lr_at, number_format)
+    tokens = sum(int((target_out != PAD).sum()) for *_, target_out in batches)
+    return tokens / seconds(run, repeats=1)
+
+
+sizes = (64, 256, 1024, 4096)
+speeds = {number_format: {size: tokens_per_second(size, number_format) for size in sizes}
+          for number_format in formats[device.type]}
+viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True, log_y=True)
+
+# %% [markdown]
+# Throughput rises with the batch until the device is full, and then levels off; on a GPU expect the rise to go on for
+# longer. Beyond the knee a larger batch brings fewer steps an hour and no more tokens. And a format is fast only where
+# the hardware has it: on the saved page, made on a CPU, bf16 is the slower one.
+#
+# ### Number formats: fp32, TF32, bf16, fp16
+#
+# GPUs multiply matrices several times as fast in 16 bits. There are two ways to spend 16 bits, on range (exponent) or
+# on digits (fraction). *Which would you rather lose?*
+
+# %%
+numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])
+print("format    largest  one digit  a large score, a small gradient, one and a bit")
+for name, dtype in {"float32": torch.float32, **HALF}.items():
+    limits, rounded = torch.finfo(dtype), [f"{x:.7g}" for x in numbers.to(dtype)]
+    print(f"{name:<9} {limits.max:.1e}   {limits.eps:.1e}", *rounded, sep="  ")
+
+scale = 2**16
+scaled = (numbers[1] * scale).to(torch.float16)           # multiplied before it is rounded
+print(f"the small gradient in fp16, scaled and unscaled: {scaled.float() / scale:.1e}")
+
+# %% [markdown]
+# **fp16** overflows and loses small gradients. The remedy is **loss scaling** (Micikevicius et al. 2018), the cell's
+# end: multiply the loss, and so all gradients, by a large number; divide in 32 bits before the step; if something
+# overflowed, leave this step out and lower the scale. **bf16** has the range of float32 and needs none of this.
+# **TF32** is float32 in memory, multiplied with ten bits of fraction; one line switches it on. Take bf16 where the
+# hardware has it.
+#
+# bf16 lacks digits, and there is one place where they matter. *Guess:* start at 1 and subtract 0.001 a thousand times.
+
+# %%
+weight, low, update = torch.tensor(1.0), torch.tensor(1.0, dtype=torch.bfloat16), 1e-3
+for _ in range(1000):
+    weight, low = weight - update, low - update
+print(f"in float32 {abs(weight):.3f}, in bf16 {low:.3f}")
+assert low == 1
+
+# %% [markdown]
+# Nothing has moved: each update is less than half of the last digit. So the *products* are computed in 16 bits, while
+# parameters, Adam's averages, sums and losses stay in 32. This is **mixed precision**, and `autocast` does it.
+#
+# **Now you:** [a10](@training/assignment), exercise 6.
+#
+# ### The roofline: memory-bound or compute-bound
+#
+# Apart from overhead, an operation needs time for two things: computing, and moving its operands between memory and
+# processors. Both happen at the same time, so the slower one counts (the **roofline model**, Williams et al. 2009):
+#
+# $$
+# \text{time} \;\ge\; \max\left(\frac{\text{FLOPs}}{\text{peak FLOP/s}},\; \frac{\text{bytes}}{\text{bandwidth}}\right)
+# $$
+#
+# What decides is the **arithmetic intensity**, FLOPs per byte moved. We put the pieces of one training step of the
+# captions model ($d_\text{model}$ = 256, four layers, a vocabulary of 10,000) under the roofs of three GPUs, from their
+# data sheets (`CHIPS` names the sources). *Guess* which of them lie left of the corner.
+
+# %%
+def product(m, k, n):                                     # (m, k) @ (k, n), in 16 bits
+    return 2 * m * k * n, 2 * (m * k + k * n + m * n)     # FLOPs, bytes moved
+
+
+tokens, n_weights = 8192, count_parameters(captions, EncoderDecoder).total
+work = {
+    "logits": product(tokens, 256, 10_000),
+    "feed-forward": product(tokens, 256, 1024),
+    "feed-forward, one token": product(1, 256, 1024),
+    "scores of a head": product(14, 64, 14),              # 14 tokens a sentence
+    "LayerNorm": (8 * 256 * tokens, 4 * 256 * tokens),    # 8 FLOPs a number or so
+    "AdamW": (12 * n_weights, 28 * n_weights),            # reads 16 bytes, writes 12
+}
+roofs = {name: (chip.flops["fp16"], chip.bandwidth) for name, chip in CHIPS.items()}
+figures.roofline(roofs, work)
+
+# %%
+for name, chip in CHIPS.items():
+    flops, moved = work["feed-forward"]
+    computing, moving = flops / chip.flops["fp16"], moved / chip.bandwidth
+    print(f"prediction, {name:>4}: feed-forward product, computing {1e6 * computing:.0f} µs, "
+          f"moving {1e6 * moving:.0f} µs; corner at {chip.balance['fp16']:.0f} FLOPs a byte")
+
+# %% [markdown]
+# Under the slope an operation is **memory-bound**: the processors wait for bytes. Under the flat roof it is
+# **compute-bound**. LayerNorm, AdamW and the attention of short sentences are far to the left on every chip. Even our
+# largest feed-forward product sits at the corner, since $d_\text{model}$ = 256 is narrow: wider matrices move right,
+# and that is one reason why large models use a GPU better. One token at a time, as in decoding, wastes nearly all of
+# it.
+#
+# ## A GPU's memory
+#
+# What has to be in memory during a step? We add it up after one real step, in bytes a parameter.
+
+# %%
+model, batch = new_model(), [x.to(device) for x in first_batches(1)[0]]
+optimizer = torch.optim.AdamW(model.parameters())
+model.loss(*batch).backward()
+optimizer.step()
+n = sum(p.numel() for p in model.parameters())
+print("bytes a parameter: weights", sum(p.nbytes for p in model.parameters()) / n,
+      "gradient", sum(p.grad.nbytes for p in model.parameters()) / n)
+for name, average in {"m": "exp_avg", "v": "exp_avg_sq"}.items():
+    print(name, sum(optimizer.state[p][average].nbytes for p in model.parameters()) / n)
+
+# %% [markdown]
+# **16 bytes a parameter**: weights, gradient and Adam's two averages, four bytes each. Autocast does not change this. A
+# model of seven billion parameters needs 112 GB before it has seen a token.
+#
+# On top come the **activations**: whatever the forward pass keeps for `backward`. Autograd tells us exactly, through
+# hooks on every tensor that it saves; `saved_activation_bytes` counts each piece of memory once, parameters left out.
+# On the meta device the count itself costs nothing, so it works for batches that would never fit here. ("8,192 tokens"
+# are 8,192 on each side.)
+
+# %%
+def activation_bytes(model_config, tokens, n=14, recompute=False):
+    with torch.device("meta"):
+        model = EncoderDecoder(model_config)
+        rows = torch.zeros(tokens // n, n, dtype=torch.long)
+        lengths = torch.full((tokens // n,), n)
+    if recompute:
+        model = with_checkpoints(model)
+    return saved_activation_bytes(partial(model.loss, rows, lengths, rows, rows))
+
+
+def memory(model_config, tokens):
+    return {
+        "16 bytes a parameter": 16 * count_parameters(model_config, EncoderDecoder).total,
+        "activations": activation_bytes(model_config, tokens),
+    }
+
+
+sizes_of = {f"captions, {size:,} tokens": memory(captions, size)
+            for size in (8192, 65_536, 131_072)}
+sizes_of["big of 2017, 8,192 tokens"] = memory(preset("vaswani big").config, 8192)
+figures.memory_bars(sizes_of, {"T4": CHIPS["T4"].memory})
+kept = activation_bytes(captions, 8192)
+fits = 8192 * (CHIPS["T4"].memory - 16 * n_weights) / kept
+print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32; "
+      f"prediction: {fits:,.0f} tokens fill a T4's 16 GB")
+
+# %% [markdown]
+# Activations grow with the batch, the state with the model. For our captions model the activations are nearly all; for
+# the big model of 2017 (214 M parameters) the state begins to show. A real GPU holds somewhat less than this, as it
+# needs room for intermediate results; autocast makes part of the activations half as large. What if it is too much?
+
+# %%
+try:
+    torch.empty(10**15, device=device)                    # four petabytes
+except RuntimeError as error:
+    print(str(error)[:140])
+
+# %% [markdown]
+# **Out of memory.** There are three ways out, and each must leave the gradient as it was.
+#
+# 1. **Gradient accumulation**: the batch in parts (*micro-batches*), one after the other; `backward` adds up.
+# 2. **Activation checkpointing** (Chen et al. 2016): keep only each block's input, and compute the block again on the
+#    way back. One more forward pass buys the memory. (Nothing is saved to a disk, in spite of the name.)
+# 3. **Sharding**: each of several GPUs keeps a slice of the state. We come to it under *several GPUs*.
 
 # %%
 def gradient_of(model, parts, share):
     """The gradient of a batch in parts, one long vector; `share(part)` is a part's weight."""
     model.zero_grad()
     for part in parts:
-        loss = model.loss(*collate(part))
-        (loss * share(part)).backward()                                    # adds to what is there
+        loss = model.loss(*(x.to(device) for x in part))
+        (loss * share(part)).backward()                   # adds to what is there
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-def n_tokens(part):
-    return sum(len(pair.target) + 1 for pair in part)
+def with_checkpoints(model):
+    model = deepcopy(model)
+    for block in [*model.encoder.stack.blocks, *model.decoder.stack.blocks]:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    return model
 
-# %% [markdown]
-# One question decides whether this is right. Each part's loss is a *mean* over its tokens. How are the means put
-# together? Below are two parts, as they come from batches by tokens: many short sentences in one, a few long ones in the
-# other. On two GPUs, the obvious thing is to average what the two have computed. *Is it the gradient of the whole
-# batch?*
+
+def n_tokens(batch):
+    return int((batch.target_out != PAD).sum())
 
 # %%
-model = train_small(steps=30)[0].eval()                                    # eval: no dropout
-by_length = sorted(test_encoded, key=lambda pair: len(pair.target))
-parts = [by_length[:40], by_length[-8:]]
-together = parts[0] + parts[1]
-whole = gradient_of(model, [together], share=lambda part: 1)
-averaged = gradient_of(model, parts, share=lambda part: 1 / len(parts))
-weighted = gradient_of(model, parts, share=lambda part: n_tokens(part) / n_tokens(together))
-print("tokens in the parts:", [n_tokens(part) for part in parts])
-off = {}
-for name, gradient in {"mean of means": averaged, "by tokens": weighted}.items():
-    off[name] = ((gradient - whole).norm() / whole.norm()).item()
-    print(f"{name:>13}: off by {off[name]:.1e} of the gradient's length")
-assert off["by tokens"] < 1e-4 and off["mean of means"] > 0.02
+by_length = sorted(validation_set, key=lambda pair: len(pair.target))
+parts = [collate(by_length[:60]), collate(by_length[-15:])]
+whole = collate(by_length[:60] + by_length[-15:])
+model = new_model()
+expected = gradient_of(model, [whole], lambda part: 1)
+in_parts = gradient_of(model, parts, lambda part: n_tokens(part) / n_tokens(whole))
+recomputed = gradient_of(with_checkpoints(model), [whole], lambda part: 1)
+
+
+def off(gradient):
+    return ((gradient - expected).norm() / expected.norm()).item()
+
+
+print(f"accumulation:  gradient off by {off(in_parts):.0e}")
+less = activation_bytes(captions, 8192, recompute=True)
+print(f"checkpointing: gradient off by {off(recomputed):.0e}; "
+      f"activations of 8,192 tokens {kept / 1e9:.2f} → {less / 1e9:.2f} GB")
 
 # %% [markdown]
-# It is not. A token in the smaller part counts for more, so the step depends on how the batch was cut, and a run on
-# four GPUs is not the run on one. Divide by the tokens of the *whole step*, on all machines together, and the gradient
-# is the same up to rounding. This bug sat for years in the gradient accumulation of widely used training code, and was
-# repaired in several libraries in 2024: the loss falls all the same.
+# Both agree up to rounding. Note the share: a part counts by its **tokens**, since each part's loss is a *mean* over
+# its own. What happens with plain averages is shown below.
 #
-# What is summed between GPUs is exactly this: each has the whole model and its own part of the batch, computes its own
-# gradient, and then all gradients are added up and handed to everybody (an *all-reduce*), so that all take the same
-# step. That is data parallelism, in torch `DistributedDataParallel`, which hands everybody the *mean* of the gradients,
-# as it cannot know about tokens: the trap of this section, built in, and a trainer has to undo it. Where the model
-# itself is too large, each GPU keeps only a slice of the parameters, and they lend each other what they need (*fully
-# sharded*, FSDP). The command is the same for one GPU or eight:
+# **Now you:** [a10](@training/assignment), exercise 5, where the loop gets accumulation.
+#
+# ## FLOPs, 6N and MFU
+#
+# How much arithmetic is a step? Each weight is used once per token forward (a multiplication and an addition: 2 FLOPs)
+# and twice on the way back, for the gradients of input and weight: **6 FLOPs a parameter and token**, $6N$ (Kaplan et
+# al. 2020). *Guess:* does the rule hold for an encoder–decoder, where a token meets only half of the model?
+
+# %%
+step_flops = count_training_flops(captions, EncoderDecoder, batch=tokens // 14, n=14)
+rule = 6 * n_weights * (tokens // 14 * 14)
+print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {rule:.2e}, "
+      f"ratio {step_flops / rule:.2f}")
+
+# %% [markdown]
+# It holds if you count *pairs* of a source and a target token: together they meet every weight once. (The scores are
+# extra, and small in short sentences.) **Model FLOPs utilisation** (MFU, Chowdhery et al. 2022) is the FLOP/s that the
+# model gets, by this count, divided by the device's peak. Ours, here; a CPU has no entry in our data sheets, so its own
+# fastest large product stands in:
+
+# %%
+chip = hardware.chip_of(device)
+peak = chip.flops["float32"] if chip else 2 * 1024**3 / seconds(multiply)
+batch = first_batches(1, batch_tokens=1024)[0]
+shape = (*batch.source.shape, batch.target_in.shape[1])   # sentences, source and target length
+flops = count_training_flops(config, EncoderDecoder, *shape)
+took = seconds(partial(train_loop, new_model(), [batch] * 3, recipe.lr_at)) / 3
+mfu = flops / took / peak
+print(f"{1000 * took:.0f} ms a step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:.0%}")
+
+# %% [markdown]
+# PaLM reports 46 % on 6,144 TPUs. Memory-bound operations, overhead and communication take the rest. Now the question
+# that you wanted to ask: **how long does it take to train on Multi30k?** 6,000 steps of 8,192 tokens are about 110
+# epochs. We *assume* that computing and memory allow an MFU of 20 %; where launching takes longer than that, launching
+# decides.
+
+# %%
+assumed_mfu = 0.20
+for name, chip in CHIPS.items():
+    number_format = "bf16" if "bf16" in chip.flops else "fp16"
+    computing = step_flops / (assumed_mfu * chip.flops[number_format])
+    minutes = 6000 * max(computing, launching) / 60
+    print(f"prediction, {name:>4}, {number_format}: {minutes:.1f} minutes "
+          f"({1000 * computing:.1f} ms a step computing, {1000 * launching:.1f} ms launching)")
+
+kept_runs = [run for run in results.training_runs() if run.profile != "cpu"]
+for run in kept_runs:
+    print(f"measured on {run.device}: {run.seconds / 60:.1f} minutes, BLEU {run.bleu:.1f}; "
+          f"{run.command}")
+if not kept_runs:
+    print("measured: no GPU run is kept in this course yet, so these predictions are untested")
+
+# %% [markdown]
+# > **Check yourself.** Double the assumed MFU, and the prediction for the fastest chip stays where it is. What would
+# > make training faster there?
+# > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
+# > <code>torch.compile</code>. A still faster chip would change nothing.</details>
+#
+# **Now you:** [a10](@training/assignment), exercise 7, and the written question 8.
+#
+# ## The profiler: where does the time go?
+#
+# *Guess:* matrix products are nearly all of the FLOPs. Which share of the time do they take? The profiler knows, after
+# five steps.
+
+# %%
+model, batches = new_model(), first_batches(5, batch_tokens=1024)
+with torch.profiler.profile() as profile:
+    train_loop(model, batches, recipe.lr_at)
+spent = {}
+for row in profile.key_averages():
+    on_cpu = device.type != "cuda"
+    spent[row.key] = row.self_cpu_time_total if on_cpu else row.self_device_time_total
+total = sum(spent.values())
+for name in sorted(spent, key=spent.get, reverse=True)[:8]:
+    print(f"{spent[name] / total:>5.0%}  {name}")
+products = sum(spent.get(name, 0) for name in ("aten::mm", "aten::addmm", "aten::bmm"))
+print(f"matrix products outside of the attention, all together: {products / total:.0%}")
+
+# %% [markdown]
+# On the saved page it is far less than their share of the FLOPs. The rest is memory-bound (norms, sums, copies, AdamW)
+# or overhead: it moves numbers and hardly computes. On a GPU look for three things: gaps in which it waits for data
+# (let other processes make the batches, in pinned memory), values looked at in every step (`aten::_local_scalar_dense`,
+# which is what `.item()` does), and many tiny operations (`torch.compile`).
+#
+# ## Several GPUs: all-reduce, DDP and FSDP
+#
+# In **data parallelism** each GPU has the whole model and its own part of the batch. Then all gradients are added up
+# and handed to everybody, an **all-reduce**, so that all take the same step. torch's `DistributedDataParallel` (DDP)
+# hands out the *mean*. **Fully sharded** data parallelism (FSDP; ZeRO, Rajbhandari et al. 2020) keeps only a slice of
+# weights, gradient and averages on each GPU.
+
+# %%
+figures.data_parallel()
+
+# %% [markdown]
+# It needs no GPU to try: two processes on this machine, talking through *gloo*. Each gets one of the two parts from
+# above: 60 short sentences for one, 15 long ones for the other. *Guess:* is the mean of the two gradients the gradient
+# of the whole batch?
+
+# %%
+def worker(rank, folder):
+    """One of two processes: all of the model, a part of the batch, half of Adam's state."""
+    store = dist.FileStore(f"{folder}/meet", 2)           # where the two find each other
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    model, parts = torch.load(f"{folder}/given.pt", weights_only=False)
+    source, lengths, target_in, target_out = parts[rank]
+    model.loss(source, lengths, target_in, target_out).backward()
+    own = torch.cat([p.grad.flatten() for p in model.parameters()])
+    tokens = (target_out != 0).sum().float()              # 0 is <pad>
+    total = tokens.clone()
+    dist.all_reduce(total)                                # the sum, in every process
+    mean = own / 2
+    dist.all_reduce(mean)                                 # DDP: the mean of the means
+    gradient = own * tokens / total
+    dist.all_reduce(gradient)                             # by tokens
+
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+    slices = [weights.tensor_split(2)[i].clone() for i in (0, 1)]
+    slices[rank].grad = gradient.tensor_split(2)[rank]
+    torch.optim.AdamW([slices[rank]], lr=0.01).step()     # m and v of one half
+    for i in (0, 1):
+        dist.broadcast(slices[i], src=i)                  # and each lends its half
+    if rank == 0:
+        torch.save([mean, gradient, torch.cat(slices)], f"{folder}/found.pt")
+
+# %%
+imports = "import sys\nimport torch\nimport torch.distributed as dist\n\n\n"
+code = imports + inspect.getsource(worker) + "\n\nworker(int(sys.argv[1]), sys.argv[2])\n"
+script = Path(folder.name, "two_processes.py")
+script.write_text(code, encoding="utf-8")
+torch.save([new_model().cpu(), [list(part) for part in parts]], Path(folder.name, "given.pt"))
+command = [sys.executable, str(script)]
+team = [subprocess.Popen([*command, str(rank), folder.name]) for rank in (0, 1)]
+assert [process.wait(timeout=60) for process in team] == [0, 0]
+mean, gradient, sharded = (x.to(device) for x in torch.load(Path(folder.name, "found.pt")))
+
+one = torch.cat([p.detach().flatten() for p in new_model().parameters()])
+one.grad = gradient
+torch.optim.AdamW([one], lr=0.01).step()                  # the same step, nothing sharded
+print("tokens in the parts:", [n_tokens(part) for part in parts])
+print(f"mean of means: gradient off by {off(mean):.0e}; by tokens: {off(gradient):.0e}")
+print(f"sharded AdamW: weights off by at most {(sharded - one).abs().max().item():.0e}")
+assert off(gradient) < 1e-4 < 0.02 < off(mean)
+
+# %% [markdown]
+# It is not. **A common mistake** is this **mean of means**: it gives the tokens of the smaller part more weight, so the
+# step depends on how the batch was cut. Divide by the tokens of the *whole step*, on all machines together, and one
+# process and two agree. The loss falls either way, which is why this bug stayed for years in the gradient accumulation
+# of widely used libraries, until [October 2024](https://unsloth.ai/blog/gradient). The sharded AdamW, half of the state
+# in each process, takes the same step, too. On real GPUs one command does all this:
 #
 # ```
 # torchrun --nproc-per-node 8 -m attncourse.training train --profile base --data multi30k
 # ```
 #
-# **Clipping** is the last thing before the step: if the gradient, all parameters together, is longer than 1, say, it is
-# scaled down to that length. Its direction stays. One odd batch can then do no more harm than any other. (To clip each
-# parameter by itself would turn the direction.) How often it happens we shall see below.
+# ## When it breaks: NaN, checkpoints, exact resumption
 #
-# > **Check yourself.** With Adam, a step hardly depends on the gradient's size: it is divided by its own recent root
-# > mean square. What is clipping for, then?
-# > <details><summary>Answer</summary>For "recent". Adam steps along an average of past gradients, too, and a batch
-# > whose gradient is a hundred times as long as usual fills both averages. Alone it decides the direction of this step
-# > and of the next dozen; and the mean square remembers it, with β₂ = 0.98 for two hundred steps, in which ordinary
-# > steps are too small.</details>
-#
-# ## Sixteen bits
-#
-# GPUs multiply matrices several times as fast in 16 bits as in 32, and move half the bytes. There are two ways to spend
-# 16 bits. **fp16** gives 5 to the exponent and 10 to the digits, **bf16** 8 and 7. *Which of the two would you rather
-# lose, digits or range?*
+# Sooner or later a loss is NaN. Where did it begin? We spoil one number of one matrix, and let a **forward hook** on
+# each module report the first output that is not finite.
 
 # %%
-fp16, bf16 = torch.float16, torch.bfloat16
-numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])                      # in 32 bits
-names = ["a large score", "a small gradient", "one and a bit"]
-for name, x, half, brain in zip(names, numbers, numbers.to(fp16), numbers.to(bf16), strict=True):
-    print(f"{name:>17}: {x:<10.7g}  fp16 {half:<10.7g}  bf16 {brain:.7g}")
-assert numbers.to(fp16).tolist() == [math.inf, 0, 1 + 1 / 512]
-assert numbers.to(bf16).isfinite().all() and numbers.to(bf16)[1] > 0 and numbers.to(bf16)[2] == 1
-scaled = (numbers[1] * 2**16).to(fp16)                     # multiplied before it is rounded
-assert math.isclose(scaled.float() / 2**16, 1e-8, rel_tol=1e-3)            # and divided in 32 bits
-
-# %% [markdown]
-# fp16 has more digits and runs out of range at both ends: scores overflow, and small gradients vanish. The remedy is
-# **loss scaling** (Micikevicius et al. 2018; the cell's last two lines): multiply the loss by a large number, and so
-# all gradients; divide again in 32 bits before the step; if something overflowed, skip the step and take a smaller
-# number. bf16 has the range of float32 and needs none of this. It is what one takes today wherever the hardware has it.
-#
-# What bf16 loses is digits, and there is one place where they are dear:
-
-# %%
-weight, update = torch.tensor(1.0), torch.tensor(1e-3)
-low = weight.to(bf16)
-for _ in range(1000):
-    weight, low = weight - update, low - update.to(bf16)
-print(f"after 1,000 updates of 0.001: in 32 bits {abs(weight):.3f}, in bf16 {low:.3f}")
-assert low == 1.0 and abs(weight) < 1e-3
-
-# %% [markdown]
-# A thousand updates, and nothing has moved: each was less than half of the last digit. So the *products* are computed
-# in 16 bits, and the parameters, the optimiser's averages, sums and losses stay in 32. torch calls this autocast, and
-# our `Recipe` calls it `precision="bf16"`.
-#
-# The other lever on a GPU is `torch.compile(model.loss)`, one line. It fuses the many small operations between the
-# matrix products, which otherwise each read and write the whole tensor, into few. It takes a minute to begin with, and
-# is worth it for runs that are longer than that. On one thread of a CPU neither of the two pays, and we use neither.
-#
-# ## The ladder's last rung
-#
-# In lecture @cross_attention three models translated lists of numbers: the decoder was handed the encoder's last state, or the mean
-# of its states, or attention. Today the ladder gets its last rung. What is a fair comparison? The same steps? A step of
-# the Transformer computes all positions at once, a step of the recurrent models one after the other. Equal numbers of
-# steps would hide that; so **all four get about the same computing time**, some ten seconds of one CPU thread each,
-# with batches of the same size. In that time the Transformer gets through 550 steps, the recurrent ones through 370. It
-# has slightly fewer parameters than they have.
-#
-# *Write down your guess:* of a thousand lists of one to five numbers, what share will each of the four get right to the
-# last letter? The picture is drawn while the Transformer trains.
-
-# %%
-recipe = Recipe(steps=550, batch_tokens=256, lr=5e-3, warmup=100, schedule="cosine",
-                label_smoothing=0.0, evaluate_every=185)
-
-
-def write(model, pairs):
-    sources = [pair.source for pair in pairs]
-    return [each.text for each in translate(model, sources, german, english)]
-
-
-def exactly_right(texts, pairs):
-    return sum(exact_match(texts, [pair.target for pair in pairs])) / len(pairs)
-
-# %%
-watching = []                                              # seconds that looking on takes
-
-
-def timed(function):
-    def call(*arguments):
-        began = time.process_time()
-        result = function(*arguments)
-        watching.append(time.process_time() - began)
-        return result
-    return call
-
-# %%
-validation = pairs.train[:100]                             # kept out of what is trained on
-torch.manual_seed(0)
-transformer = EncoderDecoder(replace(small, n_layers=2, dropout=0.0))
-began = time.process_time()
-score = timed(lambda model: {"exact": exactly_right(write(model, validation), validation)})
-progress = train(transformer, encoded[100:], recipe, evaluate=score, best_by="exact",
-                 listeners=[timed(LiveCurves("exact", seconds=4))])
-seconds = {"Transformer": time.process_time() - began - sum(watching)}
-
-# %%
-models = {}
-for summary in SUMMARIES:
-    torch.manual_seed(0)
-    models[summary] = Seq2Seq(len(german), len(english), d_embedding=32, d_hidden=128,
-                              summary=summary)
-    began = time.process_time()
-    train(models[summary], encoded[100:], replace(recipe, steps=370, lr=6e-3, warmup=65))
-    seconds[summary] = time.process_time() - began
-models["Transformer"] = transformer
-
-# %%
-written = {name: write(model, pairs.test) for name, model in models.items()}
-right = {name: exactly_right(texts, pairs.test) for name, texts in written.items()}
-for name, model in models.items():
-    size = sum(p.numel() for p in model.parameters())
-    print(f"{name:>12}: {right[name]:6.1%} exactly right   {size:,} parameters"
-          f"   {seconds[name]:.0f} s of computing")
-assert max(right["last state"], right["mean pool"]) < 0.25
-assert min(right["attention"], right["Transformer"]) > 0.5
-
-# %% [markdown]
-# The two that must do with one vector, lecture @bottleneck's postcards, are far behind, and both models that attend get most of
-# the lists. That is the large step of the ladder, and it is lecture @cross_attention's. Between the two of them the race is close,
-# and had you put your money on the Transformer you might have lost it here. Why, then, has it replaced the other? Look
-# at what this page is: sentences of at most some thirty tokens, and one thread, which computes one thing after the
-# other in any case. Here recurrence costs little, about half as much again for each step, and what a step teaches is
-# worth as much. Its price is *parallel* computing, which is the argument in the introduction of "Attention is all you
-# need", and what lecture @bottleneck timed: on hardware that computes thousands of positions at once, a recurrent model has to
-# wait for each of its own. And number words are no language: we come back to the question with real sentences.
-#
-# > **On the slide.** "We can compute next-token probabilities for *all* positions at once", says one deck under
-# > "Transformer Training", and in training that is so: the true words are there, and one pass sees them all. When
-# > the model *writes* they are not there. Count how often the decoder has to be asked:
-
-# %%
-calls = Counter()
-handle = transformer.decoder.register_forward_hook(lambda *_: calls.update(["decoder"]))
-source, lengths, target_in, target_out = collate(test_encoded[:1])
-transformer(source, lengths, target_in)
-in_training, calls["decoder"] = calls["decoder"], 0
+broken, blamed = new_model(), []
 with torch.no_grad():
-    n_written = greedy(transformer, source, lengths).tokens.shape[1]
-handle.remove()
-print(f"training: {in_training} pass for {target_in.shape[1]} tokens")
-print(f"writing: {calls['decoder']} passes for {n_written}")
-assert in_training == 1 and calls["decoder"] == n_written > 1
+    broken.decoder.stack.blocks[0].ff.sublayer.up.weight[3, 5] = math.inf
+
+
+def report(name, module, inputs, output):
+    if isinstance(output, torch.Tensor) and not output.isfinite().all():
+        blamed.append(name)
+
+
+for name, module in broken.named_modules():
+    module.register_forward_hook(partial(report, name))
+loss = broken.loss(*(x.to(device) for x in first_batches(1)[0]))
+print(f"loss {loss:.3f}; it began in {blamed[0]}")
+try:
+    train(broken, train_set, recipe)
+except NonFiniteLoss as error:
+    print("the trainer stops:", str(error)[:118], "…")
 
 # %% [markdown]
-# Writing is as sequential as in any recurrent network, and that is why so much thought goes into making a step of
-# it cheap. First, what the clip did while we trained:
-
-# %%
-norms = [step.gradient for step in progress.steps]
-viz.curves({"before clipping": norms, "the limit": [recipe.clip] * len(norms)},
-           y_name="length of the gradient", log_y=True)
-fifths = [norms[i : i + 110] for i in range(0, 550, 110)]
-clipped = [sum(norm > recipe.clip for norm in some) / len(some) for some in fifths]
-print("clipped, in each fifth of the run:", [f"{share:.0%}" for share in clipped])
-assert max(clipped) > 0.5 and clipped[-1] < 0.7 * max(clipped)
-
-# %% [markdown]
-# (The line is a running mean.) A limit of 1 is no emergency brake here. For a good part of the run most gradients are
-# longer and are all cut to one length, so that each step says only *where* to go; towards the end, where little is left
-# to be learned, most pass as they are.
+# Usual causes, in order: a learning rate that is too high, an overflow in fp16, log or division of zero, a row without
+# a single allowed key. The trainer stops at once and names the pairs, because a NaN in the weights never goes away.
 #
-# ## Pull the plug
-#
-# A run of days will be interrupted: by a failing machine, by a queue, by you. What has to be kept so that it can go on
-# *as if nothing had happened*? The weights alone will not do. Adam's two averages are needed, or the next steps are out
-# of proportion; the step's number, or the rate is wrong; and the order of the data and the state of the dropout, or the
-# run is another one. Ours keeps the averages in the checkpoint, and *draws* the other two from seed and step number, so
-# there is nothing of them to be kept.
-#
-# Let us pull the plug at step 25, resume from the checkpoint of step 20, and compare with a run that was left alone.
+# A run of hours *will* be interrupted. What must a **checkpoint** hold so that the run goes on **as if nothing had
+# happened**? The weights alone will not do: without Adam's averages the next steps are out of proportion; without the
+# step number the rate is wrong; without the order of the data and the state of dropout it is another run. Ours keeps
+# the averages, and *draws* the last two from seed and step number. The test: pull the plug at step 25, resume from the
+# checkpoint of step 20, compare with an unbroken run.
 
 # %%
 class PowerCut(Exception):
@@ -588,549 +972,108 @@ def cut_the_power(progress):
         raise PowerCut
 
 
-def run(folder, listeners=(), resume=False):
+def losses_of(to, listeners=(), resume=False):
     torch.manual_seed(0)
-    run_config, model = replace(brisk, steps=40, save_every=10), EncoderDecoder(small)
-    return train(model, short_train, run_config, folder, resume=resume, listeners=listeners)
+    model = EncoderDecoder(replace(config, dropout=0.1)).to(device)
+    plan = Recipe(steps=40, batch_tokens=256, lr=6e-3, warmup=10, save_every=10)
+    progress = train(model, train_set, plan, to, resume=resume, listeners=listeners)
+    return [step.loss for step in progress.steps]
 
-# %%
-with tempfile.TemporaryDirectory() as folder:
-    unbroken = [step.loss for step in run(folder).steps]
-with tempfile.TemporaryDirectory() as folder:
-    try:
-        run(folder, listeners=[cut_the_power])
-    except PowerCut:
-        print("the lights are out")
-    resumed = [step.loss for step in run(folder, resume=True).steps]
-assert resumed == unbroken and len(resumed) == 40
-print("steps 19 to 23, unbroken:", [f"{loss:.6f}" for loss in unbroken[18:23]])
-print("                resumed: ", [f"{loss:.6f}" for loss in resumed[18:23]])
 
-# %% [markdown]
-# All forty losses are equal, to the last bit, with dropout and all. That is more than neatness. If a resumed run is
-# *exactly* the unbroken one, then a difference between two runs has a cause, and can be looked for. (On a GPU some sums
-# are added in an order that changes, so there "exactly" becomes "nearly".) A checkpoint is written beside the old one
-# and then put into its place in one move, so that a power cut in the middle of writing finds the old one whole.
-#
-# Which weights are the *result* of a run? The last ones stand wherever the last noisy step has left them. An
-# **average** over the last stretch is calmer. For their base model, Vaswani et al. average the last five checkpoints
-# (section 6.1); a moving average, $\bar\theta \leftarrow \beta\bar\theta + (1 - \beta)\theta$ after each step, costs
-# one copy of the weights. The third of our small models was trained exactly as the first, step by step, but hands over
-# its moving average. *Better, or worse?*
-
-# %%
-both = ("plain", "averaged")
-losses = [[step.loss for step in small_models[name][1].steps] for name in both]
-last, average = (mean_loss(small_models[name][0], short_test) for name in both)
-print("the same training:", losses[0] == losses[1])
-print(f"held-out loss of the last weights {last:.4f}, of their average {average:.4f}")
-assert losses[0] == losses[1] and average > last
+unbroken = losses_of(Path(folder.name, "unbroken"))
+try:
+    losses_of(Path(folder.name, "broken"), listeners=[cut_the_power])
+except PowerCut:
+    print("the power is off")
+resumed = losses_of(Path(folder.name, "broken"), resume=True)
+print("unbroken, steps 19 to 23:", [f"{loss:.6f}" for loss in unbroken[18:23]])
+print("resumed:                 ", [f"{loss:.6f}" for loss in resumed[18:23]])
+assert device.type != "cpu" or resumed == unbroken
 
 # %% [markdown]
-# Here it *hurts*, and it is worth seeing why. An average looks back. This run is so short that each step still makes
-# the model better, and thirty steps ago it was worse. Averaging pays where the loss has levelled out and the rate is
-# still high, so that the weights wander about a place instead of moving on; after a cosine that has ended at zero there
-# is nothing left to calm. That is why a tool that helped somebody is measured again before it is used.
+# All forty losses are equal, dropout and all, to the last bit on a CPU. (A GPU adds some sums in an order that varies,
+# so there "exactly" becomes "nearly".) That is more than neatness. If a resumed run *is* the unbroken one, then a
+# difference between two runs has a cause.
 #
-# ## Where does it look?
+# ## On a free GPU
 #
-# Nobody told the model which German piece belongs to which English piece. We know it, though, and can ask each head of
-# the decoder's cross-attention: of the target pieces, for what share does the largest weight stand at a source piece
-# that they do *not* translate? That is the **alignment error**. There are two layers with four heads. *Do you expect
-# them to be alike?*
-
-# %%
-@torch.no_grad()
-def cross_attention(pair):
-    """The true alignment, and what each head does when the true target is dictated."""
-    ids = encode_pairs([pair], german, english)
-    source, lengths, target_in, _ = collate(ids)
-    weights = transformer(source, lengths, target_in, with_weights=True)[1].cross[0]
-    pieces = german.pieces(ids[0].source), english.pieces(ids[0].target)
-    truth = aligned_pieces(pair, *pieces, source="de", target="en")        # (n_target, n_source)
-    return truth, weights[:, :, : len(truth)]              # (layers, heads, n_target, n_source)
-
-
-aligned = [cross_attention(pair) for pair in pairs.test[:300]]
-
-# %%
-def error_of(layer, head):
-    ours = [weights[layer, head] for _, weights in aligned]
-    return alignment_error(ours, [truth for truth, _ in aligned])
-
-
-errors = torch.tensor([[error_of(layer, head) for head in range(4)] for layer in range(2)])
-viz.draw_weights(errors, ["layer 0", "layer 1"], ["head 0", "head 1", "head 2", "head 3"],
-                 title="alignment error")
-layer, head = divmod(int(errors.argmin()), 4)
-print(f"best: layer {layer}, head {head}, {errors.min():.0%};  worst: {errors.max():.0%}")
-assert errors.min() < 0.5 * errors.max()
-
-# %% [markdown]
-# They are not. Some heads look where a person would draw the line, others somewhere else altogether, and the mean over
-# heads, which is what many pictures show, mixes the two. Here is one list, as the best head sees it. Point at a token,
-# then ask for all heads, and for the two other kinds of attention. *Before you do:* all heads of the decoder's
-# self-attention have one row in common, to the last digit. Which, and why?
-
-# %%
-pair = next(pair for pair in pairs.test if pair.target.count("-") == 2 and pair.target.count(",") == 1)
-viz.show_attention(transformer, pair.source, german, english, written=pair.target, title=pair.source, layer=layer, head=head)
-
-# %% [markdown]
-# The list runs down the diagonal, and within each number the ten and the unit cross, as they must. Take it as in
-# lecture @cross_attention: the weights say which states were averaged. That a few heads align well and the others do not is no fault
-# of the others: they carry other things, and all are added up.
-#
-# > <details><summary>The row in common</summary>The first. <code>&lt;bos&gt;</code> may look at nothing but itself, so
-# > it gives itself all of its weight, in every head; the corner above the diagonal is empty.</details>
-
-# %%
-source, lengths, target_in, _ = collate(encode_pairs([pair], german, english))
-with torch.no_grad():
-    own = transformer(source, lengths, target_in, with_weights=True)[1].decoder       # (1, layers, heads, n, n)
-assert (own[..., 0, 0] == 1).all() and not own.triu(1).any()
-
-# %% [markdown]
-# ## Writing, and the road not taken
-#
-# So far the model wrote **greedily**: the likeliest token, then the likeliest after that. What we should like is the
-# likeliest *sentence*. Is that not the same? Here is a model of one sentence, as a tree small enough to see all of it.
-# Each line says how likely a word is after the words before it. *Follow the greedy path, and then look for a better
-# one.*
-
-# %%
-TREE = {
-    (): {"a": 0.5, "two": 0.4, "the": 0.1},
-    ("a",): {"dog": 0.4, "cat": 0.35, "boat": 0.25},
-    ("two",): {"dogs": 0.9, "cats": 0.1},
-    ("the",): {"dogs": 0.6, "sea": 0.4},
-    ("a", "dog"): {"runs .": 0.6, "by the sea .": 0.4},
-    ("two", "dogs"): {"run .": 0.8, "by the sea .": 0.2},
-}
-
-# %%
-p_of = {(): 1.0}
-for words, following in TREE.items():
-    p_of |= {(*words, word): p_of[words] * p for word, p in following.items()}
-
-
-def search(n_beams):
-    open_, kept = [()], set()
-    while any(words in TREE for words in open_):
-        longer = [(*words, word) for words in open_ for word in TREE.get(words, {})]
-        open_ = sorted(longer, key=p_of.get, reverse=True)[:n_beams]       # all compete
-        kept.update(open_)
-    return max(open_, key=p_of.get), kept
-
-# %%
-def draw_search(beams):
-    best, kept = search(beams)
-    title = f"{beams} {'beam' if beams == 1 else 'beams'}: “{' '.join(best)}”"
-    return figures.search_frame({words: p for words, p in p_of.items() if words}, kept, best, title)
-
-
-viz.explore(draw_search, beams=[1, 2, 3], start={"beams": 2})
-
-# %%
-assert search(1)[0] == ("a", "dog", "runs .") and search(2)[0] == ("two", "dogs", "run .")
-print(f"greedy: {p_of[search(1)[0]]:.3f}   two beams: {p_of[search(2)[0]]:.3f}")
-assert p_of[search(2)[0]] > 2 * p_of[search(1)[0]]
-
-# %% [markdown]
-# The greedy path takes "a", because it is the likeliest first word, and pays for it afterwards. **Beam search** keeps
-# the best few beginnings instead of one. With two beams it finds a sentence that is more than twice as likely. It is no
-# guarantee: what falls out of the beam early is never looked at again (the third, pale here, might have been the best),
-# and to be certain one would have to look at everything.
-#
-# One thing has to be mended before it can be used on real sentences. A sentence's log-probability is a sum of negative
-# numbers, one a token, so *long sentences lose by being long*. The score is therefore divided by a power of the length,
-# $|y|$ tokens (Wu et al. 2016, section 7):
-#
-# $$\text{score}(y) = \frac{\log p(y)}{\left(\frac{5 + |y|}{6}\right)^{\alpha}}$$
-#
-# It *divides*. The numerator is negative, so a large divisor brings the score nearer to zero, which is better; whoever
-# multiplies makes long sentences lose twice.
-
-# %%
-scores = {}
-for name, log_p, n in (("short", -3.0, 4), ("long", -4.2, 9)):
-    scores[name] = {alpha: log_p / ((5 + n) / 6) ** alpha for alpha in (0.0, 0.6, 1.0)}
-    listed = "   ".join(f"α = {alpha}: {score:.2f}" for alpha, score in scores[name].items())
-    print(f"{name:>5}, {n} tokens:  {listed}")
-assert scores["short"][0.0] > scores["long"][0.0] and scores["short"][1.0] < scores["long"][1.0]
-
-# %% [markdown]
-# > **Check yourself.** All hypotheses of one step have equally many tokens. Why is the penalty not needed to choose
-# > which of *them* are kept?
-# > <details><summary>Answer</summary>The divisor is the same for all, so it changes no order. It is needed where
-# > hypotheses of different length meet: among those that have ended, and when asking whether an open one can still beat
-# > them.</details>
-#
-# And our model? *How many of its mistakes will four beams mend?*
-
-# %%
-source, lengths, *_ = collate(test_encoded[:300])
-began = time.process_time()
-tokens = {"greedy": greedy(transformer, source, lengths, 60).tokens}       # (300, n)
-middle = time.process_time()
-beams = beam_search(transformer, source, lengths, 4, length_penalty=0.6, max_length=60).tokens
-tokens["four beams"] = beams[:, 0]                                         # the best of the four
-cost = (time.process_time() - middle) / (middle - began)
-
-# %%
-answers = [pair.target for pair in pairs.test[:300]]
-texts = {name: [english.decode(row) for row in rows.tolist()] for name, rows in tokens.items()}
-found = {name: sum(exact_match(some, answers)) for name, some in texts.items()}
-differ = sum(a != b for a, b in zip(*texts.values(), strict=True))
-print(f"exactly right of 300: {found}   {differ} differ, for {cost:.1f} times the computing")
-assert cost > 1.5 and abs(found["four beams"] - found["greedy"]) <= 15
-
-# %% [markdown]
-# Hardly any. Where one answer is right and the model knows it, the greedy path *is* the best one; where it does not
-# know, the likeliest sentence is wrong as well. On captions, where much can be said in several ways, four or five beams
-# usually gain a little, for several times the computing. (And more beams are not better for ever: with hundreds,
-# translations get worse, because the likeliest sentence of all is often a very short one. Koehn and Knowles 2017,
-# section 3.6.)
-#
-# ### What is kept between two tokens
-#
-# Written naively, each new token means a pass over everything that was written. But the keys and values of the old
-# tokens do not change (the decoder sees only its past), so one keeps them: the cache of [lecture
-# @many_heads](@many_heads). Is it the same, and what is it worth?
-
-# %%
-@torch.no_grad()
-def write_without(tokens, steps):
-    mask = source_mask(source[:16], lengths[:16])
-    memory = Memory(transformer.encoder(source[:16], lengths[:16]), mask)
-    for _ in range(steps):
-        states = transformer.decoder(tokens, memory)                       # all of it, again
-        logits = transformer.output(states[:, -1])                         # (batch, vocab_size)
-        tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
-    return tokens
-
-
-@torch.no_grad()
-def write_with(tokens, steps):
-    state = transformer.start(source[:16], lengths[:16])
-    for _ in range(steps):
-        logits, state, _ = transformer.step(tokens[:, -1], state)          # the new one alone
-        tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
-    return tokens
-
-# %%
-def measure(writing, steps):
-    first = torch.full((16, 1), BOS)
-    began = time.process_time()
-    tokens = writing(first, steps)                         # all of them go on behind <eos>, too
-    return tokens, time.process_time() - began
-
-
-took = {"without a cache": {}, "with a cache": {}}
-for steps in (15, 30, 60, 120):
-    plain, took["without a cache"][steps] = measure(write_without, steps)
-    cached, took["with a cache"][steps] = measure(write_with, steps)
-    assert (plain == cached).float().mean() > 0.95         # a tie may fall the other way
-viz.line_plot(took, x_name="tokens written", y_name="seconds", low=0)
-assert took["without a cache"][120] > 1.5 * took["with a cache"][120]
-
-# %% [markdown]
-# The same tokens. Without a cache each token pays for all those before it once more, so the time grows faster than the
-# length, in the end with its square. With one it grows, at these lengths, about in proportion: a token still looks back
-# at all the kept keys, but that is the cheap part here.
-#
-# One more thing can go wrong while a model writes, and it is the silliest. Dropout belongs to training. A model that is
-# left in training mode translates with a tenth of its numbers missing, another tenth each time, and nothing warns of
-# it:
-
-# %%
-model = small_models["plain"][0]
-quiet = mean_loss(model.eval(), short_test)
-noisy = [mean_loss(model.train(), short_test) for _ in range(2)]
-model.eval()
-print(f"held-out loss in evaluation mode {quiet:.3f},")
-print(f"in training mode {noisy[0]:.3f}, and once more {noisy[1]:.3f}")
-assert min(noisy) > 1.02 * quiet and noisy[0] != noisy[1]
-
-# %% [markdown]
-# Two measurements of one model that differ are the sign to look for. (`torch.no_grad()` does not help: it saves memory,
-# and dropout takes no notice of it. What is needed is `model.eval()`.)
-#
-# ## How good is a translation?
-#
-# For number words we count what is right to the last letter. For a caption that would be unfair: *a boy runs along the
-# beach* and *a boy is running on the beach* are both right. **BLEU** (Papineni et al. 2002) counts what a translation
-# and a reference have in common: of the translation's words, pairs, triples and quadruples of words, which share occurs
-# in the reference, too? Let us compute it by hand.
-
-# %%
-hypothesis = "a boy in a red coat runs along the beach with two dogs ."
-reference = "a boy in a red coat is running along the beach with his two dogs ."
-
-
-def n_grams(text, n):
-    words = text.split()
-    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
-
-
-precisions = []
-for n in (1, 2, 3, 4):
-    ours, theirs = n_grams(hypothesis, n), n_grams(reference, n)
-    common = (ours & theirs).total()                       # at most as often as in the reference
-    precisions.append(common / ours.total())
-    print(f"{n}: {common} of {ours.total()}")
-
-# %% [markdown]
-# The four shares are multiplied and the fourth root is taken, so one poor share spoils it all. And as it would be easy
-# to have good shares with a translation of three safe words, there is a **brevity penalty** for one that is shorter
-# than the reference:
-#
-# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \Bigl(\prod_{n=1}^{4} \text{precision}_n\Bigr)^{1/4}$$
-#
-# with $c$ words in the translation and $r$ in the reference. Over a corpus, the counts are added up first and divided
-# afterwards: BLEU of a corpus is not the mean of its sentences' BLEU.
-
-# %%
-brevity = min(1.0, math.exp(1 - len(reference.split()) / len(hypothesis.split())))
-by_hand = 100 * brevity * math.prod(precisions) ** (1 / 4)
-score = bleu([hypothesis], [reference])
-print(f"by hand {by_hand:.2f}   sacrebleu {score.score:.2f}\n{score.signature}")
-assert math.isclose(by_hand, score.score, abs_tol=1e-6)
-
-# %% [markdown]
-# The line below the number is its **signature**: how the text was cut into words (`tok:13a`), whether capitals count
-# (`case:mixed`), how zeros are smoothed, which version. It looks like pedantry. *The next cell scores one and the same
-# output against one and the same reference, five ways. How far apart can the numbers be?*
-
-# %%
-import sacrebleu
-
-outputs = ["Two dogs, a brown one and a white one, run along the beach.",
-           "A woman in a T-shirt sells ice-cream at the lake."]
-references = ["two dogs, one brown and one white, run along the beach .",
-              "A woman in a t-shirt is selling ice-cream by the lake."]
-points = []
-for tokenise, lowercase in [("13a", 0), ("13a", 1), ("none", 0), ("intl", 0), ("char", 0)]:
-    metric = sacrebleu.BLEU(tokenize=tokenise, lowercase=bool(lowercase))
-    points.append(metric.corpus_score(outputs, [references]).score)
-    print(f"{points[-1]:5.1f}   {metric.get_signature()}")
-assert max(points) - min(points) > 20
-
-# %% [markdown]
-# More than fifty points from the lowest to the highest, and still twenty-five without the last line, which counts
-# letters; and not a letter of the translations has changed. Lower-casing makes more words equal; cutting at spaces
-# alone makes "beach." and "beach" two different words. So: *two BLEU scores compare only where their signatures are
-# the same*, and a score without one compares with nothing. Post (2018) counted differences of up to 1.8 points among
-# configurations in common use, more than many papers claim as their gain.
-#
-# > **On the slide.** Three decks print a column "BLEU" for English–German and English–French, from the Transformer's
-# > own paper, and no deck says *which* BLEU. The paper's numbers were computed on tokenised output by the authors' own
-# > scripts. They may stand beside each other in one table; a number that you compute today with sacreBLEU must not be
-# > put into that table as another row.
-#
-# ## Real sentences
-#
-# Multi30k (Elliott et al. 2016) is 29,000 captions of photographs in English, and in the German that translators made
-# of them, with 1,014 pairs to choose by and 1,000 to test on. The data set's own repository states no licence, so the
-# files are not part of this course; the loader fetches them once from there, checks them, and keeps them:
-#
-# ```python
-# from attncourse.data import multi30k
-#
-# captions = multi30k("de", "en")            # 29,000 pairs in captions.train, 1,014 in .val, 1,000 in .test
-# ```
-#
-# From there on nothing is new. The same tokenizer, batches, loss, schedule, checkpoints and search are behind one
-# command, with one profile that is made for a laptop and one for a GPU:
+# Hosted notebooks (Colab, Kaggle) lend a GPU for some hours, often a **T4**. Switch it on in the runtime's settings,
+# upload the course's zip file, and type, for Colab:
 #
 # ```
-# attncourse train --profile cpu --data multi30k      # or --profile gpu
-# attncourse translate "Zwei Hunde rennen am Strand entlang."
+# !nvidia-smi                                          # which GPU, how much memory
+# !unzip -q attncourse.zip && pip install -q ./attncourse
+# from google.colab import drive; drive.mount("/content/drive")        # checkpoints survive here
+# !attncourse train --profile t4 --data multi30k --to /content/drive/MyDrive/captions
+# !attncourse train --resume --to /content/drive/MyDrive/captions      # when the session has ended
 # ```
 #
-# What comes out of it takes a laptop twenty minutes, so it was measured beforehand, by `benchmarks/training.py`, and so
-# were the three rungs below it, on the same pairs, with the same tokenizer, recipe and number of steps. On lists of
-# numbers the rungs with one vector got hardly any list right, and the upper two were close. *What do you expect of
-# sentences? Put the four in order, and say between which two the largest step is.*
+# Which number formats does a T4 have?
 
 # %%
-runs = training_runs()[::-1]
-for kept in runs:
-    print(f"BLEU {kept.bleu:.1f}, lower-cased {kept.bleu_lowercase:.1f}   "
-          f"{kept.model}, {kept.source}→{kept.target}, {kept.parameters / 1e6:.1f} M parameters\n"
-          f"    {kept.seconds:,.0f} s on {kept.device}   {kept.signature}\n    {kept.command}")
-if all("x86" in kept.device or "cpu" in kept.device.lower() for kept in runs):
-    print("None was made on a GPU.")
-
-# %%
-files = {"recurrent, mean pool": "training_cpu_de_en_mean_pool",
-         "recurrent, last state": "training_cpu_de_en_last_state",
-         "recurrent, attention": "training_cpu_de_en_attention", "Transformer": "training_cpu_de_en"}
-records = {model: measured(file) for model, file in files.items()}
-curves = {model: [at["test"] for at in record["curve"]] for model, record in records.items()}
-every = records["Transformer"]["steps"] // len(curves["Transformer"])
-looks = range(every, 4 * every + 1, every)
-viz.curves(curves, xs=looks, x_name="steps", y_name="BLEU on the test set, greedy")
-reached, entire = ([record["measured"][of] for record in records.values()] for of in ("bleu", "exact"))
-assert abs(reached[0] - reached[1]) < 1 and min(reached) > 15
-assert reached[2] > max(reached[:2]) + 8 and reached[3] > reached[2] + 2
-print("right as a whole:",
-      *(f"{share:.1%}  {model}" for model, share in zip(records, entire, strict=True)), sep="\n    ")
-assert max(entire) < 0.05
+print(list(CHIPS["T4"].flops))
 
 # %% [markdown]
-# One vector does far better on captions than on lists, or seems to: BLEU pays for every stretch that is right, where a
-# list is right or wrong as a whole. Hardly a caption is right as a whole, on any rung. Which single vector it is hardly
-# matters: with half a point of BLEU between them and one run each, the two are level. Letting the decoder look back is
-# worth eleven points, the largest step of the ladder.
+# **A T4 has no bf16** and no TF32. torch emulates bf16 there, correctly and slowly; what is fast is fp16, with the loss
+# scale of our loop. `best_precision` chooses. On a Mac (Metal) the course computes in float32. `docs/training.md` says
+# more.
 #
-# The Transformer is above that from the first look on. Sentences are longer than our lists, their words stand in a
-# different order from the translation's, and a word means what its neighbours make it mean: there is more to look up,
-# and the Transformer looks things up in every layer, also in the source itself. (Each was trained once, by a recipe
-# that was written for the Transformer, so take the last four points with a pinch of salt. And do not compare the
-# seconds: the recurrent models had one thread each of a machine that was busy with other things. The steps compare,
-# and the sizes nearly.)
+# **Now you:** [a10](@training/assignment), exercise 9, the capstone: train number words within a budget.
 #
-# Note as well how the recurrent models gain two to three points when five hypotheses are kept in place of one, from the
-# end of their curves to the BLEU that was printed, and the Transformer next to nothing. One that is less sure of its next
-# word has more to gain from a second thought.
-
-# %% [markdown]
-# Beside this, what others have reported on the same 1,000 captions (their numbers, not measured again here). Mind the
-# third column.
+# <details><summary><b>Going further</b>: averaging weights</summary>
 #
-# | German → English | BLEU | measured on | source |
-# |---|---|---|---|
-# | recurrent (LSTM), last state | 13.8 | spaCy's tokens, lower-cased | Trevett, notebook 1 |
-# | recurrent (GRU), one vector still | 20.6 | spaCy's tokens, lower-cased | Trevett, notebook 2 |
-# | recurrent (GRU), attention | 28.3 | spaCy's tokens, lower-cased | Trevett, notebook 3 |
-# | Transformer, 9.04 M parameters | 36.5 | spaCy's tokens, lower-cased | Trevett, notebook 6 |
-# | **English → German** | | | |
-# | Transformer (tiny), beam 5 | 41.0 | the authors' tokens | Wu et al. 2021, their code's README |
+# Which weights are the result of a run? The last ones stand wherever the last noisy step left them. Vaswani et al.
+# average the last five checkpoints; a moving average of the weights (<b>EMA</b>), updated after each step, costs one
+# more copy of them. It pays where the loss has levelled out and the rate is still high. In a short run, where each step
+# still makes the model better, and after a cosine that ends near zero, it gains nothing and can hurt.
+# <code>Recipe(ema=0.998)</code> switches it on.
+# </details>
 #
-# (Ben Trevett's tutorials are at `github.com/bentrevett/pytorch-seq2seq`: notebooks 1 to 3 as he has rewritten them,
-# notebook 6 in its edition of 2021. Wu et al., *Good for misconceived reasons*: `github.com/LividWo/Revisit-MMT`.)
+# ## In short
 #
-# It is the ladder that you have just climbed, in the same order: attention adds more than seven points to the best
-# single vector, and the Transformer eight more. The first four rows were measured in one way, so they compare with each
-# other, as far as models of different sizes and recipes do. They do not compare with ours, not even with our lower-cased
-# numbers, as spaCy cuts words differently from `13a`. The last row is another language and a third measure.
+# | | | shape or unit |
+# |---|---|---|
+# | smoothed loss | $-\sum_v q_v \log p_v,\quad q_v = (1-\varepsilon)[v=y] + \varepsilon/V$ | $p, q$: (tokens, V) → one number |
+# | AdamW | $\theta \leftarrow \theta - \eta_t\,(\hat m / (\sqrt{\hat v} + \epsilon) + \lambda\theta)$ | $\theta, m, v, g$: alike |
+# | time of an operation | $\ge \max(\text{FLOPs}/\text{peak},\ \text{bytes}/\text{bandwidth})$ | seconds |
+# | FLOPs of a step; memory of the state | $6N \cdot \text{tokens}$; $16N$ | FLOPs; bytes |
+# | gradient of a step | $\sum_i \frac{\text{tokens}_i}{\text{tokens}}\, g_i$ over parts $i$ | as $\theta$ |
 #
-# ## What went wrong
+# Batches are counted in tokens, and merges come from the training set alone. A step is forward, backward, clip, AdamW
+# at the schedule's rate; the rate comes from a sweep. A GPU's time goes into computing, moving bytes, and launching;
+# wide matrices and large batches use it best. Its memory goes into 16 bytes a parameter and into activations, and
+# accumulation, checkpointing and sharding trade for it without changing the gradient. A run that resumes exactly can be
+# trusted.
 #
-# A score says how much is wrong, never what. So read the worst. Which lists did our Transformer spoil most? We ask
-# *chrF* (Popović 2015), which counts what two texts have in common as BLEU does, but in letters.
-
-# %%
-ours = zip(written["Transformer"], pairs.test, strict=True)
-spoilt = [(text, pair) for text, pair in ours if text != pair.target]
-wrong = [(chrf([text], [pair.target]).score, pair, text) for text, pair in spoilt]
-for score, pair, text in sorted(wrong, key=lambda each: each[0])[:4]:
-    print(f"chrF {score:.0f}\n   source {pair.source}")
-    print(f"  written {text[:70]}{' …' * (len(text) > 70)}\n    truth {pair.target}")
-
-# %% [markdown]
-# Look at the sources. Did you expect *these* to be the hardest? Guessing from four examples is how legends begin,
-# though, so count all of them: what kind of mistake, and in lists of how many numbers?
-
-# %%
-def what_went_wrong(text, truth):
-    ours, theirs = text.split(", "), truth.split(", ")
-    if len(ours) != len(theirs):
-        return "a number too few" if len(ours) < len(theirs) else "a number too many"
-    off = sum(a != b for a, b in zip(ours, theirs, strict=True))
-    return "one number wrong" if off == 1 else "several numbers wrong"
-
-
-def numbers_in(pair):
-    return pair.source.count(",") + 1
-
-# %%
-kinds = Counter(what_went_wrong(text, pair.target) for _, pair, text in wrong)
-print(f"{len(wrong)} of 1000 wrong:", dict(kinds))
-asked = Counter(map(numbers_in, pairs.test))
-missed = Counter(numbers_in(pair) for _, pair, _ in wrong)
-shares = {n: missed[n] / asked[n] for n in range(1, 6)}
-print("wrong, by numbers in the list:", {n: f"{share:.0%}" for n, share in shares.items()})
-assert min(shares[1], shares[5]) > 2 * shares[3], "both ends, not only the long one"
-
-# %% [markdown]
-# Two things go wrong. The longest lists fail because everything has to be right in them, and some end too soon. But the
-# *shortest* fail as well, a single number, which ought to be the easiest, and how they fail is telling: a number said
-# again and again, or a last syllable stammered for ever. It has said what there was to say and does not know how to
-# stop. Why? *What would you count next?*
-
-# %%
-def length(pair):
-    return len(english.encode(pair.target)) + 1            # <eos> counts
-
-
-seen, asked = Counter(map(length, pairs.train[100:])), Counter(map(length, pairs.test))
-missed = Counter(length(pair) for _, pair, _ in wrong)
-for n in range(2, 9):
-    print(f"{n} tokens: {seen[n]:5,} pairs to learn from   {missed[n]:2} of {asked[n]} wrong")
-assert seen[2] < 20 and missed[2] > 0.5 * asked[2]
-
-# %% [markdown]
-# Translations of two tokens, one word and `<eos>`, hardly occur among what it has learned from, and the test asks for
-# them all the same. Nearly every one comes out wrong. How can a test set differ so much from its training set, when
-# both come from one generator? Look for the rule that `number_words` keeps to: *no source occurs twice*, so that
-# nothing of the test is in the training set. It deals out the test set first. But there are only ten numbers of one
-# digit and ninety of two. The thousand lists of the test take all of the former and more than half of the latter, and
-# what is left to learn from is, but for a few, numbers of three digits, and lists. Our model has seen the word *zwölf*
-# hundreds of times, and never alone.
+# > **Check yourself.**
+# > 1. Adam hardly depends on the gradient's size. What is clipping for, then?
+# > 2. Your loop calls `loss.item()` in every step. Why is that nearly free on a CPU and costly on a GPU?
+# > 3. A model of 100 M parameters runs out of memory on 16 GB. What do you try first?
+# > <details><summary>Answers</summary>
+# >
+# > 1. Adam steps along *averages*. A gradient a hundred times as long as usual fills both, decides the direction of the
+# >    next dozen steps, and makes ordinary steps too small for as long as $v$ remembers it.
+# > 2. It waits until the GPU has done everything in its queue; meanwhile nothing is launched, and the GPU then idles.
+# > 3. Its state is 1.6 GB, so activations fill the rest: smaller micro-batches with accumulation cost nothing but a
+# >    little speed. Then checkpointing. Sharding needs a second GPU.</details>
 #
-# So a rule that was to keep the test honest has bent it. Nothing in the loss shows that, and had the cards been dealt
-# the other way round, the test would not have shown it either: it would have asked for hardly any short number. There
-# is a second suspect. Pairs of like length share a batch. In how many *steps* of the run
-# was there a list of one number?
-
-# %%
-batches = epoch_batches(encoded[100:], recipe.batch_tokens, recipe.seed, epoch=0)[: recipe.steps]
-single = [numbers_in(pair) == 1 for pair in pairs.train[100:]]
-met = [any(single[i] for i in batch) for batch in batches]
-of_pairs, of_steps = sum(single) / len(single), sum(met) / len(met)
-print(f"one number alone: {of_pairs:.0%} of all pairs, in {of_steps:.0%} of the steps")
-assert of_steps < 0.15
-
-# %% [markdown]
-# A handful of visits, each with a batch full of them, and in between long stretches in which every list goes on. The
-# padding that we saved has a price, perhaps. Which of the two suspects did it? Two runs would tell, one with the test
-# set dealt out last, one with batches mixed at random, and that is how such a question is settled. What *raised* it is
-# reading the worst translations: the training loss cannot ask for what the training set does not hold. And what does
-# BLEU make of them?
-
-# %%
-corpus = bleu(written["Transformer"], [pair.target for pair in pairs.test])
-print(f"BLEU {corpus.score:.1f} ({corpus.signature}), and {right['Transformer']:.1%} exactly right")
-assert corpus.score > 65
-
-# %% [markdown]
-# BLEU does not know what a number is. To it, *four hundred and six* for *four hundred and seven* has three words of
-# four right. For a caption that may be fair; for a number it is a wrong number. **The measure is a decision, too**,
-# and the last one in the row: it says what you wanted.
+# **Now do** [assignment @training](@training/assignment). **Next:** [lecture @writing](@writing): the trained model
+# writes, and we measure how well.
 #
-# ## What you have
-#
-# > **Check yourself.** The question from the beginning of this page, with what you know now. Which of these would the
-# > *training loss* have told you: (1) the vocabulary has seen the test set, (2) two GPUs average means, (3) the schedule
-# > counts from zero, (4) dropout is on while you translate, (5) the length penalty multiplies, (6) the score is
-# > lower-cased and the one you compare with is not?
-# > <details><summary>Answer</summary>None of the six. (3) wastes one batch; (2) trains something slightly different, and
-# > the loss falls; the other four happen where the training loss is not looking. That is the rule rather than the
-# > exception, and the reason why each part of this lecture ended in an assertion.</details>
-#
-# With a GPU nothing on this page changes but the sizes: bf16 and `torch.compile` are switched on, a batch has thousands
-# of tokens, and the captions become a matter of minutes.
-#
-# **In the package.** `attncourse.data` has `Tokenizer`, `batch_by_tokens`, `epoch_batches` and `multi30k`;
-# `attncourse.training.recipe` the schedules and every choice of a run; `attncourse.training.trainer.train` the loop,
-# with accumulation, clipping, averaging and exact resumption; `attncourse.decoding` has `greedy`, `beam_search` and
-# `translate`; `attncourse.metrics` has `bleu`, `chrf` and `alignment_error`.
-#
-# **Read next.** Vaswani et al., *Attention is all you need* (2017): section 5 is one page, and you can now read every
-# line of it. Sennrich, Haddow and Birch, *Neural machine translation of rare words with subword units* (2016): section
-# 3. Post, *A call for clarity in reporting BLEU scores* (2018): a few pages that everybody who prints a number should
-# have read. Wu et al., *Google's neural machine translation system* (2016): section 7, on beams. Müller, Kornblith and
-# Hinton, *When does label smoothing help?* (2019). Popel and Bojar, *Training tips for the Transformer model* (2018):
-# what batch size, rate and averaging do, measured patiently.
+# **Further reading.** Data and loss: Sennrich, Haddow and Birch, [*Neural machine translation of rare words with
+# subword units*](https://arxiv.org/abs/1508.07909) (2016); Szegedy et al., [*Rethinking the Inception architecture for
+# computer vision*](https://arxiv.org/abs/1512.00567) (2016), section 7; Guo et al., [*On calibration of modern neural
+# networks*](https://arxiv.org/abs/1706.04599) (2017). Optimisation: Kingma and Ba, [*Adam: a method for stochastic
+# optimization*](https://arxiv.org/abs/1412.6980) (2015); Loshchilov and Hutter, [*Decoupled weight decay
+# regularization*](https://arxiv.org/abs/1711.05101) (2019); Pascanu, Mikolov and Bengio, [*On the difficulty of
+# training recurrent neural networks*](https://arxiv.org/abs/1211.5063) (2013). Hardware: Micikevicius et al., [*Mixed
+# precision training*](https://arxiv.org/abs/1710.03740) (2018); Williams, Waterman and Patterson, [*Roofline: an
+# insightful visual performance model for multicore architectures*](https://doi.org/10.1145/1498765.1498785) (2009);
+# Chen et al., [*Training deep nets with sublinear memory cost*](https://arxiv.org/abs/1604.06174) (2016); Rajbhandari
+# et al., [*ZeRO: memory optimizations toward training trillion parameter models*](https://arxiv.org/abs/1910.02054)
+# (2020); Kaplan et al., [*Scaling laws for neural language models*](https://arxiv.org/abs/2001.08361) (2020), section
+# 2.1; Chowdhery et al., [*PaLM: scaling language modeling with pathways*](https://arxiv.org/abs/2204.02311) (2022),
+# section 4.1. To go on: Horace He, [*Making deep learning go brrrr from first
+# principles*](https://horace.io/brrr_intro.html) (2022); Stanford's [CS336](https://cs336.stanford.edu), lecture 2;
+# [*How to scale your model*](https://jax-ml.github.io/scaling-book/) and the [*Ultra-scale
+# playbook*](https://huggingface.co/spaces/nanotron/ultrascale-playbook).

@@ -19,6 +19,9 @@ SOFTMAX = (
     "torch.logsumexp",
     "torch.Tensor.logsumexp",
     "torch.special.logsumexp",
+    "torch.logcumsumexp",
+    "torch.Tensor.logcumsumexp",
+    "torch.nn.functional.scaled_dot_product_attention",
 )
 
 def coarse(tensor):

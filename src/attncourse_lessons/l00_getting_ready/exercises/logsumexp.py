@@ -3,7 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import SOFTMAX, coarse, shift
 
@@ -39,20 +39,36 @@ def value(answer, draw):
     return answer(draw.normal(*draw.sizes(3, 3, 7)))
 
 
-@aspect(
-    "large scores",
-    points=1,
-    explain=explain_worst("every score of a row moved by ±1000; the result, less that, is {got}, expected {expected}"),
-)
+STEPS = 100  # at 1000 float32 has steps of 6e-5, and a running total adds up several: compared is a hundredth
+
+
+def _above(got, expected):
+    """Says how far above the largest score a result is."""
+    row = abs(got - expected).argmax()
+    apart = f"{STEPS * got[row]:.4g} above the largest score of row {row}, expected {STEPS * expected[row]:.4g}"
+    return f"with scores near ±1000 the result is {apart}"
+
+
+@aspect("large scores", points=1, explain=_above)
 def large_scores(answer, draw):
-    """add 1000 to every score of a row, or subtract it, and the result moves by exactly that"""
+    """right for scores of ±1000: throughout a row, and both in one row"""
     rows, n = draw.sizes(2, 3, 7)
-    return answer(coarse(draw.normal(rows, n)) + shift(rows)).double() - shift(rows)[:, 0].double()
+    scores = coarse(draw.normal(rows + 1, n)) + shift(rows + 1)
+    scores[1, 0], scores[1, -1] = -1000, 1000
+    return (answer(scores).double() - scores.amax(dim=-1).double()) / STEPS
+
+
+@aspect("gradient", points=1, explain=explain_way_back("scores"))
+def gradient(answer, draw):
+    """the scores can be learned: the gradient reaches them, and it is the softmax"""
+    scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
+    return way_back(answer(scores), exercise.reference(scores), [scores], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 BOTH = ("value", "large scores")
+ALL = (*BOTH, "gradient")
 LARGE = ("large scores",)
 MOVED, PUT_BACK = "(scores - largest)", " + largest[..., 0]"
 
@@ -65,6 +81,12 @@ slip("exponentials out of range", LARGE,
 slip("one maximum for all rows", LARGE, {"scores.amax(dim=-1, keepdim=True)": "scores.max()", "[..., 0]": ""}, words="""
     The same number was taken from every row: the largest of the whole tensor. In a row far below it every exponential
     is 0, and log 0 is −∞. Each row needs its own maximum.""")
+slip("moved, but not by the maximum", LARGE,
+     {"amax": "mean"},
+     {"amax": "amin"},
+     {"scores.amax(dim=-1, keepdim=True)": "scores[..., :1]"}, words="""
+    The row was moved by its mean, its minimum or one of its scores, and the largest score may still be far above that:
+    its exponential overflows. By how much must you move a row so that no exponent is above 0?""")
 slip("the maximum was not put back", BOTH, {PUT_BACK: ""}, words="""
     You took the maximum away and did not give it back. In softmax it cancels between numerator and denominator; here
     there is nothing to cancel it.""")
@@ -88,6 +110,15 @@ slip("a table of all sums", BOTH,
     theirs, (rows,): their sum pairs every row with every other, and nothing crashed. Both need the same shape.""")
 slip("a mean for the sum", BOTH, {".sum(": ".mean("}, words="""
     The result is too small by log n: the exponentials were averaged, not added.""")
+
+slip("cut off from the gradient", ("gradient",),
+     {PUT_BACK: f"{PUT_BACK}.detach()"},
+     {"(scores -": "(scores.detach() -"},
+     {"scores.amax": "scores.detach().amax", MOVED: "(scores.detach() - largest)"},
+     words="""
+    The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy,
+    `math.log`, `.tolist()` and `torch.tensor(...)` hand over bare numbers and forget where they came from. (What is
+    taken away and put back may be detached in both places or in neither.)""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
@@ -115,6 +146,15 @@ def two_at_a_time(scores):
     total = scores[..., 0].double()
     for i in range(1, scores.shape[-1]):
         total = torch.logaddexp(total, scores[..., i].double())
+    return total
+
+
+@alternative("a running total")
+def a_running_total(scores):
+    """Two at a time in float32, which rounds at every step."""
+    total = scores[..., 0]
+    for score in scores.unbind(dim=-1)[1:]:
+        total = torch.logaddexp(total, score)
     return total
 
 

@@ -4,8 +4,9 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradients, require_variation
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(values, mask):
@@ -75,36 +76,42 @@ def in_the_padding(answer, draw):
     return answer(*_padded(draw, torch.inf))
 
 
+def _one_empty(draw, batch, n):
+    """A mask with one sequence of nothing but padding, never the first, among full ones."""
+    mask = torch.ones(batch, n, dtype=torch.bool)
+    mask[1 + draw.integers(batch - 1, 1)] = False
+    return mask
+
+
 @aspect("nothing but padding", points=1)
 def nothing_but_padding(answer, draw):
     """zeros where nobody is there, and only there"""
     batch, n, d = draw.sizes(3, 3, 8)
-    mask = torch.ones(batch, n, dtype=torch.bool)
-    mask[1 + draw.integers(batch - 1, 1)] = False
-    return answer(draw.normal(batch, n, d), mask)
+    return answer(draw.normal(batch, n, d), _one_empty(draw, batch, n))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("values"))
+@aspect("gradient", points=1, explain=explain_way_back("values"))
 def gradient(answer, draw):
-    """the values can be learned: the gradient reaches them"""
+    """the values can be learned, and a sequence of nothing but padding does no harm"""
     batch, n, d = draw.sizes(3, 3, 8)
     values = draw.normal(batch, n, d).requires_grad_()
-    return gradients(answer(values, torch.ones(batch, n, dtype=torch.bool)), [values], draw)
+    mask = _one_empty(draw, batch, n)
+    return way_back(answer(values, mask), attention.masked_mean(values, mask), [values], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = (
+VALUES = (
     "nothing to leave out",
     "short sequences",
     "what stands in the padding",
     "∞ in the padding",
     "nothing but padding",
-    "gradient",
 )
+ALL = (*VALUES, "gradient")
 LENGTH = ("short sequences", "∞ in the padding")
 PADDING = ("what stands in the padding", "∞ in the padding", "nothing but padding")
-DIVISOR = ("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding", "gradient")
+DIVISOR = ("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding")
 CHOSEN, PRODUCT = "values.masked_fill(~mask[..., None], 0.0)", "(values * mask[..., None])"
 PADS, TOKENS = "~mask[..., None]", "mask[..., None]"
 COUNT, GUARDED = "mask.sum(dim=1, keepdim=True)", "count.clamp(min=1)"
@@ -118,13 +125,12 @@ slip("divided by the padded length", LENGTH,
 slip("pads kept", ("short sequences", *PADDING), {CHOSEN: "values", GUARDED: "values.shape[1]"}, words="""
     This is the mean of everything that stands in the rectangle, padding and all: the mask was never asked. How many
     positions does a row really have, and which?""")
-slip("the padding is in the sum", PADDING, {CHOSEN: "values"}, {CHOSEN: "values", GUARDED: "count"}, words="""
+slip("the padding is in the sum", PADDING, {CHOSEN: "values"}, words="""
     The count is right and the sum is not: what stands in the padding was added. The padding holds zeros only if
     somebody put them there, and after one layer of a network it no longer does.""")
 slip("multiplied by the mask", ("∞ in the padding",),
      {CHOSEN: PRODUCT},
      {f"{CHOSEN}.sum(dim=1)": "(mask[:, None].float() @ values)[:, 0]"},  # as a matrix product
-     {CHOSEN: PRODUCT, f"total / {GUARDED}": "(total / count).nan_to_num()"},  # makes zeros of what was harmed
      words="""
     Multiplying by the mask makes 0 of every number in the padding, except of ∞ and NaN: 0 · ∞ is NaN. (Such things do
     stand there: scores set to −∞, memory that nobody wrote to.) Do not multiply what is not there; choose between it
@@ -132,23 +138,20 @@ slip("multiplied by the mask", ("∞ in the padding",),
 slip("0/0 where nobody is there", ("nothing but padding",), {GUARDED: "count"}, words="""
     A row of padding alone has the sum 0 and the count 0, and 0/0 is NaN, which spreads to everything computed from it.
     See to it that the divisor is never 0, without changing the others.""")
-slip("mask upside down", ALL,
-     {PADS: TOKENS, "mask.sum(": "(~mask).sum(", GUARDED: "count"},
-     {CHOSEN: "(values * ~mask[..., None])", "mask.sum(": "(~mask).sum(", GUARDED: "count"}, words="""
+slip("mask upside down", VALUES,
+     {PADS: TOKENS, "mask.sum(": "(~mask).sum(", GUARDED: "count"}, words="""
     The padding was averaged and the tokens were left out. In this course True means "this position counts".""")
-slip("zeros for those who are there", ALL,
+slip("zeros for those who are there", VALUES,
      {PADS: TOKENS},
      {PADS: TOKENS, "mask.sum(": "(~mask).sum("},  # and counted upside down
-     {PADS: TOKENS, GUARDED: "count"},
-     {f"total / {GUARDED}": "torch.zeros_like(total)"},  # never filled
      words="""
     Where every position is real your mean is 0. Either the result was made and never filled, or the positions that are
     real were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask is
     True.""")
-slip("averaged over the batch", ALL, {".sum(dim=1)": ".sum(dim=0)", COUNT: "mask.sum(dim=0)[:, None]"}, words="""
+slip("averaged over the batch", VALUES, {".sum(dim=1)": ".sum(dim=0)", COUNT: "mask.sum(dim=0)[:, None]"}, words="""
     The axis that has gone is the batch: one mean for each position, over different sequences. Each sequence wants its
     own mean, over its positions. Which axis of (batch, n, d) must go?""")
-slip("averaged over the features", ALL, {".sum(dim=1)": ".mean(dim=-1)", f" / {GUARDED}": ""}, words="""
+slip("averaged over the features", VALUES, {".sum(dim=1)": ".mean(dim=-1)", f" / {GUARDED}": ""}, words="""
     The axis that has gone is d: each position's features were averaged with each other. The mean keeps the features and
     runs over the positions. Which axis of (batch, n, d) must go?""")
 slip("divided by the whole batch's count", DIVISOR, {COUNT: "mask.sum()"}, words="""
@@ -172,6 +175,14 @@ slip("the count lost its axis", ALL, {", keepdim=True": "", GUARDED: "count"}, {
 slip("the mask lacks an axis", ALL, {CHOSEN: "(values * mask)", GUARDED: "count"}, {"[..., None]": ""}, words="""
     The mask is (batch, n) and the values are (batch, n, d). torch lines shapes up from the right, so it would pair n
     with d. Give the mask an axis of length one at its end, and it stretches over the features.""")
+slip("NaN on the way back", ("gradient",),
+     {CHOSEN: "(values.nan_to_num(posinf=0.0) * mask[..., None])",
+      f"total / {GUARDED}": "(total / count).nan_to_num()"},
+     {CHOSEN: "(values.nan_to_num(posinf=0.0) * mask[..., None])", f"total / {GUARDED}":
+      "torch.where(count > 0, total / count, 0.0)"}, words="""
+    The output is right, but the gradient is NaN. In a sequence of padding 0/0 came out and was replaced afterwards; on
+    the way back the division multiplies the 0 that arrives there by 1/0, and 0 · ∞ is NaN. See to it that the divisor
+    is never 0 in the first place.""")
 slip("cut off from the gradient", ("gradient",), {"values.masked_fill": "values.detach().masked_fill"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
     `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
@@ -181,7 +192,7 @@ slip("cut off from the gradient", ("gradient",), {"values.masked_fill": "values.
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("one mean for the whole batch", fails=ALL)
+@misconception("one mean for the whole batch", fails=VALUES)
 def one_mean_for_the_whole_batch(values, mask):
     """`values[mask]` picks the real positions of all sequences and puts them into one long list, so the batch is gone
     and the mean is that of them all. Each sequence wants its own."""
@@ -194,9 +205,41 @@ def zero_by_zero_in_a_loop(values, mask):
     return torch.stack([row[real].mean(dim=0) for row, real in zip(values, mask, strict=True)])
 
 
+@variant("mask upside down", fails=ALL)
+def upside_down_by_a_product(values, mask):
+    """By a product."""
+    return (values * ~mask[..., None]).sum(dim=1) / (~mask).sum(dim=1, keepdim=True)
+
+
+@variant("zeros for those who are there", fails=ALL)
+def never_filled(values, mask):
+    """The result was made and never filled."""
+    mean = torch.zeros(values.shape[0], values.shape[-1])
+    return mean
+
+
+@variant("zeros for those who are there", fails=ALL)
+def the_padding_filled_and_nobody_there(values, mask):
+    """And 0/0 where nobody is there."""
+    return values.masked_fill(mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@variant("the padding is in the sum", fails=(*PADDING, "gradient"))
+def the_padding_in_the_sum_and_nobody_there(values, mask):
+    """And 0/0 where nobody is there."""
+    return values.sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@variant("multiplied by the mask", fails=("∞ in the padding", "gradient"))
+def multiplied_and_mended(values, mask):
+    """Makes zeros of what was harmed, which mends no gradient."""
+    return ((values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)).nan_to_num()
+
+
 @variant(
-    "0/0 where nobody is there", "multiplied by the mask", fails=("∞ in the padding", "nothing but padding")
-)
+    "0/0 where nobody is there", "multiplied by the mask",
+    fails=("∞ in the padding", "nothing but padding", "gradient"),
+)  # fmt: skip
 def as_most_people_write_it_first(values, mask):
     """Both, as most people write it first."""
     return (values * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)

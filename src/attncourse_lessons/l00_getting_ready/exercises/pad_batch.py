@@ -19,7 +19,8 @@ exercise = Exercise(
     reference=data.pad_batch,
     solution=solution,
     returns=("tokens", "mask"),
-    forbidden=("attncourse.data.batches", "attncourse.attention", "torch.nn.utils.rnn.pad_sequence"),
+    forbidden=("attncourse.data.batches", "attncourse.attention", "torch.nn.utils.rnn.pad_sequence",
+               "torch.nested.nested_tensor", "torch.nested.as_nested_tensor"),
     difficulty=1,
     minutes=12,
     hints=(
@@ -135,6 +136,38 @@ slip("the mask before the tokens", (*BOTH, "whole numbers"), {f"tokens, {MASK}":
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("as wide as the first", fails=(*BOTH, "whole numbers"))
+def as_wide_as_the_first_and_not_cut(sequences, pad):
+    """Those that are longer stick out, and no rectangle can be made."""
+    n = len(sequences[0])
+    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return tokens, torch.arange(n) < lengths[:, None]
+
+
+@misconception("one row, many times", fails=("tokens",))
+def one_row_many_times(sequences, pad):
+    """`[[pad] * n] * batch` is one list that stands there several times, not several lists: whatever is written into
+    one row is written into all of them, and each holds what came last. Make a new list for every row."""
+    n = max(len(sequence) for sequence in sequences)
+    rows = [[pad] * n] * len(sequences)
+    for row, sequence in zip(rows, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return torch.tensor(rows), torch.arange(n) < lengths[:, None]
+
+
+@variant("one row, many times", fails=BOTH)
+def one_row_and_one_mask_many_times(sequences, pad):
+    """The mask's rows, too."""
+    n = max(len(sequence) for sequence in sequences)
+    rows, mask = [[pad] * n] * len(sequences), [[False] * n] * len(sequences)
+    for i, sequence in enumerate(sequences):
+        for j, token in enumerate(sequence):
+            rows[i][j], mask[i][j] = token, True
+    return torch.tensor(rows), torch.tensor(mask)
 
 
 @variant("mask upside down", "the mask from the ids", fails=MASKS)

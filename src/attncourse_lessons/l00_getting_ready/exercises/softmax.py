@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, row_sums
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.judge import row_sums
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import SOFTMAX, coarse, shift
 
@@ -77,16 +77,17 @@ def a_score_of(answer, draw):
     return answer(scores)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("scores"))
+@aspect("gradient", points=1, explain=explain_way_back("scores"))
 def gradient(answer, draw):
     """the scores can be learned: the gradient reaches them"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
-    return gradients(answer(scores), [scores], draw)
+    return way_back(answer(scores), exercise.reference(scores), [scores], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞", "gradient")
+VALUES = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞")
+ALL = (*VALUES, "gradient")
 RANGE = ("large scores", "scores far apart")
 LARGEST, MOVED = "scores.amax(dim=-1, keepdim=True)", "(scores - largest)"
 SUM = "exponentials.sum(dim=-1, keepdim=True)"
@@ -117,7 +118,7 @@ slip("moved, but not by the maximum", ("scores far apart", "a score of −∞"),
 slip("two tensors from max", ALL, {"amax": "max"}, words="""
     Along an axis, `max` returns two tensors, the largest values and the places where they stand, and a pair cannot be
     subtracted from a tensor. Take its `.values`, or ask for the values alone: `amax`.""")
-slip("along the wrong axis", ALL,
+slip("along the wrong axis", VALUES,
      {"amax(dim=-1": "amax(dim=0", "sum(dim=-1": "sum(dim=0"},
      {"amax(dim=-1": "amax(dim=-2", "sum(dim=-1": "sum(dim=-2"},
      {"sum(dim=-1": "sum(dim=0"},
@@ -128,7 +129,7 @@ slip("axis 1 for the last axis", ("any number of axes",), {"amax(dim=-1": "amax(
      words="""
     `dim=1` is the last axis of a table and of nothing else: a single row has no axis 1, and in a batch of tables it is
     the middle one. Count from the end.""")
-slip("everything together sums to one", ALL,
+slip("everything together sums to one", VALUES,
      {LARGEST: "scores.max()", SUM: "exponentials.sum()"},
      {MOVED: "scores", SUM: "exponentials.sum()"},
      {SUM: "exponentials.sum()"}, words="""
@@ -140,27 +141,30 @@ slip("the sum lost its axis", ALL,
     A sum (or a maximum) over the last axis of (rows, n) is (rows,), and torch lines shapes up from the right: it takes
     these numbers for one row of n. Here the sizes differ and you are told; were they equal, you would get wrong numbers
     and no message. Keep the axis, with length one.""")
-slip("no exponentials", ALL, {"(scores - largest).exp()": "scores"}, words="""
+slip("no exponentials", VALUES, {"(scores - largest).exp()": "scores"}, words="""
     The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can be
     negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive.""")
-slip("not divided by the sum", ALL, {f" / {SUM}": ""}, {MOVED: "scores", f" / {SUM}": ""}, words="""
+slip("not divided by the sum", VALUES, {f" / {SUM}": ""}, {MOVED: "scores", f" / {SUM}": ""}, words="""
     These are the exponentials: positive, in the right proportion, but they do not sum to one. One division is
     missing.""")
-slip("logarithms of the shares", ALL, {SHARES: f"scores - largest - {SUM}.log()"}, words="""
+slip("logarithms of the shares", VALUES, {SHARES: f"scores - largest - {SUM}.log()"}, words="""
     None of these is above 0: they are the logarithms of the shares. A loss likes logarithms; an average needs the
     shares themselves.""")
-slip("divided by the maximum", ALL, {"scores - largest": "scores / largest"}, words="""
+slip("divided by the maximum", VALUES, {"scores - largest": "scores / largest"}, words="""
     The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and if
     the largest is negative it reverses their order). A row may be *moved* without harm, not stretched: which operation
     moves it?""")
-slip("the lowest score gets most", ALL,
+slip("the lowest score gets most", VALUES,
      {"amax": "amin", "scores - largest": "largest - scores"},
      {"scores - largest": "largest - scores"}, words="""
     The order is reversed: the lowest score has received the largest share. Look at the sign of the exponent.""")
-slip("cut off from the gradient", ("gradient",), {SHARES: f"({SHARES}).detach()"}, words="""
-    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
-    `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
-    with tensor operations.""")
+slip("cut off from the gradient", ("gradient",), 
+     {SHARES: f"({SHARES}).detach()"},
+     {SUM: f"{SUM}.detach()"},  # a part of it
+     {"(scores - largest)": "(scores.detach() - largest)"}, words="""
+    The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy,
+    `.tolist()` and `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them
+    can learn. Stay with tensor operations.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

@@ -3,8 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(x, state, W_x, W_h, b):
@@ -66,16 +66,16 @@ def a_gate_that_keeps(answer, draw):
     return answer(x, state, W_x, W_h, b)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     inputs = [tensor.requires_grad_() for tensor in _gates(draw)]
-    return gradients(answer(*inputs), inputs, draw)
+    return way_back(answer(*inputs), exercise.reference(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-STEP, ALL = ("a step", "gradient"), ("a step", "a gate that keeps", "gradient")
+STEP, ALL = ("a step",), ("a step", "a gate that keeps")
 PAST = "r * (state @ W_h[2])"
 
 slip("the update gate reversed", ALL, {"z * state + (1 - z) * candidate": "(1 - z) * state + z * candidate"}, words="""
@@ -96,6 +96,22 @@ slip("gates swapped", ALL, {"r = ": "z = ", "z = ": "r = "}, words="""
     to the update gate.""")
 slip("sigmoid for the candidate", STEP, {"torch.tanh": "torch.sigmoid"}, words="""
     The candidate is a proposal for the state, not a gate: it may say no as well as yes, so it goes through tanh.""")
+slip("nothing taken from the candidate", ALL, {"(1 - z) * candidate": "candidate"}, words="""
+    The candidate was added as a whole. The gate says how the new state is *shared* between the old one, z, and the
+    candidate, 1 − z: with z at 1 nothing of the candidate may come in.""")
+slip("the candidate handed on", ALL, {"z * state + (1 - z) * candidate": "candidate"}, words="""
+    The candidate itself came back. It is only a proposal: the update gate decides how much of it replaces the old
+    state.""")
+slip("gates without their biases", ALL, {" + b[0]": "", " + b[1]": ""}, words="""
+    The two gates were computed without their biases. `b` has three rows, one for each line: reset, update,
+    candidate.""")
+slip("cut off from the gradient", ("gradient",),
+     {"r * (state": "r.detach() * (state"},
+     {"z * state + (1 - z)": "z.detach() * state + (1 - z.detach())"},
+     {"z * state": "z * state.detach()"},
+     {"return ": "return (", "* candidate": "* candidate).detach()"}, words="""
+    The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy and
+    `torch.no_grad()` forget where numbers came from. The gates must learn when to let what through.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -4,8 +4,9 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradients, require_variation
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(states, lengths):
@@ -74,27 +75,33 @@ def a_batch_of_one_word(answer, draw):
     return answer(draw.normal(1, n, d), torch.ones(1, dtype=torch.int64))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("states"))
+@aspect("gradient", points=1, explain=explain_way_back("states"))
 def gradient(answer, draw):
     """each word of a sentence gets the same share of the gradient, padding gets none"""
     states, lengths = _states(draw, ragged=True)
-    return gradients(answer(states.requires_grad_(), lengths), [states], draw)
+    states.requires_grad_()
+    return way_back(answer(states, lengths), exercise.reference(states, lengths), [states], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-RAGGED = ("short sentences", "past the end", "a batch of one word", "gradient")
+RAGGED = ("short sentences", "past the end", "a batch of one word")
 ALL = ("full sentences", *RAGGED)
-SIZE = ("full sentences", "short sentences", "gradient")
+SIZE = ("full sentences", "short sentences")
 MASKED, DIVIDED = "(states * mask[..., None])", " / lengths[:, None]"
 
-slip("divides by the padded length", ("short sentences", "a batch of one word", "gradient"),
+slip("divides by the padded length", ("short sentences", "a batch of one word"),
      {DIVIDED: " / states.shape[1]"}, words="""
     The padding is gone from the sum and still counted in the divisor: a sentence of two words in a row of ten becomes
     five times too small. Divide by how many words there are.""")
 slip("sums the padding too", RAGGED, {MASKED: "states"}, words="""
     The divisor is right, but the padding was added up with the words. A network's states past a sentence's end are not
     zero: it reads padding as it reads anything else.""")
+slip("divided by the whole batch's count", SIZE,
+     {DIVIDED: " / mask.sum()"},
+     {DIVIDED: " / lengths.sum()"}, words="""
+    All words of the batch were counted together, so each sentence was divided by the number of words of all of them.
+    Each sentence has a count of its own: `lengths[:, None]`.""")
 slip("no division", SIZE, {DIVIDED: ""}, words="""
     This is the sum: it grows with the length of the sentence, and whatever reads it must cope with any size. A mean
     also divides.""")
@@ -110,6 +117,9 @@ slip("one word too few", (*SIZE, "a batch of one word"),
 slip("one word too many", RAGGED, {" < ": " <= ", DIVIDED: " / mask.sum(dim=1, keepdim=True)"}, words="""
     One position past the end was included. Positions are counted from 0, so a sentence of 3 words has none at position
     3.""")
+slip("one more position in the sum", RAGGED, {" < ": " <= "}, words="""
+    The divisor is right, but one position past the end was added up with the words. Positions are counted from 0, so a
+    sentence of 3 words has none at position 3.""")
 slip("cut off from the gradient", ("gradient",), {"states *": "states.detach() *"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `.item()` forget where
     numbers came from, so the network that made the states cannot learn.""")
@@ -125,7 +135,7 @@ def mean_over_all_positions(states, lengths):
     return states.mean(dim=1)
 
 
-@variant("mean over all positions", fails=("short sentences", "past the end", "gradient"))
+@variant("mean over all positions", fails=("short sentences", "past the end"))
 def mean_up_to_the_longest(states, lengths):
     """Cut at the longest sentence, which helps the others little."""
     return states[:, : int(lengths.max())].mean(dim=1)

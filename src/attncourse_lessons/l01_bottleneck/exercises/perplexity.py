@@ -32,8 +32,8 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 def _log_p(draw):
     """(log-probabilities, mask), and behind a text's end stands whatever the model made of the padding."""
-    batch, n = draw.sizes(2, 3, 8)
-    return draw.normal(batch, n) - 2.5 - draw.uniform(batch, 1), draw.padding_mask(batch, n)
+    batch, n = draw.sizes(2, 3, 5)  # few: in a short text a product does not yet run out of range
+    return draw.normal(batch, n) - 2 - draw.uniform(batch, 1), draw.padding_mask(batch, n)
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -53,15 +53,24 @@ def full_texts(answer, draw):
     return torch.as_tensor(answer(log_p, torch.ones_like(mask)))
 
 
-@aspect("short texts", points=2)
+@aspect("short texts", points=1)
 def short_texts(answer, draw):
     """each real token of all texts counts the same, padding counts for nothing"""
     return torch.as_tensor(answer(*_log_p(draw)))
 
 
+@aspect("a long text", points=1)
+def a_long_text(answer, draw):
+    """a thousand tokens and more, whose probability is too small for any float"""
+    n = 1000 + int(draw.integers(200, 1))
+    return torch.as_tensor(answer(draw.normal(1, n) - 3, torch.ones(1, n, dtype=torch.bool)))
+
+
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("a fair die", "full texts", "short texts")
+ALL = ("a fair die", "full texts", "short texts", "a long text")
+UNEQUAL, LONG = ("full texts", "short texts", "a long text"), ("a long text",)
+MEAN = "torch.exp(-log_probabilities[mask].mean())"
 
 slip("base 2 to natural logarithms", ALL, {"torch.exp(": "2 ** ("}, words="""
     2 was raised to a mean of *natural* logarithms. Bits go with 2, nats go with e, and mixed they give a number that
@@ -85,6 +94,16 @@ slip("summed, not averaged", ALL, {".mean()": ".sum()"}, words="""
     This is one over the probability of the whole batch: astronomically large, and larger for more text. To find how
     many choices there were for *one* token, take the mean of the logarithms.""")
 
+slip("the product itself", LONG,
+     {MEAN: "log_probabilities[mask].exp().prod() ** (-1 / mask.sum())"},
+     {MEAN: "(1 / log_probabilities[mask].exp()).prod() ** (1 / mask.sum())"},
+     {MEAN: "log_probabilities[mask].sum().exp() ** (-1 / mask.sum())"},
+     {MEAN: "log_probabilities.double()[mask].exp().prod() ** (-1 / mask.sum())"},  # twice as late
+     {MEAN: "torch.exp(-log_probabilities[mask].exp().prod().log() / mask.sum())"}, words="""
+    The probabilities were multiplied, or their logarithms added up and exponentiated, before the root was taken. The
+    probability of a text of a thousand tokens is too small for any float: it is rounded to 0, and one over it is ∞.
+    Stay with the logarithms until only their mean is left.""")
+
 
 # ------------------------------------------------------------------------------------------------------ further from it
 
@@ -104,20 +123,20 @@ def each_text_counts_the_same(log_probabilities, mask):
     return torch.exp(-((log_probabilities * mask).sum(dim=1) / mask.sum(dim=1)).mean())
 
 
-@misconception("averages before the logarithm", fails=("full texts", "short texts"))
+@misconception("averages before the logarithm", fails=UNEQUAL)
 def averages_before_the_logarithm(log_probabilities, mask):
     """The probabilities were averaged, or their inverses, in place of the logarithms. A text's probability is a
     product, so what belongs in the mean is what turns products into sums."""
     return 1 / log_probabilities[mask].exp().mean()
 
 
-@variant("averages before the logarithm", fails=("full texts", "short texts"))
+@variant("averages before the logarithm", fails=UNEQUAL)
 def averages_the_inverses(log_probabilities, mask):
     """The inverses."""
     return (-log_probabilities[mask]).exp().mean()
 
 
-@variant("averages before the logarithm", "padding counted", fails=("full texts", "short texts"))
+@variant("averages before the logarithm", "padding counted", fails=UNEQUAL)
 def averages_the_inverses_with_the_padding(log_probabilities, mask):
     """The inverses, those of the padding among them."""
     return (-log_probabilities).exp().mean()
@@ -144,9 +163,9 @@ def in_bits_from_end_to_end(log_probabilities, mask):
 
 @alternative("the geometric mean in float64")
 def the_geometric_mean_in_float64(log_probabilities, mask):
-    """One over the n-th root of the text's probability."""
-    p = log_probabilities.double().exp()[mask]
-    return p.prod() ** (-1 / p.numel())
+    """The n-th root of each probability first, then the product of these."""
+    log_p = log_probabilities.double()[mask]
+    return 1 / (log_p / len(log_p)).exp().prod()
 
 
 @alternative("masked by a product, not contiguous")

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(x, state, W_x, W_h, b):
@@ -69,20 +68,20 @@ def three_steps(answer, draw):
     return state
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
-    batch, d_in, d_hidden = draw.sizes(3, 2, 7)
+    batch, d_in, d_hidden = draw.sizes(3, 4, 9)
     inputs = [draw.normal(batch, d_in), draw.normal(batch, d_hidden), *_weights(draw, d_in, d_hidden)]
     inputs = [tensor.requires_grad_() for tensor in inputs]
-    return gradients(answer(*inputs), inputs, draw)
+    return way_back(answer(*inputs), exercise.reference(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("the first step", "remembering", "three steps", "gradient")
-PAST = ("remembering", "three steps", "gradient")
-BIAS = ("the first step", "three steps", "gradient")
+ALL = ("the first step", "remembering", "three steps")
+PAST = ("remembering", "three steps")
+BIAS = ("the first step", "three steps")
 
 slip("tanh left out", ALL, {"torch.tanh": ""}, words="""
     Without tanh each step is a linear map. A hundred linear maps in a row are one linear map, and the state grows or
@@ -94,7 +93,7 @@ slip("relu for tanh", ALL, {"tanh": "relu"}, words="""
     Negative numbers were cut off and positive ones left as they are. In a deep network that works well; here the same
     matrix is met at every step, and a state without a ceiling can grow at every step. The equation has tanh, which
     keeps it within −1…1.""")
-slip("forgets the state", PAST, {" + state @ W_h": ""}, words="""
+slip("forgets the state", (*PAST, "gradient"), {" + state @ W_h": ""}, words="""
     The new state depends on the input alone, so nothing is carried along and the network knows one word of every
     sentence: the last. Which term of the equation is missing?""")
 slip("the state's matrix transposed", PAST, {"W_h": "W_h.mT"}, words="""
@@ -106,8 +105,14 @@ slip("each other's matrix", ALL,
     Input and state were put side by side in one order and their matrices on top of each other in the other, so numbers
     of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the same one
     both times.""")
-slip("bias left out", BIAS, {" + b": ""}, words="""
+slip("bias left out", (*BIAS, "gradient"), {" + b": ""}, words="""
     `b` was never used. Without it, a network that reads nothing from an empty state can only stay empty.""")
+slip("bias twice", BIAS, {" + b": " + b + b"}, words="""
+    The bias was added twice, once with the input and once with the state. (`nn.RNN` does have two biases, one for each
+    matrix. The equation has one: add it once.)""")
+slip("tanh around the input alone", PAST, {"+ state @ W_h + b)": "+ b) + state @ W_h"}, words="""
+    Only a part of the sum went through tanh: the rest was added outside, so the new state is not kept within −1…1.
+    Add everything up first, and bend the whole sum once.""")
 slip("bias after the tanh", BIAS, {" + b)": ") + b"}, words="""
     The bias was added outside of the tanh, so states leave the range −1…1 and the bias cannot move the point at which a
     unit switches. It belongs in the sum.""")
@@ -122,14 +127,20 @@ slip("cut off from the gradient", ("gradient",), {"state": "state.detach()"}, {"
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("two tanhs", fails=("the first step", "three steps", "gradient"))
+@variant("tanh around the input alone", fails=ALL)
+def tanh_around_the_product_alone(x, state, W_x, W_h, b):
+    """And the bias outside, too."""
+    return torch.tanh(x @ W_x) + state @ W_h + b
+
+
+@misconception("two tanhs", fails=("the first step", "three steps"))
 def two_tanhs_and_the_bias_with_the_state(x, state, W_x, W_h, b):
     """Input and state were bent separately and then added, so a state can be as large as 2, and the two cannot cancel
     before tanh sees them. Add up first, bend once."""
     return torch.tanh(x @ W_x) + torch.tanh(state @ W_h + b)
 
 
-@variant("two tanhs", fails=("three steps", "gradient"))
+@variant("two tanhs", fails=("three steps",))
 def two_tanhs_and_the_bias_with_the_input(x, state, W_x, W_h, b):
     """The bias with the input."""
     return torch.tanh(x @ W_x + b) + torch.tanh(state @ W_h)

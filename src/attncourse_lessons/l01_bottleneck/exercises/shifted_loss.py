@@ -1,13 +1,11 @@
 """shifted_loss: The mean of −log p(next token), in nats, over all tokens that are predicted and are not padding."""
 
-
 import torch
 from torch import nn
 
 from attncourse import metrics
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(logits, tokens, pad):
@@ -79,17 +77,19 @@ def a_model_that_knows(answer, draw):
     return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("logits"))
+@aspect("gradient", points=1, explain=explain_way_back("logits"))
 def gradient(answer, draw):
     """a number that can be minimised: its gradient reaches the logits"""
     logits, tokens, pad = _text(draw, ragged=True)
-    return gradients(answer(logits.requires_grad_(), tokens, pad).reshape(1), [logits], draw)
+    logits.requires_grad_()
+    loss, right = (of(logits, tokens, pad).reshape(1) for of in (answer, exercise.reference))
+    return way_back(loss, right, [logits], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("what comes next", "padding", "a model that knows", "gradient")
-PADDING = ("padding", "gradient")
+ALL = ("what comes next", "padding", "a model that knows")
+PADDING = ("padding",)
 LOGITS, TOKENS, END = "logits[:, :-1]", "tokens[:, 1:]", "ignore_index=pad)"
 
 slip("no shift", ALL,
@@ -133,6 +133,13 @@ slip("logarithm of zero", ("a model that knows",),
      words="""
     A probability of e⁻²⁰⁰ is 0 in float32, and its logarithm −∞. Take the logarithm and the softmax in one step, so
     that the exponential is never rounded to nothing: which function does that?""")
+slip("exponentials by hand", ("a model that knows",),
+     {"predictions.flatten(0, 1)": "predictions.exp().div(predictions.exp().sum(-1, keepdim=True)).log().flatten(0, 1)",
+      "cross_entropy": "nll_loss"},
+     {"predictions.flatten(0, 1)": "(predictions - predictions.exp().sum(-1, keepdim=True).log()).flatten(0, 1)",
+      "cross_entropy": "nll_loss"}, words="""
+    The exponentials were taken of the logits as they stand: e²⁰⁰ is ∞ in float32, and ∞/∞ is NaN. Take each row's
+    maximum away first, or use a function that does: `cross_entropy`, `log_softmax`, `logsumexp`.""")
 slip("reshaped for transposed", ALL,
      {"predictions.flatten(0, 1), target.flatten()": "predictions.reshape(len(logits), logits.shape[-1], -1), target"},
      words="""
@@ -148,12 +155,6 @@ slip("cut off from the gradient", ("gradient",), {END: "ignore_index=pad).item()
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
-
-
-@variant("no shift", "padding in the loss", fails=ALL)
-def no_shift_and_padding_in_the_loss(logits, tokens, pad):
-    """And nothing about padding."""
-    return nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
 @misconception("masked by what was read", fails=PADDING)

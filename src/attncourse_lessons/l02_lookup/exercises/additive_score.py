@@ -3,11 +3,9 @@
 import math
 
 import torch
-from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -46,7 +44,9 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 def _a_network(draw, alike=False):
     """Queries, keys, W and v; `alike`: equal widths, and a W that treats query and key the same."""
-    batch, n_query, n_key, d_query, d_key, d_hidden = draw.sizes(6, 2, 9)
+    batch, n_query, n_key, *widths = draw.sizes(6, 2, 9)
+    d_hidden = min(widths)  # less than the two others together: W does not fit on its side
+    d_query, d_key = (width for width in widths if width != d_hidden)
     if alike:
         block = draw.normal(d_query, d_hidden) / math.sqrt(d_query)
         return [
@@ -78,18 +78,16 @@ def query_first(answer, draw):
     return answer(*_a_network(draw))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "W", "v"))
+@aspect("gradient", points=1, explain=explain_way_back("query", "key", "W", "v"))
 def gradient(answer, draw):
     """query, key, W and v can all be learned"""
-    query, key, W, v = (x.requires_grad_() for x in _a_network(draw, alike=True))
-    found = gradients(answer(query, key, W, v), [query, key, W, v], draw)
-    halves = found[2, : W.numel()].view(2, -1).sum(dim=0)  # which half is whose, "query first" asks
-    return torch.cat([found[:2], nn.functional.pad(halves, (0, found.shape[1] - len(halves)))[None], found[3:]])
+    inputs = [x.requires_grad_() for x in _a_network(draw)]
+    return way_back(answer(*inputs), reference(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("scores", "query first", "gradient")
+ALL = ("scores", "query first")
 SUM, BENT = "from_query + from_key", "torch.tanh(from_query + from_key)"
 SCORES = f"{BENT} @ v"
 
@@ -113,13 +111,13 @@ slip("the score squashed", ALL,
      {SCORES: f"torch.tanh({SCORES})"}, words="""
     tanh was applied to the finished score, so none exceeds 1 and softmax can hardly prefer anything. It belongs inside:
     bend the hidden layer, then multiply by v.""")
-slip("v left out", ALL, {" @ v": ".sum(dim=-1)"}, words="""
+slip("v left out", (*ALL, "gradient"), {" @ v": ".sum(dim=-1)"}, words="""
     The hidden layer was added up with every unit counting the same. v says how much each unit counts, and in which
     direction.""")
 slip("multiplied, not added", ALL, {SUM: "from_query * from_key"}, words="""
     The two parts were multiplied. W acts on query and key side by side, which is the *sum* of what it makes of each;
     hence the name.""")
-slip("no axis for the pairs", ALL,
+slip("no axis for the pairs", (*ALL, "gradient"),
      {"[:, :, None]": "", "[:, None]": ""},
      {SUM: "torch.cat([query, key], dim=-1) @ W"}, words="""
     Query 1 was added to key 1, query 2 to key 2, and so on: there are rarely as many of one as of the other, and each
@@ -128,7 +126,16 @@ slip("no axis for the pairs", ALL,
 slip("a row for each key", ALL, {"[:, :, None]": "[:, None]", "[:, None]": "[:, :, None]"}, words="""
     Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
     keys: queries down the rows, keys along them. Which of the two new axes did you give to whom?""")
-slip("W transposed", ALL, {"W[:d_query]": "W.mT[:d_query]", "W[d_query:]": "W.mT[d_query:]"}, words="""
+slip("the pairs in another order", ALL,
+     {"[:, :, None]": ".repeat_interleave(key.shape[1], dim=1)",
+      "[:, None]": ".repeat_interleave(query.shape[1], dim=1)",
+      SCORES: f"({SCORES}).view(-1, query.shape[1], key.shape[1])"},
+     {"[:, :, None]": ".repeat(1, key.shape[1], 1)", "[:, None]": ".repeat(1, query.shape[1], 1)",
+      SCORES: f"({SCORES}).view(-1, query.shape[1], key.shape[1])"}, words="""
+    Queries and keys were both repeated in the same way, so that the list of pairs meets some pairs twice and others
+    never. One of the two has to change slowly (`repeat_interleave`), the other fast (`repeat`); or leave it to
+    broadcasting, with an axis of length one in each.""")
+slip("W transposed", (*ALL, "gradient"), {"W[:d_query]": "W.mT[:d_query]", "W[d_query:]": "W.mT[d_query:]"}, words="""
     W was used lying on its side, as in formulas that write vectors as columns. Here a vector is a row and stands to the
     left: W has a row for each number that comes in, and a column for each hidden unit.""")
 slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
@@ -136,7 +143,7 @@ slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, wo
     and sign.""")
 slip("cut off from the gradient", ("gradient",),
      {SCORES: f"({SCORES}).detach()"},
-     {"d_query = ": "W = nn.Parameter(W)\nd_query = "}, words="""
+     {"d_query = ": "W = torch.nn.Parameter(W)\nd_query = "}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`, `torch.tensor(...)`
     and a new `nn.Parameter(...)` forget where numbers came from. Use the tensors that came in.""")
 
@@ -144,7 +151,7 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("W transposed", fails=ALL)
+@variant("W transposed", fails=(*ALL, "gradient"))
 def w_transposed_for_concatenated_pairs(query, key, W, v):
     """Of the pairs, side by side."""
     queries = query[:, :, None].expand(-1, -1, key.shape[1], -1)

@@ -1,12 +1,10 @@
 """bilinear_score: how well each query matches each key, through a matrix that is learned. Luong et al. 2015."""
 
-
 import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -54,18 +52,18 @@ def equal_widths(answer, draw):
     return answer(draw.normal(batch, n_query, d), draw.normal(batch, n_key, d), draw.normal(d, d))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "W"))
+@aspect("gradient", points=1, explain=explain_way_back("query", "key", "W"))
 def gradient(answer, draw):
     """query, key and W can all be learned"""
     batch, n_query, n_key, d = draw.sizes(4, 2, 9)
     shapes = (batch, n_query, d), (batch, n_key, d), (d, d)
     inputs = [draw.normal(*shape).requires_grad_() for shape in shapes]
-    return gradients(answer(*inputs), inputs, draw)
+    return way_back(answer(*inputs), reference(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("scores", "equal widths", "gradient")
+ALL = ("scores", "equal widths")
 SCORES = "query @ W @ key.mT"
 
 slip("W transposed", ALL,
@@ -76,7 +74,7 @@ slip("W transposed", ALL,
      words="""
     W was used lying on its side. Its rows belong to the query and its columns to the key. Where the two widths differ
     torch refuses; where they happen to agree nothing crashes, and the scores are those of a different matrix.""")
-slip("W left out", ALL, {" @ W": ""}, words="""
+slip("W left out", (*ALL, "gradient"), {" @ W": ""}, words="""
     This is the plain dot product. It needs query and key to speak the same language, and even to be equally wide; W is
     there to translate from one to the other.""")
 slip("a row for each key", ALL, {SCORES: "key @ W.mT @ query.mT"}, words="""
@@ -98,7 +96,11 @@ slip("reshaped for transposed", ALL, {"key.mT": "key.reshape(len(key), key.shape
 slip("W on both sides", ALL, {"key.mT": "(key @ W).mT"}, words="""
     Query *and* key were multiplied by W. It stands once between the two: it turns a query into something that a key can
     be compared with, and the key stays as it is.""")
-slip("`.T` on three axes", ALL, {".mT": ".T"}, words="""
+slip("every table's keys", ALL, {SCORES: 'torch.einsum("bqi,ij,ckj->bqk", query, W, key)'}, words="""
+    Queries met the keys of all tables of the batch, and their scores were added up: in the einsum the two tables have
+    different letters. The first axis is the same table for both, so both need the same letter, and it stays in the
+    result.""")
+slip("`.T` on three axes", (*ALL, "gradient"), {".mT": ".T"}, words="""
     `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
     only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
 slip("cut off from the gradient", ("gradient",),

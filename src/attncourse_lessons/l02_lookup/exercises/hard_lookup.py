@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -38,15 +39,22 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
+def _keys(draw, n_keys, query):
+    """Keys of one length, so that any sensible match agrees; one of them is the first query's opposite."""
+    keys = nn.functional.normalize(draw.normal(n_keys, query.shape[-1]), dim=-1)
+    keys[draw.integers(n_keys, 1)] = -nn.functional.normalize(query[0], dim=-1)
+    return keys
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("values", points=2)
+@aspect("values", points=1)
 def values(answer, draw):
     """each query gets the value of the key that matches it best"""
     n_query, n_keys, d_k, d_v = draw.sizes(4, 3, 9)
-    keys = nn.functional.normalize(draw.normal(n_keys, d_k), dim=-1)  # of one length: any sensible match agrees
-    return answer(draw.normal(n_query, d_k), keys, draw.normal(n_keys, d_v))
+    query = draw.normal(n_query, d_k)
+    return answer(query, _keys(draw, n_keys, query), draw.normal(n_keys, d_v))
 
 
 @aspect("keys of unequal length", points=1)
@@ -62,8 +70,17 @@ def keys_of_unequal_length(answer, draw):
 def one_query(answer, draw):
     """works when there is one query, too"""
     n_keys, d_k, d_v = draw.sizes(3, 3, 9)
-    keys = nn.functional.normalize(draw.normal(n_keys, d_k), dim=-1)
-    return answer(draw.normal(1, d_k), keys, draw.normal(n_keys, d_v))
+    query = draw.normal(1, d_k)
+    return answer(query, _keys(draw, n_keys, query), draw.normal(n_keys, d_v))
+
+
+@aspect("gradient", points=1, explain=explain_way_back("values"))
+def gradient(answer, draw):
+    """the values can be learned: the gradient reaches the one that was found"""
+    n_keys, d_k, d_v = draw.sizes(3, 3, 9)
+    query, values = draw.normal(1, d_k), draw.normal(n_keys, d_v).requires_grad_()
+    keys = _keys(draw, n_keys, query)
+    return way_back(answer(query, keys, values), reference(query, keys, values), [values], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -85,12 +102,12 @@ slip("best query for each key", ALL, {"dim=-1": "dim=0"}, {"query @ keys.mT": "k
 slip("one answer for all", ALL, {"dim=-1": ""}, words="""
     `argmax()` without an axis looks for the largest number of the whole table and says where it would stand if the
     table were one long row. Every query needs an answer of its own: name the axis along which the keys lie.""")
-slip("the key itself", ALL, {"values[best]": "keys[best]"}, words="""
+slip("the key itself", (*ALL, "gradient"), {"values[best]": "keys[best]"}, words="""
     This gives back the key that matched. The key is only what is compared; what a lookup returns is the value that is
     stored beside it, and that may have another width.""")
-slip("the place, not the value", ALL, {"values[best]": "best"}, words="""
+slip("the place, not the value", (*ALL, "gradient"), {"values[best]": "best"}, words="""
     These are the numbers of the rows where the matches stand. One more step: take from `values` what stands there.""")
-slip("the score, not the value", ALL, {"argmax": "amax", "values[best]": "best"}, words="""
+slip("the score, not the value", (*ALL, "gradient"), {"argmax": "amax", "values[best]": "best"}, words="""
     These are the largest scores: how well the best key matches, not what is stored beside it. Ask for the place of the
     largest score, and take from `values` what stands there.""")
 slip("the worst match", ALL, {"argmax": "argmin"}, words="""
@@ -102,6 +119,17 @@ slip("multiplied by the score", ALL,
     the value as it was stored.""")
 slip("a soft lookup", ALL, {"argmax": "softmax", "values[best]": "best @ values"}, words="""
     This is an average of all values: the next exercise. A hard lookup takes one value and leaves the others alone.""")
+slip("the score without its sign", ALL,
+     {"(query @ keys.mT)": "(query @ keys.mT).abs()"},
+     {"(query @ keys.mT)": "(query @ keys.mT).square()"}, words="""
+    The sign of the dot product was thrown away, so a key that points the opposite way counts as a good match. A
+    negative dot product says "unlike": the largest one is asked for, not the one furthest from 0.""")
+slip("cut off from the gradient", ("gradient",),
+     {"values[best]": "values.detach()[best]"},
+     {"values[best]": "torch.tensor([values[i].tolist() for i in best])"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.tolist()`, numpy and
+    `torch.tensor(...)` hand over bare numbers and forget where they came from. Which key is best has no gradient; the
+    value that was found has one. Take it from `values` by an index.""")
 slip("squeezed axes", ("one query",),
      {"values[best]": "values[best].squeeze()"},
      {".argmax": ".squeeze().argmax"}, words="""

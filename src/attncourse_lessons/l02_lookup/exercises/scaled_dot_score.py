@@ -6,8 +6,8 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -53,22 +53,22 @@ def dot_products(answer, draw):
 @aspect("scale", points=2)
 def scale(answer, draw):
     """divided by √d_k"""
-    batch, n_query, n_key, d_k = draw.sizes(4, 4, 9)  # from 4 on, none is another's square
+    batch, n_query, n_key = draw.sizes(3, 4, 9)  # from 4 on, none is another's square
+    d_k = 11 + int(draw.integers(5, 1))
     return answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key"))
+@aspect("gradient", points=1, explain=explain_way_back("query", "key"))
 def gradient(answer, draw):
     """the score can be learned from: its gradient reaches query and key"""
     batch, n_query, n_key, d_k = draw.sizes(4, 2, 9)
     vectors = [draw.normal(batch, n, d_k).requires_grad_() for n in (n_query, n_key)]
-    found = gradients(answer(*vectors), vectors, draw)
-    return found / found.norm().clamp(min=1e-9)
+    return way_back(answer(*vectors), attention.scaled_dot_score(*vectors), vectors, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL, SCALE = ("dot products", "scale", "gradient"), ("scale",)
+ALL, SCALE = ("dot products", "scale"), ("scale",)
 ROOT = "math.sqrt(key.shape[-1])"
 SCORES = f"query @ key.mT / {ROOT}"
 
@@ -84,6 +84,18 @@ slip("by d for √d", SCALE,
 slip("times √d", SCALE, {" / ": " * "}, words="""
     The scores were multiplied by √d, though wide vectors had already made them large. The scale is there to bring them
     back to the size that they would have at width 1.""")
+slip("every table's keys", ALL,
+     {"query @ key.mT": 'torch.einsum("bqd,ckd->bqk", query, key)'}, words="""
+    Queries met the keys of all tables of the batch, and their scores were added up: in the einsum the two tables have
+    different letters. The first axis is the same table for both, so both need the same letter, and it stays in the
+    result.""")
+slip("scaled by a number that does not depend on the width", SCALE,
+     {ROOT: "8"},  # which is √64
+     {ROOT: "math.sqrt(512)"},
+     {ROOT: "math.sqrt(2)"},
+     {ROOT: "10"}, words="""
+    The scores were divided by the same number whatever the width. √64 = 8 is right for keys of 64 numbers and for
+    no others: ask the keys how wide they are.""")
 slip("scaled by the wrong axis", SCALE,
      {"key.shape[-1]": "key.shape[1]"},
      {"key.shape[-1]": "query.shape[1]"},
@@ -108,7 +120,7 @@ slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, wo
 slip("reshaped for transposed", ALL, {"key.mT": "key.reshape(len(key), key.shape[-1], -1)"}, words="""
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
-slip("`.T` on three axes", ALL, {".mT": ".T"}, words="""
+slip("`.T` on three axes", (*ALL, "gradient"), {".mT": ".T"}, words="""
     `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
     only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
 slip("cut off from the gradient", ("gradient",),

@@ -1,11 +1,11 @@
 """soft_lookup: The average of the values, weighted by how well each key matches the query; and the weights."""
 
-
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst, row_sums
-from lessonkit.exercises.observe import gradients, require_variation
+from lessonkit.exercises.judge import explain_worst, row_sums
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -87,18 +87,19 @@ def very_cold(answer, draw):
     return weights
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "keys", "values"))
+@aspect("gradient", points=1, explain=explain_way_back("query", "keys", "values", "query", "keys"))
 def gradient(answer, draw):
-    """query, keys and values can all be learned"""
+    """query, keys and values can all be learned, from the output and from the weights"""
     table = [x.requires_grad_() for x in _a_table(draw)]
-    output, _ = answer(*table, 1.0)
-    return gradients(output, table, draw)
+    got, right = answer(*table, 1.0), exercise.reference(*table, 1.0)
+    from_output = way_back(got[0], right[0], table, draw)
+    return torch.cat([from_output, way_back(got[1], right[1], table[:2], draw)])
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-WEIGHTS = ("weights", "temperature", "very cold", "gradient")
-OUTPUT, KNOB = ("output", "gradient"), ("temperature", "very cold")
+WEIGHTS = ("weights", "temperature", "very cold")
+OUTPUT, KNOB = ("output",), ("temperature", "very cold")
 SOFTMAX, AVERAGE = "scores.softmax(dim=-1)", "weights @ values"
 SHARED_OUT = "\nweights = weights / weights.sum(dim=-1, keepdim=True)"
 
@@ -133,6 +134,14 @@ slip("no exponentials", WEIGHTS, {SOFTMAX: "scores / scores.sum(dim=-1, keepdim=
 slip("no softmax", WEIGHTS, {SOFTMAX: "scores"}, words="""
     The bare scores were used as weights. They may have any size and sign, and a row of them sums to anything: that is
     no average. Softmax comes in between.""")
+slip("sigmoid for softmax", WEIGHTS, {SOFTMAX: "scores.sigmoid()"}, words="""
+    Each score went through a sigmoid by itself, so the weights of a row do not compete and do not sum to one. Softmax
+    shares out one unit among all keys.""")
+slip("another temperature", ("temperature",),
+     {"/ temperature": "/ temperature**0.5"},
+     {"/ temperature": "/ temperature**2"}, words="""
+    The temperature was squared, or its root was taken. At temperature 1 that makes no difference; elsewhere it does.
+    The scores are divided by T itself.""")
 slip("softmax twice", WEIGHTS, {SOFTMAX: f"{SOFTMAX}.softmax(dim=-1)"}, words="""
     The weights went through softmax a second time. They lie between 0 and 1, and softmax takes them for scores so close
     together that it makes them nearly equal. Once is enough.""")
@@ -140,31 +149,33 @@ slip("by the angle alone", WEIGHTS,
      {"query @ keys.mT": "torch.cosine_similarity(query[:, None], keys, dim=-1)"}, words="""
     Query and keys were brought to length one first, so only their directions counted (cosine similarity). That is a
     reasonable score, but the dot product is asked for: leave the vectors as they come.""")
-slip("averages the keys", OUTPUT, {AVERAGE: "weights @ keys"}, words="""
+slip("averages the keys", (*OUTPUT, "gradient"), {AVERAGE: "weights @ keys"}, words="""
     The keys were averaged. They are only what the query is compared with; the answer is made of the values, and is as
     wide as they are.""")
-slip("plain mean", OUTPUT, {AVERAGE: "values.mean(dim=0).expand(len(query), -1)"}, words="""
+slip("plain mean", (*OUTPUT, "gradient"), {AVERAGE: "values.mean(dim=0).expand(len(query), -1)"}, words="""
     Every value counted the same, so every query received the same answer. That is mean pooling. The weights are what
     makes it a lookup: use them.""")
 slip("divided once more", OUTPUT, {AVERAGE: "weights @ values / len(keys)"}, words="""
     The weights already sum to one, so their weighted sum is an average. Dividing by the number of keys (or taking
     `mean` where a sum is meant) shrinks it, and the longer the table, the more.""")
-slip("best match only", WEIGHTS,
+slip("best match only", (*WEIGHTS, "gradient"),
      {SOFTMAX: "torch.nn.functional.one_hot(scores.argmax(dim=-1), len(keys)).float()"}, words="""
     All the weight is on one key: a hard lookup. It says nothing about the second best, and it has no gradient, so
     nobody could learn what to ask for. Share out by softmax.""")
-slip("scaled by √d", ("weights", "temperature", "gradient"),
+slip("scaled by √d", ("weights", "temperature"),
      {" / temperature": " / keys.shape[-1] ** 0.5 / temperature"}, words="""
     Dividing by √d is the scaled dot product, one of the next exercises. Here the temperature alone decides how sharp
     the lookup is.""")
 slip("scores for weights", ("weights", "output", *KNOB), {"values, weights": "values, scores"}, words="""
     What came back as weights are scores, from before the softmax: they do not sum to one. Hand back what you averaged
     with.""")
-slip("the two in the wrong order", ("output", *WEIGHTS), {f"{AVERAGE}, weights": f"weights, {AVERAGE}"}, words="""
+slip("the two in the wrong order", ("output", *WEIGHTS, "gradient"),
+     {f"{AVERAGE}, weights": f"weights, {AVERAGE}"}, words="""
     Both are there, the other way round: the output is returned first, then the weights.""")
 slip("cut off from the gradient", ("gradient",),
      {f"{AVERAGE}, weights": f"({AVERAGE}).detach(), weights.detach()"},
      {SOFTMAX: f"{SOFTMAX}.detach()"},
+     {f"{AVERAGE}, weights": f"{AVERAGE}, weights.detach()"},  # a loss on the weights has no way back
      {AVERAGE: "weights @ values.detach()"},
      {"keys.mT": "keys.detach().mT"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data`, numpy and

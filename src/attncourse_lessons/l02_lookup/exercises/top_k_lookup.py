@@ -5,6 +5,7 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -58,6 +59,14 @@ def all_of_them(answer, draw):
     return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), n_keys)
 
 
+@aspect("gradient", points=1, explain=explain_way_back("query", "keys", "values"))
+def gradient(answer, draw):
+    """query, keys and values can all be learned"""
+    n_keys, d_k, d_v = draw.sizes(3, 4, 9)
+    table = [draw.normal(*shape).requires_grad_() for shape in ((1, d_k), (n_keys, d_k), (n_keys, d_v))]
+    return way_back(answer(*table, 3), exercise.reference(*table, 3), table, draw)
+
+
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 CHOICE, ALL = ("the k best",), ("the k best", "all of them")
@@ -87,11 +96,32 @@ slip("the k worst", CHOICE,
 slip("one key too few", ALL, {"topk(k, ": "topk(k - 1, "}, words="""
     Each query has k − 1 keys: the last of the best is missing. If you compare the scores with the k-th best, that one
     itself may stay.""")
-slip("equal shares", ALL, {SOFTMAX: "torch.full_like(best.values, 1 / k)"}, words="""
+slip("equal shares", (*ALL, "gradient"), {SOFTMAX: "torch.full_like(best.values, 1 / k)"}, words="""
     The best keys were found, and then all of them counted the same. Among the k, the better match still gets more.""")
+
+slip("averages the keys", (*ALL, "gradient"), {"values[best.indices]": "keys[best.indices]"}, words="""
+    The keys were averaged. They are only what the query is compared with; the answer is made of the values, and is as
+    wide as they are.""")
+slip("cut off from the gradient", ("gradient",),
+     {"scores.topk": "scores.detach().topk"},
+     {"values[best": "values.detach()[best"},
+     {"query @ keys.mT": "query @ keys.detach().mT"},
+     {"return ": "return (", ".sum(dim=-2)": ".sum(dim=-2)).detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.tolist()`, numpy and
+    `torch.tensor(...)` forget where numbers came from. Which keys are chosen has no gradient; how much each of them
+    gets has one, and it leads back to query and keys.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("the k-th best of the whole table", fails=ALL)
+def the_kth_best_of_the_whole_table(query, keys, values, k):
+    """The limit was the k-th best score of the whole table, so a query whose scores are low keeps few keys or none.
+    Each query has its own k best: look for the limit along each row."""
+    scores = query @ keys.mT / math.sqrt(keys.shape[-1])
+    limit = scores.flatten().topk(k).values[-1]
+    return scores.masked_fill(scores < limit, -1e9).softmax(dim=-1) @ values
 
 
 @misconception("keys chosen for all queries at once", fails=CHOICE)

@@ -150,9 +150,21 @@ def logits(answer, draw):
     return _beside(logits, *(output(right) for right in (attentional, _go_on(step, inputs)[1])))
 
 
+@aspect("large scores", points=1, explain=explain_worst("not every number that comes back is finite"))
+def large_scores(answer, draw):
+    """no overflow where a state matches so well that its score is in the hundreds"""
+    step, inputs = _step(answer, draw, padded=True)
+    encoder_states = 500 * inputs[3].sign()
+    returned = step(*inputs[:3], encoder_states, inputs[4])
+    require_variation(returned[0])
+    return torch.stack([tensor.isfinite().all() for tensor in returned])
+
+
 WAYS = (
     "from the logits to the cell",
     "from the state to the cell and the previous state",
+    "from the state to the vector that is fed in",
+    "from the attentional vector to the cell",
     "to `encoder_states`",
     "from the logits through the weights to the scores",
 )
@@ -165,14 +177,18 @@ def _cut(got, expected):
 
 @aspect("gradient", points=1, explain=_cut)
 def gradient(answer, draw):
-    """the loss finds its way back to the cell, the previous state and the encoder"""
+    """the loss finds its way back to the cell, to the encoder, and to the step before"""
     step, inputs = _step(answer, draw)
-    old_state, encoder_states = inputs[1].requires_grad_(), inputs[3].requires_grad_()
+    old_state, fed, encoder_states = (tensor.requires_grad_() for tensor in inputs[1:4])
     logits, state, attentional, _ = step(*inputs)
+    unfed = step(*inputs[:2], torch.zeros_like(fed), *inputs[3:])[1]
     cell = step.parameter("cell.weight_ih")
     predicted = torch.cat([logits, attentional], dim=-1)                            # (batch, vocabulary + d_hidden)
     ways = [(logits, [cell]), (state, [cell, old_state]), (predicted, [encoder_states])]
+    ways[2:2] = [(state, [fed]), (attentional, [cell])]
     found = [gradients(output, ends, draw).any() for output, ends in ways]
+    found[2] |= torch.equal(state, unfed)  # where nothing is fed in, or the old vector comes back: told elsewhere
+    found[3] |= torch.equal(attentional, fed)
     # Through the average alone, the gradients at a sentence's states are multiples of one vector; the scores add more.
     sizes = torch.linalg.svdvals(gradients(predicted, [encoder_states], draw).reshape(encoder_states.shape))
     return torch.stack([*found, (sizes[:, 1] > 1e-4 * sizes[:, 0]).all()])
@@ -193,6 +209,10 @@ slip("[s; a] for [a; s]", COMBINED, {"[attended, state]": "[state, attended]"}, 
 slip("ignores the mask", ("padding",), {MASKED: ""}, words="""
     The padding took part: change what stands there and the answer changes, so a sentence is translated differently in
     another batch. Give padded positions a score of −∞.""")
+slip("mask upside down", ("weights", "padding", "attentional vector", "logits", "large scores", "gradient"),
+     {"~mask": "mask"}, words="""
+    The words were silenced and the padding was heard; where there is no padding, everything is NaN. True means "may
+    attend": fill where the mask is False, `~mask`.""")
 slip("no input feeding", ("input feeding",), {FED: "self.embedding(token), torch.zeros_like(attentional)]"}, words="""
     The cell never saw the attentional vector of the step before. The decoder is then not told what that step found, and
     must infer it from the words that it wrote. Feed it in beside the embedding.""")
@@ -221,6 +241,12 @@ slip("masks after the softmax", ("padding",), {MASKED: "", "softmax(dim=-1)": "s
 slip("normalises over the batch", WEIGHTS, {"softmax(dim=-1)": "softmax(dim=0)"}, words="""
     `dim=0` is the batch: the weights sum to one over the sentences, so what one sentence gets depends on which others
     came along. One state has no target axis, and its scores are (batch, n_source): the source is the last.""")
+slip("exponentials out of range", ("large scores",),
+     {f"scores{MASKED}.softmax(dim=-1)": "scores.exp() * mask\nweights = weights / weights.sum(dim=-1, keepdim=True)"},
+     {f"scores{MASKED}.softmax(dim=-1)":
+      "(scores.exp() * mask)\nweights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)"}, words="""
+    exp(89) is more than float32 can hold, and ∞/∞ is NaN. Take each row's own maximum away first, or let `softmax` do
+    it for you, as in exercise 2.""")
 slip("scaled by √d", WEIGHTS, {"[..., 0]": "[..., 0] / state.shape[-1] ** 0.5"}, words="""
     The scores were divided by √d. That is the scaled dot product of lecture @many_heads; here, as in Luong et al.
     (2015), it is the plain one.""")
@@ -246,6 +272,8 @@ slip("softmax on the logits", LOGITS,
 slip("cut off from the gradient", ("gradient",),
      {"dim=-1), state)": "dim=-1), state).detach()"},
      {RETURNED: f"tuple(tensor.detach() for tensor in ({RETURNED}))"},
+     {FED: "self.embedding(token), attentional.detach()]"},  # the step before learns nothing from this one
+     {RETURNED: f"{OUTPUT}, state, attentional.detach(), weights"},
      {"weights[:, None]": "weights.detach()[:, None]"},  # where to look is then never learned
      words="""
     The numbers are right, but the loss finds no way back: `.detach()`, `.data` and `torch.no_grad()` forget where

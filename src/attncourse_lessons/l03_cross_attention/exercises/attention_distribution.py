@@ -4,8 +4,9 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import expected_zero, explain_missing_gradient, explain_worst, row_sums
-from lessonkit.exercises.observe import gradients, require_variation
+from lessonkit.exercises.judge import expected_zero, explain_worst, row_sums
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -27,7 +28,8 @@ exercise = Exercise(
         "Which axis runs over the source positions? That is the one along which a row must sum to one.",
         "What must the score of a padded position be, for softmax to give it exactly 0? Set it before the softmax.",
         "In a row of padding alone every score is −∞, and softmax divides 0 by 0. Let softmax run, then put zeros "
-        "wherever the mask is False.",
+        "wherever the mask is False. (On the way back, filling the padded scores keeps the NaN from them; adding −∞ "
+        "does not.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -36,7 +38,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=2, explain=row_sums)
+@aspect("weights", points=1, explain=row_sums)
 def weights(answer, draw):
     """each target position shares out exactly one over the source"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
@@ -89,24 +91,36 @@ def large_scores(answer, draw):
     return require_variation(answer(scores + shift, mask)) - answer(scores, mask)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("scores"))
+@aspect("high scores in the padding", points=1, explain=row_sums)
+def high_scores_in_the_padding(answer, draw):
+    """however far above the words' scores those of the padding are, the words share everything"""
+    batch, n_target, n_source = draw.sizes(3, 2, 7)
+    mask = draw.padding_mask(batch, n_source)[:, None]
+    scores = draw.normal(batch, n_target, n_source)
+    return answer(torch.where(mask, scores, 300 * scores.abs() + 100), mask) * mask
+
+
+@aspect("gradient", points=1, explain=explain_way_back("scores"))
 def gradient(answer, draw):
     """the scores can be learned, and a sentence of nothing but padding does no harm"""
-    batch, n_target, n_source = draw.sizes(3, 2, 7)
+    batch, n_target, n_source = draw.sizes(3, 3, 7)
     scores = draw.normal(batch, n_target, n_source).requires_grad_()
-    return gradients(answer(scores, _one_empty(draw, batch, n_source)), [scores], draw)
+    mask = _one_empty(draw, batch, n_source)
+    return way_back(answer(scores, mask), attention.masked_softmax(scores, mask), [scores], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-EVERYTHING = ("weights", "padding", "beside padding", "nothing but padding", "large scores", "gradient")
-FILLED = ("padding", "beside padding", "nothing but padding", "large scores")
-UPSIDE_DOWN = ("weights", "padding", "beside padding", "nothing but padding", "gradient")
-NOT_PADDING = ("weights", "beside padding", "nothing but padding", "large scores", "gradient")
-UNMASKED = ("padding", "beside padding", "nothing but padding", "gradient")
+HIGH = ("high scores in the padding",)
+VALUES = ("weights", "padding", "beside padding", "nothing but padding", "large scores", *HIGH)
+EVERYTHING = (*VALUES, "gradient")
+FILLED = ("padding", "beside padding", "nothing but padding", "large scores", *HIGH)
+UPSIDE_DOWN = ("weights", "padding", "beside padding", "nothing but padding", *HIGH)
+NOT_PADDING = ("weights", "beside padding", "nothing but padding", "large scores", *HIGH)
+UNMASKED = ("padding", "beside padding", "nothing but padding", *HIGH)
 MASKED, ZEROED = ".masked_fill(~mask, -torch.inf)", ".masked_fill(~mask, 0.0)"
 
-slip("normalises over the targets", EVERYTHING,
+slip("normalises over the targets", VALUES,
      {"dim=-1": "dim=-2", ZEROED: ""},
      {"dim=-1": "dim=-2", ZEROED: "", MASKED: ""}, words="""
     Your weights sum to one down each source column, as if source words shared out their attention. It is each target
@@ -114,7 +128,7 @@ slip("normalises over the targets", EVERYTHING,
 slip("normalises over the batch", NOT_PADDING, {"dim=-1": "dim=0"}, words="""
     `dim=0` is the batch: your weights sum to one over the sentences, so what one sentence gets depends on which others
     came along. The source positions are the last axis.""")
-slip("masks after the softmax", ("beside padding",), {MASKED: ""}, words="""
+slip("masks after the softmax", ("beside padding", *HIGH), {MASKED: ""}, words="""
     The rows no longer sum to one: what was taken from the padding was not given back to the words. Mask the scores
     first, and let softmax share out the whole among what is left.""")
 slip("ignores the mask", UNMASKED, {MASKED: "", ZEROED: ""}, words="""
@@ -130,7 +144,7 @@ slip("0 · ∞", EVERYTHING, {f"scores{MASKED}": "(scores + (1 - mask.float()) *
     The mask, as 0 and 1, was multiplied by −∞ and then added. Where there is a word that is 0 · −∞, and floating-point
     arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill` or
     `torch.where`.""")
-slip("mask upside down", EVERYTHING, {"~mask, -torch.inf": "mask, -torch.inf", ZEROED: ""}, words="""
+slip("mask upside down", VALUES, {"~mask, -torch.inf": "mask, -torch.inf", ZEROED: ""}, words="""
     The words were silenced and the padding was heard. In this course True means "may attend", as it does for torch's
     `scaled_dot_product_attention`: fill where the mask is False, `~mask`.""")
 slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="""
@@ -139,9 +153,21 @@ slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="
 slip("−1e9 instead of −∞", ("nothing but padding",), {"-torch.inf": "-1e9", ZEROED: ""}, words="""
     With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only compares.
     (In half precision −1e9 does not even exist.) Use −∞ and put zeros where the mask is False.""")
-slip("log_softmax", EVERYTHING, {".softmax": ".log_softmax", ZEROED: ""}, words="""
+slip("log_softmax", VALUES, {".softmax": ".log_softmax", ZEROED: ""}, words="""
     These are the logarithms of the weights: none is above 0, and padding holds −∞. A loss likes logarithms; an average
     needs the weights themselves.""")
+slip("masked after the exponentials", HIGH,
+     {MASKED: "", f"return weights{ZEROED}":
+      "weights = weights * mask\nreturn weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)"},
+     {MASKED: "", f"return weights{ZEROED}":
+      "weights = weights * mask\nreturn weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-9)"},
+     {f"scores{MASKED}.softmax(dim=-1)": "(scores - scores.amax(dim=-1, keepdim=True)).exp() * mask",
+      f"return weights{ZEROED}": "return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-9)"},
+     {f"scores{MASKED}.softmax(dim=-1)": "(scores - scores.amax(dim=-1, keepdim=True)).exp() * mask",
+      f"return weights{ZEROED}": "return weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)"}, words="""
+    The padding was taken out after the softmax, or after the exponentials, and what was left was divided by its sum. On
+    paper that is the same. In float32 it is not: the largest score, which softmax takes away, may be one of the
+    padding's, and if it is far above the words', all *their* exponentials are rounded to 0. Mask the scores first.""")
 slip("cut off from the gradient", ("gradient",), {"scores": "scores.detach()"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
     forget where numbers came from, so the scores can never learn. Stay with tensor operations.""")
@@ -150,13 +176,23 @@ slip("cut off from the gradient", ("gradient",), {"scores": "scores.detach()"}, 
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
+@misconception("NaN on the way back", fails=("gradient",))
+def nan_on_the_way_back(scores, mask):
+    """The output is right, but the gradient is NaN. In a row of padding the softmax made NaN, and that was replaced
+    afterwards; on the way back the softmax multiplies the 0 that arrives there by its own NaN. Let the last thing
+    before the softmax be a filling of padded *scores*, which lets no gradient back to them, or give the softmax numbers
+    that it can divide."""
+    bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    return (scores + bias).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
 @variant("normalises over the targets", fails=NOT_PADDING)
 def over_the_targets_with_the_nan_mended(scores, mask):
     """With the NaN mended."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2).nan_to_num()
 
 
-@variant("a score of 0 for padding", fails=("beside padding", "large scores"))
+@variant("a score of 0 for padding", fails=("beside padding", "large scores", *HIGH))
 def a_score_of_0_and_zeros_afterwards(scores, mask):
     """With zeros for the padding afterwards."""
     return (scores * mask).softmax(dim=-1) * mask
@@ -180,7 +216,9 @@ def upside_down_after_the_softmax(scores, mask):
     return scores.softmax(dim=-1).masked_fill(mask, 0.0)
 
 
-@variant("NaN for a row of padding", fails=("nothing but padding", "gradient"))
+@variant(
+    "NaN for a row of padding", "masked after the exponentials", fails=("nothing but padding", *HIGH, "gradient")
+)
 def masked_after_the_softmax_and_divided(scores, mask):
     """By masking after the softmax and dividing by the sum."""
     weights = scores.softmax(dim=-1) * mask
@@ -188,7 +226,7 @@ def masked_after_the_softmax_and_divided(scores, mask):
 
 
 @misconception(
-    "exponentials out of range", fails=("nothing but padding", "large scores", "gradient")
+    "exponentials out of range", fails=("nothing but padding", "large scores", *HIGH, "gradient")
 )
 def exponentials_out_of_range(scores, mask):
     """exp(89) is more than float32 can hold and exp(−104) is 0, and ∞/∞ and 0/0 are NaN. Softmax does not change when
@@ -198,28 +236,28 @@ def exponentials_out_of_range(scores, mask):
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
-@variant("exponentials out of range", fails=("nothing but padding", "large scores", "gradient"))
+@variant("exponentials out of range", fails=("nothing but padding", "large scores", *HIGH, "gradient"))
 def one_maximum_for_all_rows(scores, mask):
     """One maximum for all rows."""
     exponentials = (scores - scores.max()).exp() * mask
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
-@variant("exponentials out of range", fails=("large scores",))
+@variant("exponentials out of range", fails=("large scores", *HIGH))
 def one_maximum_and_the_division_guarded(scores, mask):
     """One maximum for all rows, and the division guarded."""
     exponentials = (scores - scores.max()).exp() * mask
     return exponentials / exponentials.sum(dim=-1, keepdim=True).clamp(min=1e-9)
 
 
-@variant("exponentials out of range", fails=("large scores",))
+@variant("exponentials out of range", fails=("large scores", *HIGH))
 def out_of_range_and_the_division_guarded(scores, mask):
     """With the division guarded."""
     exponentials = scores.exp() * mask
     return exponentials / (exponentials.sum(dim=-1, keepdim=True) + 1e-9)
 
 
-@variant("exponentials out of range", fails=("large scores", "gradient"))
+@variant("exponentials out of range", fails=("large scores", *HIGH, "gradient"))
 def out_of_range_with_the_nan_mended(scores, mask):
     """With the NaN mended, which mends no gradient."""
     exponentials = scores.exp() * mask
@@ -233,7 +271,7 @@ def out_of_range_and_no_mask(scores, mask):
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
-@misconception("no exponentials", fails=NOT_PADDING)
+@misconception("no exponentials", fails=(*NOT_PADDING, "gradient"))
 def no_exponentials(scores, mask):
     """The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can
     be negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive."""

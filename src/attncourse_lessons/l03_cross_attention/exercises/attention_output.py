@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -43,9 +42,10 @@ def output(answer, draw):
 
 @aspect("one weight of one", points=1)
 def one_weight_of_one(answer, draw):
-    """all the weight on one state gives back that very state"""
+    """all the weight on one state gives back that very state, and no weight at all gives zeros"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
     weights = nn.functional.one_hot(draw.integers(n_source, batch, n_target), n_source).float()
+    weights[draw.integers(batch, 1), draw.integers(n_target, 1)] = 0  # as for a sentence of nothing but padding
     return answer(weights, draw.normal(batch, n_source, d))
 
 
@@ -56,18 +56,18 @@ def one_decoder_state(answer, draw):
     return answer(draw.normal(1, 1, n_source).softmax(dim=-1), draw.normal(1, n_source, d))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("weights", "encoder_states"))
+@aspect("gradient", points=1, explain=explain_way_back("weights", "encoder_states"))
 def gradient(answer, draw):
     """the weights can be learned: the gradient reaches them and the states"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
     weights = draw.normal(batch, n_target, n_source).softmax(dim=-1).requires_grad_()
     states = draw.normal(batch, n_source, d).requires_grad_()
-    return gradients(answer(weights, states), [weights, states], draw)
+    return way_back(answer(weights, states), weights @ states, [weights, states], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("output", "one weight of one", "one decoder state", "gradient")
+ALL = ("output", "one weight of one", "one decoder state")
 AVERAGE = "weights @ encoder_states"
 
 slip("divided once more", ALL, {AVERAGE: f"{AVERAGE} / encoder_states.shape[1]"}, words="""
@@ -76,6 +76,11 @@ slip("divided once more", ALL, {AVERAGE: f"{AVERAGE} / encoder_states.shape[1]"}
 slip("softmax once more", ALL, {"weights": "weights.softmax(dim=-1)"}, words="""
     The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
     scores so close together that it makes them nearly equal. Use them as they are.""")
+slip("shared out again", ("one weight of one", "gradient"),
+     {"weights @": "weights / weights.sum(dim=-1, keepdim=True) @"}, words="""
+    Each row of the weights was divided by its sum once more. Where it sums to one already that changes nothing but the
+    gradient; a row of zeros, which exercise 2 makes of a sentence of padding, becomes 0/0. Use the weights as they
+    are.""")
 slip("squeezed axes", ("one decoder state",), {AVERAGE: f"({AVERAGE}).squeeze()"}, words="""
     `squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length one.
     Keep the axes, or name the one that you mean.""")
@@ -97,14 +102,14 @@ def sums_over_the_targets(weights, encoder_states):
     return torch.einsum("bti,bid->bid", weights, encoder_states)
 
 
-@misconception("plain mean", fails=ALL)
+@misconception("plain mean", fails=(*ALL, "gradient"))
 def plain_mean(weights, encoder_states):
     """Every state counted the same, so every target position received the same summary. That is mean pooling. The
     weights are what makes it attention: use them."""
     return encoder_states.mean(dim=1, keepdim=True).expand(-1, weights.shape[1], -1)
 
 
-@misconception("best match only", fails=("output", "one decoder state", "gradient"))
+@misconception("best match only", fails=(*ALL, "gradient"))
 def best_match_only(weights, encoder_states):
     """This fetches the one state with the largest weight. It is a hard lookup: argmax has no gradient, so nothing could
     learn where to look. Average all states, each by its weight."""

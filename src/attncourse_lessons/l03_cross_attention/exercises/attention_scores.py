@@ -1,12 +1,10 @@
 """attention_scores: How well each target position matches each source position: plain dot products."""
 
-
 import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -50,20 +48,21 @@ def one_decoder_state(answer, draw):
     return answer(draw.normal(1, 1, d), draw.normal(1, n_source, d))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("decoder_states", "encoder_states"))
+@aspect("gradient", points=1, explain=explain_way_back("decoder_states", "encoder_states"))
 def gradient(answer, draw):
     """the score can be learned from: its gradient reaches both networks"""
-    batch, n_target, n_source, d = draw.sizes(4, 2, 9)
+    batch, d, *lengths = draw.sizes(4, 2, 9)
+    n_target, n_source = sorted(lengths)
     states = [draw.normal(batch, n, d).requires_grad_() for n in (n_target, n_source)]
-    return gradients(answer(*states), states, draw)
+    return way_back(answer(*states), attention.dot_score(*states), states, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("scores", "one decoder state", "gradient")
+ALL = ("scores", "one decoder state")
 SCORES = "decoder_states @ encoder_states.mT"
 
-slip("keys from the decoder", ALL, {"encoder_states": "decoder_states"}, words="""
+slip("keys from the decoder", (*ALL, "gradient"), {"encoder_states": "decoder_states"}, words="""
     Each decoder state was scored against the decoder's own states. In cross-attention the decoder only asks; the states
     that are asked, the keys, are the encoder's. (Scoring a sequence against itself is self-attention, lecture
     @self_attention.)""")
@@ -83,6 +82,16 @@ slip("reshaped for transposed", ALL, {".mT": ".reshape(len(encoder_states), enco
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several states. The shape fits and the numbers do not. Swap the two axes instead: which tensor
     method does that?""")
+slip("`.T` on three axes", (*ALL, "gradient"), {".mT": ".T"}, words="""
+    `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
+    only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
+slip("by the angle alone", ALL,
+     {SCORES: "torch.cosine_similarity(decoder_states[:, :, None], encoder_states[:, None], dim=-1)"},
+     {SCORES: "torch.nn.functional.normalize(decoder_states, dim=-1) "
+              "@ torch.nn.functional.normalize(encoder_states, dim=-1).mT"},
+     words="""
+    The states were brought to length one first, so only their directions counted (cosine similarity). That is a
+    reasonable score, but the dot product is asked for: leave the states as they come.""")
 slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
     These are weights: each row sums to one. Scores are the bare dot products, of any size and sign. Softmax is the next
     exercise, where it must respect the mask.""")

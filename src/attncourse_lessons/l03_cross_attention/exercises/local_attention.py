@@ -1,8 +1,10 @@
 """local_attention: weights times a Gaussian around each target position's centre. Luong et al. 2015."""
 
+
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -40,15 +42,22 @@ def _sigma(draw):
     return 1.3 + draw.uniform(1).item()
 
 
+def _far(draw):
+    """Weights over a source that is many σ long, and centres, one of them at its beginning."""
+    batch, n_target = draw.sizes(2, 3, 8)
+    n_source = 12 + int(draw.integers(4, 1))
+    centers = draw.uniform(batch, n_target) * (n_source - 1)
+    centers[0, 0] = 0.3
+    return (draw.normal(batch, n_target, n_source) / 2).softmax(dim=-1), centers
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
 @aspect("window", points=1)
 def window(answer, draw):
     """a bell around each centre, of width σ"""
-    batch, n_target, n_source = draw.sizes(3, 3, 9)
-    weights = draw.normal(batch, n_target, n_source).softmax(dim=-1)
-    return answer(weights, draw.uniform(batch, n_target) * (n_source - 1), _sigma(draw))
+    return answer(*_far(draw), _sigma(draw))
 
 
 @aspect("at the centre", points=1)
@@ -58,6 +67,14 @@ def at_the_centre(answer, draw):
     weights = draw.normal(batch, n_target, n_source).softmax(dim=-1)
     centers = draw.integers(n_source, batch, n_target)
     return answer(weights, centers.float(), _sigma(draw)).gather(-1, centers[..., None])
+
+
+@aspect("gradient", points=1, explain=explain_way_back("weights", "centers"))
+def gradient(answer, draw):
+    """the weights can be learned, and so can the centres, which a network predicts"""
+    inputs = [tensor.requires_grad_() for tensor in _far(draw)]
+    sigma = _sigma(draw)
+    return way_back(answer(*inputs, sigma), exercise.reference(*inputs, sigma), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -83,7 +100,28 @@ slip("no minus", WINDOW, {"exp(-": "exp("}, words="""
 slip("distance not squared", WINDOW, {"(distance**2)": "distance.abs()"}, words="""
     The distance went into the exponent unsquared. That is a tent with a sharp peak; a Gaussian is a bell, flat at the
     centre, because it falls with the *square* of the distance.""")
-slip("the window alone", BOTH, {"weights * ": ""}, words="""
+slip("cut off", WINDOW,
+     {f"{WIDTH})": f"{WIDTH}) * (distance.abs() <= 2 * sigma)"},
+     {f"{WIDTH})": f"{WIDTH}) * (distance.abs() <= 3 * sigma)"},
+     {f"{WIDTH})": f"{WIDTH}) * (distance.abs() <= sigma)"}, words="""
+    Outside of some distance the weights were set to 0. The paper looks at a window only, to save work; the bell that
+    is asked for here has no edge: it only falls.""")
+slip("rounded centres", ("window", "gradient"),
+     {"centers[..., None]": "centers.round()[..., None]"},
+     {"centers[..., None]": "centers.floor()[..., None]"},
+     {"centers[..., None]": "centers.long()[..., None]"}, words="""
+    The centres were rounded to whole positions. A centre may lie between two positions, and a rounded one has no
+    gradient, so the network that predicts it could never learn.""")
+slip("a density", BOTH, {f"{WIDTH})": f"{WIDTH}) / (sigma * (2 * torch.pi) ** 0.5)"}, words="""
+    The bell was divided by σ √(2π), as in the density of the normal distribution. Here it is a factor that is 1 at the
+    centre.""")
+slip("cut off from the gradient", ("gradient",),
+     {"centers[": "centers.detach()["},
+     {"weights * torch.exp(": "weights.detach() * torch.exp("},
+     {"return ": "return (", f"{WIDTH})": f"{WIDTH})).detach()"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. A network predicts the centres, and must learn where to look.""")
+slip("the window alone", (*BOTH, "gradient"), {"weights * ": ""}, words="""
     This is the window by itself: what the decoder had found by matching is gone. The window multiplies the weights that
     came in.""")
 slip("counted from one", BOTH, {"torch.arange(weights.shape[-1])": "torch.arange(1, weights.shape[-1] + 1)"}, words="""

@@ -8,8 +8,9 @@ from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst, row_sums
 from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
-from .common import READY_MADE, sentences
+from .common import MATRICES, READY_MADE, sentences
 
 
 def reference(x, W_Q, W_K, W_V, width):
@@ -82,6 +83,14 @@ def out_of_reach(answer, draw):
     return require_variation(before)[:, 0] - after[:, 0]
 
 
+@aspect("gradient", points=1, explain=explain_way_back(*MATRICES))
+def gradient(answer, draw):
+    """all three projections can be learned, and the words too"""
+    inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 7)]
+    right, _ = exercise.reference(*inputs, 2)
+    return way_back(answer(*inputs, 2)[0], right, inputs, draw)
+
+
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 WITHIN = ("weights", "output")
@@ -113,6 +122,24 @@ slip("`width` shared by both sides", WITHIN, {"<= width": "<= width // 2"}, word
     itself.""")
 slip("all but itself", WITHIN, {"~near": "~near | torch.eye(x.shape[1]).bool()"}, words="""
     A word was kept from looking at itself. It stands in the middle of its own window.""")
+
+slip("not scaled", ("weights", "output"), {" / math.sqrt(W_K.shape[1])": ""}, words="""
+    The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
+slip("softmax over the words that ask", ("weights", "output", "out of reach"), {"dim=-1": "dim=-2"}, words="""
+    Your weights sum to one down each column, as if the words that answer had a unit each to give away. It is the word
+    that asks, one row, that shares out one unit: look at which axis runs over the answers.""")
+slip("the two in the wrong order", ("weights", "output", "out of reach", "gradient"),
+     {"weights @ (x @ W_V), weights": "weights, weights @ (x @ W_V)"}, words="""
+    The weights came first and the output second. The contract has the output first: it is what the next layer
+    reads.""")
+slip("cut off from the gradient", ("gradient",),
+     {"(x @ W_Q)": "(x.detach() @ W_Q)"},
+     {"weights @ (x": "weights.detach() @ (x"},
+     {"(x @ W_K)": "(x @ W_K).detach()"},
+     {"position = ": "x = x.detach()\nposition = "},
+     {"weights @ (x @ W_V),": "(weights @ (x @ W_V)).detach(),"}, words="""
+    The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy and
+    `torch.no_grad()` forget where numbers came from. Where to look must be learned, and so must what to hand over.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

@@ -6,8 +6,9 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst, row_sums
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.judge import explain_worst, row_sums
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import MATRICES, READY_MADE, sentences
 
@@ -83,11 +84,13 @@ def each_sentence_by_itself(answer, draw):
     return answer(x, *projections)[0] - alone
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient(*MATRICES))
+@aspect("gradient", points=1, explain=explain_way_back(*MATRICES, *MATRICES[:3]))
 def gradient(answer, draw):
-    """all three projections can be learned, and the words too"""
+    """all three projections can be learned, and the words too, from the output and from the weights"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 5)]
-    return gradient_reaches(answer(*inputs)[0], inputs, draw)
+    got, right = answer(*inputs), reference(*inputs)
+    from_output = way_back(got[0], right[0], inputs, draw)
+    return torch.cat([from_output, way_back(got[1], right[1], inputs[:3], draw)])
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -118,6 +121,14 @@ slip("one softmax for the whole table", WEIGHTS,
 slip("softmax over the batch", ("weights", "each sentence by itself"), {"dim=-1": "dim=0"}, words="""
     `dim=0` is the batch: the sentences competed with each other, and what one gets depends on which others came along.
     The words that answer are the last axis.""")
+slip("scaled after the softmax", WEIGHTS,
+    {f" / {ROOT}": "", "scores.softmax(dim=-1)": f"scores.softmax(dim=-1) / {ROOT}"},
+    words="""
+    The weights were divided by √d_k, so a row sums to less than one and its shares stand in the same proportion as
+    without a scale. It is the scores that are divided, before the softmax.""")
+slip("`.T` on three axes", ALL, {"keys.mT": "keys.T"}, words="""
+    `.T` reverses the order of *all* axes of a tensor, the batch's too, and then the shapes do not fit. Within a batch
+    only the last two axes change places: `.mT`, or `transpose(-2, -1)`.""")
 slip("not scaled", WEIGHTS, {f" / {ROOT}": ""}, words="""
     The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
 slip("scaled by a number other than √d_k", WEIGHTS,
@@ -159,6 +170,8 @@ slip("the two in the wrong order", ALL, {"weights @ values, weights": "weights, 
     reads.""")
 slip("cut off from the gradient", ("gradient",),
     {"return weights @": "return weights.detach() @"},
+    {"@ values, weights": "@ values, weights.detach()"},  # a loss on the weights has no way back
+    {"queries @ keys.mT": "queries.detach() @ keys.mT"},
     {"weights @ values,": "(weights @ values).detach(),"},
     words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`

@@ -110,6 +110,11 @@ slip("no clip", ("far pairs", "fits the table"),
     words="""
     Far keys got a row of their own, but there are only 2 · max_distance + 1 rows: in a sentence longer than those of
     the training, the index would run off the table. Everything further than max_distance shares the outermost row.""")
+slip("clipped before the difference", ("near pairs", "far pairs"),
+    {DISTANCE: "torch.arange(n_key).clamp(max=max_distance) - torch.arange(n_query).clamp(max=max_distance)[:, None]"},
+    words="""
+    The *positions* were clipped, and then the differences taken: from max_distance on all places of the sentence count
+    as the same. It is the distance j − i that is clipped: first the difference, then the clip.""")
 slip("distances, not rows", EVERY_ASPECT, {" + max_distance": ""}, words="""
     These are the clipped distances themselves, from −max_distance to max_distance. As an index, a negative number
     counts from the end in Python, without any error, and the left side would read the rows of the right. Move them up

@@ -108,6 +108,10 @@ slip("exponent without its 2", THERE_AND_BACK, {"2 * i": "i"}, words="""
 slip("exponent with one 2 too many", THERE_AND_BACK, {"range(d_model // 2)": "range(0, d_model, 2)"}, words="""
     The blocks slow down twice as fast as the pairs of `sinusoidal`: a counter that already goes 0, 2, 4, … was doubled
     once more. The exponent of the last pair is a little below 1.""")
+slip("another base", THERE_AND_BACK, {"10000": "1000"}, {"10000": "500000.0"}, words="""
+    The frequencies were made with another number than 10000. It decides how slow the slowest pair is. Newer models
+    take a larger one, for longer texts; a table made with one base does not fit a model that was trained with
+    another.""")
 slip("one frequency for all", THERE_AND_BACK, {" / 10000 ** (2 * i / d_model)": ""}, words="""
     Every block turns by k radians. Only the first pair does; the others gain less in k positions, each by its own
     frequency.""")

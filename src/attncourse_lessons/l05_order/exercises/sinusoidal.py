@@ -119,6 +119,10 @@ slip("exponent with one 2 too many", ALL,
 slip("slowest at exactly 10000", ALL, {f"{EXPONENTS} / d_model": "torch.linspace(0, 1, d_model // 2)"}, words="""
     The exponents run from 0 to 1, both ends included. Some published code does that; the paper's formula stops one step
     short of 1, because the last pair is i = d_model/2 − 1.""")
+slip("another base", ALL, {"10000": "1000"}, {"10000": "500000.0"}, words="""
+    The frequencies were made with another number than 10000. It decides how slow the slowest pair is. Newer models
+    take a larger one, for longer texts; a table made with one base does not fit a model that was trained with
+    another.""")
 slip("one frequency for all", ALL, {"/ d_model)": "// d_model)"}, words="""
     All pairs are the same: sin p and cos p again and again. With one frequency, positions that lie a whole turn apart,
     6.28 of them, look almost the same. Each further pair must be slower, by the factor in the formula. (`//` drops the

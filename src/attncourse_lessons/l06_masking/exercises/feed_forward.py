@@ -5,8 +5,7 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -68,33 +67,34 @@ def any_number_of_axes(answer, draw):
     return torch.cat([answer(*_network(draw)).flatten(), answer(*_network(draw, a, b, c)).flatten()])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x", "W_1", "b_1", "W_2", "b_2"))
+@aspect("gradient", points=1, explain=explain_way_back("x", "W_1", "b_1", "W_2", "b_2"))
 def gradient(answer, draw):
     """the input and all four parameters can learn"""
     batch, n = draw.sizes(2, 3, 8)
     inputs = [tensor.requires_grad_() for tensor in _network(draw, batch, n)]
-    return gradients(answer(*inputs), inputs, draw)
+    return way_back(answer(*inputs), reference(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-WHOLE = ("output", "any number of axes", "gradient")
+VALUES = ("output", "any number of axes")
+WHOLE = (*VALUES, "gradient")
 HIDDEN, OUTPUT = "(x @ W_1 + b_1).relu()", "hidden @ W_2 + b_2"
 
-slip("nothing bends", WHOLE, {".relu()": ""}, words="""
+slip("nothing bends", VALUES, {".relu()": ""}, words="""
     Two linear maps in a row are one linear map: W_1 W_2 could have been written down at once, and the wide middle gains
     nothing. What stands between them must bend: what it makes of a sum must not be just the sum of what it makes of the
     parts.""")
-slip("bends at the end", WHOLE,
+slip("bends at the end", VALUES,
     {".relu()": "", OUTPUT: f"({OUTPUT}).relu()"},
     {OUTPUT: f"({OUTPUT}).relu()"},  # in the middle as well
     words="""
     The output was cut off at zero. It is what the rest of the network goes on with, and must be free to be negative:
     the maximum with 0 stands in the middle, in the wide layer, and nowhere else.""")
-slip("bends before it widens", WHOLE, {HIDDEN: "x.relu() @ W_1 + b_1"}, words="""
+slip("bends before it widens", VALUES, {HIDDEN: "x.relu() @ W_1 + b_1"}, words="""
     The input itself was cut off at zero, and half of what attention has collected is gone before anybody has looked at
     it. First the product with W_1, then the maximum.""")
-slip("bends before the bias", WHOLE, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
+slip("bends before the bias", VALUES, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
     b_1 was added after the maximum with 0. Inside, it decides for each hidden number where the bend lies; outside, all
     bends lie at zero, and b_1 could be moved into b_2.""")
 slip("a bias left out", WHOLE,
@@ -103,7 +103,7 @@ slip("a bias left out", WHOLE,
     {" + b_1": "", " + b_2": ""},
     words="""
     One of the two biases is missing (or both are). Read the equation once more: b_1 in the middle, b_2 at the end.""")
-slip("a function other than max(0, ·)", WHOLE,
+slip("a function other than max(0, ·)", VALUES,
     {HIDDEN: "torch.nn.functional.gelu(x @ W_1 + b_1)"},
     {"relu()": "tanh()"},
     {"relu()": "sigmoid()"},
@@ -113,7 +113,15 @@ slip("a function other than max(0, ·)", WHOLE,
     words="""
     There is a bend in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax. Those exist, and
     GELU is what many models use; this contract, like the original paper, says the maximum of 0 and each number.""")
-slip("the input added", WHOLE, {OUTPUT: f"x + {OUTPUT}"}, words="""
+slip("the minimum for the maximum", VALUES, {"relu()": "clamp(max=0)"}, words="""
+    What is above 0 was cut off, and what is below was kept: that is the minimum of 0 and each number. `clamp(min=0)` is
+    the maximum.""")
+slip("the largest along an axis", WHOLE,
+    {HIDDEN: "torch.max(x @ W_1 + b_1, 0)"},
+    {HIDDEN: "torch.max(x @ W_1 + b_1, dim=-1)"}, words="""
+    `torch.max(h, 0)` does not compare with 0: the second argument is an axis, and two tensors come back, the largest
+    numbers along it and their places. The maximum of 0 and each number is `.relu()` or `.clamp(min=0)`.""")
+slip("the input added", VALUES, {OUTPUT: f"x + {OUTPUT}"}, words="""
     The input was added to the output. That is the residual connection, which a Transformer puts around this network and
     not into it (lecture @deep_stacks). Here, return the network's own output.""")
 slip("cut off from the gradient", ("gradient",),

@@ -6,8 +6,9 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import expected_zero, explain_missing_gradient, explain_worst, row_sums
-from lessonkit.exercises.observe import gradients, require_variation
+from lessonkit.exercises.judge import expected_zero, explain_worst, row_sums
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -49,7 +50,8 @@ def _one_lonely(draw, batch, n_query, n_key):
     """A mask (batch, n_query, n_key) in which one query, of a sentence that is not the first, may look at nobody."""
     mask = draw.uniform(batch, n_query, n_key) < 0.6
     mask[..., 0] = True
-    mask[1 + draw.integers(batch - 1, 1), draw.integers(n_query, 1)] = False
+    mask[:, 0] = True  # query 0 everybody: each key has somebody, and the opposite of this mask a lonely query, too
+    mask[1 + draw.integers(batch - 1, 1), 1 + draw.integers(n_query - 1, 1)] = False
     return mask
 
 
@@ -89,13 +91,15 @@ def nothing_allowed(answer, draw):
     return answer(*vectors, _one_lonely(draw, batch, n_query, n_key))[0]
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
+@aspect("gradient", points=1, explain=explain_way_back("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can learn, even next to a query that may look at nobody"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     vectors = [tensor.requires_grad_() for tensor in _vectors(draw, batch, n_query, n_key)]
-    output, _ = answer(*vectors, _one_lonely(draw, batch, n_query, n_key))
-    return gradients(output, vectors, draw)
+    mask = _one_lonely(draw, batch, n_query, n_key)
+    query, key, value = vectors
+    right, _ = attention.attend(query, key, value, mask)
+    return way_back(answer(query, key, value, mask)[0], right, vectors, draw)
 
 
 @aspect("half precision", points=1)
@@ -116,15 +120,14 @@ def half_precision(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 NOBODY = ("nothing allowed", "gradient")
-SHARES = ("causal", "allowed", *NOBODY)
-EVERY = ("causal", "forbidden", "allowed", *NOBODY, "half precision")
+SHARES = ("causal", "allowed", "nothing allowed")
+EVERY = ("causal", "forbidden", "allowed", "nothing allowed", "half precision")
+ALL = (*EVERY, "gradient")
 FORBIDDEN, ZEROS = "scores.masked_fill(~mask, -torch.inf)", ".masked_fill(~mask, 0.0)"
 ROOT = "math.sqrt(query.shape[-1])"
 
 slip("mask upside down", EVERY,
-    {"~mask, -torch.inf": "mask, -torch.inf", "~mask, 0.0": "mask, 0.0"},
-    {"~mask, -torch.inf": "mask, -torch.inf", ZEROS: ""},  # with the NaN left in
-    words="""
+    {"~mask, -torch.inf": "mask, -torch.inf", "~mask, 0.0": "mask, 0.0"}, words="""
     What may be seen was forbidden, and what may not be seen is all that is left. True means "may attend": fill where
     the mask is False, `~mask`.""")
 slip("no mask", EVERY, {FORBIDDEN: "scores", ZEROS: ""}, words="""
@@ -140,7 +143,7 @@ slip("the mask added to the scores", EVERY, {FORBIDDEN: "(scores + mask)", ZEROS
     The mask was added to the scores: True counts as 1, so that what is allowed scores one more, and the rest is still
     there. A boolean mask is a condition, for `masked_fill` or `torch.where`. (Masks that are added exist; they hold 0
     and −∞.)""")
-slip("0 · ∞", EVERY, {FORBIDDEN: "(scores + (1 - mask.to(scores.dtype)) * -torch.inf)", ZEROS: ""}, words="""
+slip("0 · ∞", ALL, {FORBIDDEN: "(scores + (1 - mask.to(scores.dtype)) * -torch.inf)", ZEROS: ""}, words="""
     The mask, as 0 and 1, was multiplied by −∞ and then added. Where looking is allowed that is 0 · −∞, and
     floating-point arithmetic calls it NaN. Choose by a condition instead: `masked_fill` or `torch.where`.""")
 slip("NaN where nothing is allowed", NOBODY, {ZEROS: ""}, words="""
@@ -153,7 +156,7 @@ slip("NaN on the way back", ("gradient",),
     afterwards; on the way back the softmax multiplies the 0 that arrives there by its own NaN. Let the last thing
     before the softmax be a filling of forbidden *scores*, which lets no gradient back to them, or give the softmax
     numbers that it can divide.""")
-slip("−1e9 for −∞", (*NOBODY, "half precision"), {"-torch.inf": "-1e9", ZEROS: ""}, words="""
+slip("−1e9 for −∞", ("nothing allowed", "half precision"), {"-torch.inf": "-1e9", ZEROS: ""}, words="""
     A large negative number is not −∞. float16 ends at −65504 and cannot hold −1e9; and in a row where *everything* is
     forbidden all scores are equal again, so softmax gives an even share to each of those who may not be seen.""")
 slip("normalises over the queries", EVERY, {"dim=-1": "dim=-2", ZEROS: ""}, words="""
@@ -164,13 +167,35 @@ slip("a scale other than √d_k", SHARES,
     {ROOT: "math.sqrt(value.shape[-1])"},  # the values' width
     {ROOT: "query.shape[-1]"},  # no root
     words="""
-    The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something else.
-    (The mask works.)""")
+    The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something
+    else.""")
+slip("the two in the wrong order", ALL, {"weights @ value, weights": "weights, weights @ value"}, words="""
+    The weights came first and the output second. The contract has the output first: it is what the next layer
+    reads.""")
+slip("the output from unmasked scores", ("causal", "nothing allowed", "half precision"),
+    {"return weights @ value": "return scores.softmax(dim=-1) @ value"}, words="""
+    The weights that came back are right, but the output was made with others, from the scores before the mask. Average
+    by the weights that you hand back.""")
+slip("cut off from the gradient", ("gradient",),
+    {"return weights @": "return weights.detach() @"},
+    {"@ value, ": "@ value.detach(), "},
+    {"query @ key": "query.detach() @ key"},
+    {"key.mT": "key.detach().mT"}, words="""
+    The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
+    forget where numbers came from. Where to look must be learned, and so must what to hand over.""")
 slip("scores for weights", ("forbidden", "allowed"), {"@ value, weights": f"@ value, {FORBIDDEN}"}, words="""
     The output is right, and what came back as weights are the scores, from before the softmax.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("mask upside down", fails=ALL)
+def upside_down_with_the_nan_left_in(query, key, value, mask):
+    """With the NaN left in."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    weights = scores.masked_fill(mask, -torch.inf).softmax(dim=-1)
+    return weights @ value, weights
 
 
 @variant("NaN where nothing is allowed", fails=(*NOBODY, "half precision"))
@@ -181,14 +206,14 @@ def zeros_and_divided_again(query, key, value, mask):
     return weights @ value, weights
 
 
-@variant("−1e9 for −∞", fails=NOBODY)
+@variant("−1e9 for −∞", fails=("nothing allowed",))
 def ten_thousand_below_zero(query, key, value, mask):
     """Less, which float16 holds."""
     weights = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -1e4).softmax(dim=-1)
     return weights @ value, weights
 
 
-@variant("−1e9 for −∞", fails=NOBODY)
+@variant("−1e9 for −∞", fails=("nothing allowed",))
 def lowest_finite_number(query, key, value, mask):
     """The lowest finite number, and no zeros afterwards."""
     scores = query @ key.mT / math.sqrt(query.shape[-1])

@@ -51,7 +51,7 @@ def _starts(draw) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("mask", points=2, explain=truth)
+@aspect("mask", points=1, explain=truth)
 def mask(answer, draw):
     """itself, and what came before it in the same document"""
     return answer(_starts(draw).cumsum(dim=1))
@@ -63,31 +63,55 @@ def numbers_of_any_kind(answer, draw):
     starts = _starts(draw)
     batch, n = starts.shape
     numbers = draw.uniform(batch, n + 1).argsort(dim=-1) - 2
+    numbers[0], numbers[1] = numbers[0].sort().values, numbers[1].sort(descending=True).values
     return answer(numbers.gather(1, starts.cumsum(dim=1)))
+
+
+@aspect("a document that goes on later", points=1, explain=truth)
+def a_document_that_goes_on_later(answer, draw):
+    """equal numbers are the same document, even with another one in between"""
+    batch, n = draw.sizes(2, 4, 9)
+    documents = draw.integers(2, batch, n) + 4
+    documents[:, :3] = torch.tensor([5, 4, 5])  # in every row one is interrupted
+    return answer(documents)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-BOTH = ("mask", "numbers of any kind")
+LATER = ("a document that goes on later",)
+ALL = ("mask", "numbers of any kind", *LATER)
 
-slip("the future of the document", BOTH, {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
+slip("the future of the document", ALL, {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
     Documents are kept apart, but inside one everybody sees everybody, the future too. The second condition, j ≤ i, is
     missing.""")
-slip("documents not kept apart", BOTH, {"return same": "return torch.ones_like(same)"}, words="""
+slip("documents not kept apart", ALL, {"return same": "return torch.ones_like(same)"}, words="""
     This is the causal mask alone: the second document reads the first.""")
-slip("earlier documents too", BOTH, {"==": ">="}, words="""
+slip("earlier documents too", ALL, {"==": ">="}, words="""
     The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here, not a size:
     same or not the same.""")
-slip("one condition is enough", BOTH, {"same &": "same |"}, words="""
+slip("one condition is enough", ALL, {"same &": "same |"}, words="""
     The two conditions were joined by "or": whoever satisfies one is let in. Both must hold.""")
-slip("not even itself", BOTH, {"tril()": "tril(-1)"}, words="""
+slip("not even itself", ALL, {"tril()": "tril(-1)"}, words="""
     The diagonal is False: a position may not look at itself, and the first word of every document has nobody left to
     look at.""")
-slip("a change of number starts a new document", ("numbers of any kind",),
+slip("a rise of the number starts a new document", ("numbers of any kind", *LATER),
     {"same =": "documents = (documents.diff(dim=1, prepend=documents[:, :1] - 1) > 0).cumsum(dim=1)\nsame ="},
     words="""
     The mask was made from the places where the number rises. The contract promises only that equal numbers mean the
     same document: compare them for equality.""")
+slip("a change of number starts a new document", LATER,
+    {"same =": "documents = (documents.diff(dim=1, prepend=documents[:, :1] - 1) != 0).cumsum(dim=1)\nsame ="},
+    words="""
+    The mask was made from the places where the number changes. A document may be interrupted by another one and go on
+    later: equal numbers mean the same document, wherever they stand. Compare the numbers for equality.""")
+slip("mask upside down", ALL, {"return same & torch.ones(n, n, dtype=torch.bool).tril()":
+     "return ~(same & torch.ones(n, n, dtype=torch.bool).tril())"}, words="""
+    What may be seen is False, and everything else is True. True means "may attend".""")
+slip("future for past", ALL, {"tril()": "triu()"}, words="""
+    Each position sees itself and what comes *after* it in its document. Row i asks: it may see the columns j ≤ i.""")
+slip("one document's neighbour too", ALL, {"documents[:, :, None] == documents[:, None, :]":
+     "(documents[:, :, None] - documents[:, None, :]).abs() <= 1"}, words="""
+    Documents whose numbers lie one apart were taken for the same. A number is a name here: same or not the same.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

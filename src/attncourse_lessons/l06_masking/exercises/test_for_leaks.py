@@ -51,8 +51,9 @@ exercise = Exercise(
         "Ask that for every i.",
         "`changed = x.clone()`, then other numbers in `changed[:, i + 1:]`, all features, once as large as usual and "
         "once a hundred times as large. Compare `model(changed)[:, :i + 1]` with what was there before.",
-        "When you compare: NaN is not equal to NaN, and NaN > 0.1 is False, so a difference of NaN hides what stands "
-        "beside it. `torch.allclose` takes `atol`, and `equal_nan=True`.",
+        "Change all sentences of the batch, compare all. NaN is not equal to NaN, and NaN > 0.1 is False, so a "
+        "difference of NaN hides what stands beside it. And how small is the smallest leak, how large is rounding? "
+        "`torch.allclose` takes `rtol`, `atol` and `equal_nan=True`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -177,11 +178,13 @@ _family(
 
 _family(
     "one step too far",
-    "catches a mask with j ≤ i + 1; leaves j ≤ i and j < i alone",
+    "catches a mask with j ≤ i + 1, and one that lets i + 2 in alone; leaves j ≤ i and j < i alone",
     ("a mask that allows j ≤ i + 1", True, lambda x, W: _heed(x, W, _table(x).tril(1))),
+    ("a mask that allows j ≤ i and j = i + 2, not the position in between", True,
+     lambda x, W: _heed(x, W, _table(x).tril() | (_table(x).tril(2) & _table(x).triu(2)))),
     ("a mask that allows j ≤ i", False, _causal),
     ("a mask that allows j < i, with zeros in the first row", False, lambda x, W: _heed(x, W, _table(x).tril(-1))),
-)
+)  # fmt: skip
 
 
 _family(
@@ -253,8 +256,8 @@ _family(
 _family(
     "faint, or rounding",
     "tells a faint leak from rounding",
-    ("a causal model to which a fiftieth of the tanh of the whole sentence's mean is added", True,
-     lambda x, W: _causal(x, W) + torch.tanh(x.mean(dim=1, keepdim=True)) / 50),
+    ("a causal model to which the tanh of the whole sentence's mean is added, divided by 4000", True,
+     lambda x, W: _causal(x, W) + torch.tanh(x.mean(dim=1, keepdim=True)) / 4000),
     ("a causal model in which the future changes nothing but the rounding, by about 1e-7", False, _beside_rounding),
 )  # fmt: skip
 
@@ -272,9 +275,11 @@ _family(
 
 _family(
     "the rest of the batch",
-    "does not take other sentences for the future",
+    "catches a leak from another sentence's future, and does not take other sentences for the future",
     ("a model that subtracts the mean over sentences and positions", True,
      lambda x, W: x @ W[0] - (x @ W[1]).mean(dim=(0, 1))),
+    ("a model that adds the means of the *other* sentences of the batch, and not its own", True,
+     lambda x, W: x @ W[0] + (x.sum(dim=0) - x).mean(dim=1, keepdim=True)),
     ("a model in which each position sees only itself and the same position in the other sentences", False,
      lambda x, W: _heed(x, W, _alone(x)) - (x @ W[1]).mean(dim=0)),
 )  # fmt: skip
@@ -344,14 +349,16 @@ slip("no change large enough", ("a sleeper",),
 slip("a faint leak taken for rounding", FAINT,
     {f"= {DRAWN}": f"+= 10 * torch.randn_like({FUTURE}).sign()", "rtol=1e-5, atol=1e-5": "rtol=0, atol=0.3"},
     {"rtol=1e-5, atol=1e-5": "rtol=0, atol=0.05"},
+    {"rtol=1e-5, atol=1e-5": "rtol=0, atol=0.02"},
+    {"rtol=1e-5, atol=1e-5": "rtol=0, atol=1e-3"},
     words="""
     So much was allowed that a faint leak went through as rounding. Rounding moves a number by about its seventh digit;
-    training finds and uses leaks that are far weaker than 0.1.""")
+    training finds and uses leaks that are far weaker than 0.001. Between the two there is room enough.""")
 slip("equal to the last digit", FAINT, {"rtol=1e-5, atol=1e-5": "rtol=0, atol=0"}, words="""
     No difference at all was allowed. Arithmetic in float32 is good to seven digits, and a model may be right in
     mathematics while its last digit depends on what else was in the row. Allow a little: `torch.allclose` does.""")
 slip("sums that cancel", ("outputs that sum to zero",),
-    {SAME: "not (after - before)[:, : i + 1].nanmean().abs() > 1e-4"},
+    {SAME: "not (after - before)[:, : i + 1].nanmean().abs() > 1e-5"},
     words="""
     Numbers of an output, or their differences, were added up or averaged with their signs, and what one of them gained
     another one lost. After a LayerNorm they always cancel. Take the sizes of the differences first, `.abs()`, and then
@@ -426,6 +433,51 @@ def a_gradient_where_there_is_none(model, x):
         (gradient,) = torch.autograd.grad((output[:, i] * direction).sum(), x, retain_graph=True)
         if (gradient[:, i + 1 :].abs() > 1e-5).any():
             return True
+    return False
+
+
+@misconception("only the next position is changed", fails=("one step too far",))
+def only_the_next_position_is_changed(model, x):
+    """For each position only the one right after it was changed. A leak may leave that one out and come from further
+    on. Change all that comes after position i, or each later position in turn."""
+    before = model(x)
+    for i in range(x.shape[1] - 1):
+        for size in (1, 100):
+            changed = x.clone()
+            changed[:, i + 1] = size * torch.randn_like(x[:, i + 1])
+            if not torch.allclose(model(changed)[:, i], before[:, i], rtol=1e-5, atol=1e-5, equal_nan=True):
+                return True
+    return False
+
+
+@misconception("a sentence's own future alone", fails=("the rest of the batch",))
+def a_sentences_own_future_alone(model, x):
+    """Only one sentence was changed at a time, and only its own outputs were looked at; or the batch was cut down to
+    one sentence. A model may also let a sentence hear the future of *another* one, which is a leak by the contract:
+    change the later positions of all sentences, and compare all outputs."""
+    before = model(x)
+    for b in range(x.shape[0]):
+        for i in range(x.shape[1] - 1):
+            for size in (1, 100):
+                changed = x.clone()
+                changed[b, i + 1 :] = size * torch.randn_like(x[b, i + 1 :])
+                after = model(changed)[b, : i + 1]
+                if not torch.allclose(after, before[b, : i + 1], rtol=1e-5, atol=1e-5, equal_nan=True):
+                    return True
+    return False
+
+
+@variant("a sentence's own future alone", fails=("the rest of the batch",))
+def the_first_sentence_alone(model, x):
+    """The first sentence alone."""
+    x = x[:1]
+    before = model(x)
+    for i in range(x.shape[1] - 1):
+        for size in (1, 100):
+            changed = x.clone()
+            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])
+            if not torch.allclose(model(changed)[:, : i + 1], before[:, : i + 1], atol=1e-5, equal_nan=True):
+                return True
     return False
 
 

@@ -110,6 +110,12 @@ FOUR = "linear(d_model, d_query) + 2 * linear(d_model, d_key) + linear(d_query, 
 slip("no biases", (*ATTENTION, "feed_forward"), {" + d_out": ""}, words="""
     The matrices are right, and the biases are missing: a linear layer adds one number to each of its outputs. They are
     few. But a count that is off by a few is still off.""")
+slip("keys and values counted once", ATTENTION, {"2 * linear(d_model, d_key)": "linear(d_model, d_key)"}, words="""
+    Keys and values are equally wide, but they are made by two layers, each with its own matrix and bias. One of the two
+    is missing.""")
+slip("the second bias as wide as d_ff", ("feed_forward",), {"linear(d_ff, d_model)": "linear(d_model, d_ff)"}, words="""
+    Both biases of the feed-forward network were counted as d_ff wide. A bias is as wide as what comes *out* of its
+    layer, and the second layer comes back to d_model.""")
 slip("biases of the wrong width", ("heads of a different width",),
     {"linear(d_query, d_model)": "linear(d_model, d_query)"},
     words="""
@@ -153,6 +159,15 @@ slip("one layer", (*ATTENTION, "feed_forward", "norms"),
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("no biases", fails=ATTENTION)
+def no_biases_in_attention(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff):
+    """In the attention alone."""
+    attention = 2 * d_model * (n_heads + n_kv_heads) * d_head
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norms = (2 * n_layers + 1) * 2 * d_model
+    return (vocab_size + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
 
 
 @variant("biases of the wrong width", fails=SHAPES)

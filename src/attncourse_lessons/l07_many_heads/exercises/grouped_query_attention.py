@@ -122,8 +122,14 @@ slip("group outputs averaged", NOT_GROUPED,
 slip("the first keys for all", ("groups", "one for each"), {KEYS: "key[:, :1]", VALUES: "value[:, :1]"}, words="""
     Every query head used the first head of keys and values, and the others were never looked at. Head i belongs to
     group i // (n_heads / n_kv_heads).""")
+slip("divided by the number of key heads", (*ALL_GROUPS, "gradient"),
+    {"shared = query": "group = [head // key.shape[1] for head in range(query.shape[1])]\nshared = query",
+     KEYS: "key[:, group]", VALUES: "value[:, group]"},
+    words="""
+    Query head i was given key head i // n_kv_heads. With 6 query heads and 2 of keys that is 0 0 1 1 2 2, and there is
+    no key head 2. How many query heads share one head of keys? That is the number to divide by.""")
 slip("not scaled", ALL_GROUPS, {ATTENTION: "output = (query @ key.mT).softmax(dim=-1) @ value"}, words="""
-    The groups are right, but the scores were not divided by the root of the head's width.""")
+    The scores were not divided by the root of the head's width.""")
 slip("root of the wrong size", ALL_GROUPS,
     {ATTENTION: "scores = query @ key.mT / math.sqrt(query.shape[1] * query.shape[-1])\n"  # all heads' width
                 "output = scores.softmax(dim=-1) @ value"},

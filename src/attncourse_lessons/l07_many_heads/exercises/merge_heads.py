@@ -36,7 +36,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _heads(draw, n=None):
-    batch, n_heads, words, d_head = draw.sizes(4, 2, 6)
+    batch, n_heads, words, d_head = draw.sizes(4, 3, 7)
     return draw.normal(batch, n_heads, n or words, d_head)
 
 

@@ -88,32 +88,42 @@ def a_memory(answer, draw):
     return require_variation(output[:, 0]) - module(other, memory)[:, 0]
 
 
-@aspect(
-    "mask",
-    points=1,
-    explain=explain_worst("output {place} is off by {size} from what the words without the padding give"),
-)
+def _masked(got, expected):
+    """Of the two parts of the aspect, the one that is off."""
+    worst = abs(got - expected).max(axis=(1, 2, 3))
+    if worst[0] > 1e-4:
+        return f"the output is off by {worst[0]:.4g} from what the words without the padding give"
+    return f"in self-attention the mask does not do what it does with a memory: the output is off by {worst[1]:.4g}"
+
+
+@aspect("mask", points=1, explain=_masked)
 def mask(answer, draw):
-    """a sentence gets what it would get if there were no padding"""
+    """a sentence gets what it would get if there were no padding, with a memory and without one"""
     module, x, memory = _module(answer, draw)
-    mask = draw.padding_mask(*memory.shape[:2])                           # (batch, n_key)
+    mask = draw.padding_mask(*memory.shape[:2]).roll(-1, dims=0)          # (batch, n_key), padding in the first row
     padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
     output = module(x, padded, mask[:, None])
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
-    return require_variation(output) - torch.cat([module(*sentence) for sentence in words])
+    off = require_variation(output) - torch.cat([module(*sentence) for sentence in words])
+    alone = draw.padding_mask(*x.shape[:2])[:, None]                      # x for its own memory: the same, said twice
+    return torch.stack([off, module(x, None, alone) - module(x, x.clone(), alone)])
 
 
-LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight")
+LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight", "memory")
 
 
 @aspect("gradient", points=1, explain=explain_missing_gradient(*LEARNED))
 def gradient(answer, draw):
-    """all four projections can be learned"""
+    """all four projections can be learned, and whoever made x and the memory"""
     module, x, _ = _module(answer, draw)
     x.requires_grad_()
-    return gradient_reaches(module(x), [x, *(module.parameter(name) for name in LEARNED[1:])], draw)
+    memory = (draw.normal(*x.shape) / 2).requires_grad_()                 # lengths are another aspect's matter
+    reached = gradient_reaches(module(x), [x, *(module.parameter(name) for name in LEARNED[1:-1])], draw)
+    output = module(x, memory)
+    unheard = torch.equal(output, module(x, 1 - memory))                  # another aspect's fault
+    return torch.cat([reached, gradient_reaches(output, [memory], draw) | unheard])
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -172,6 +182,26 @@ slip("a mask taken for granted", ("self-attention", "one head", "a memory", "gra
 slip("ignores the mask", MASK, {MASKED: ""}, words="""
     The padding took part: change what stands there, and the answer changes. Give padded positions a score of −∞, in
     every head.""")
+slip("no mask in self-attention", MASK,
+    {MEMORY: f"mask = None if memory is None else mask\n{MEMORY}"},
+    words="""
+    The mask was used where there is a memory, and not in self-attention. An encoder's sentences are padded, too, and
+    there x is its own memory. Whether there is a memory and whether there is a mask are two questions; ask them one
+    after the other, not one inside the other.""")
+slip("one sentence's mask for all", MASK, {"mask[:, None]": "mask[:1, None]"}, words="""
+    Every sentence got the mask of the first one in the batch. Each has a length, and a mask, of its own.""")
+slip("a forbidden score that is not low enough", MASK,
+    {MASKED: " * mask[:, None]"},
+    {MASKED: " + mask[:, None]"},  # numbers 0 and 1 added
+    {"-torch.inf": "-1.0"},
+    {"-torch.inf": "-10.0"},
+    words="""
+    The padding got a score that is too high. Softmax takes 0, −1 and −1e-9 for scores like any other, and e⁰ is 1: the
+    padding keeps a share, and may even get more than a word. Only −∞, or something as far below every score as −1e9,
+    leaves it nothing.""")
+slip("the truth value of a tensor", ("a memory", "mask", "gradient"), {MEMORY: "memory = memory or x"}, words="""
+    `or` asks whether `memory` is true, and a tensor of many numbers is neither true nor false. Ask whether there is a
+    memory: `is None`.""")
 slip("mask upside down", MASK, {"~mask": "mask"}, words="""
     The words were silenced and the padding was heard. True means "may attend": fill where the mask is False.""")
 slip("mask without an axis for the heads", MASK, {"mask[:, None]": "mask"}, words="""
@@ -189,9 +219,29 @@ slip("masks after the softmax", MASK,
     words="""
     The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
     and what stands in the padding changes the answer. Mask the scores first.""")
-slip("cut off from the gradient", ("gradient",), {SHARES: f"{SHARES}.detach()"}, words="""
+slip("cut off from the gradient", ("gradient",),
+    {SHARES: f"{SHARES}.detach()"},
+    {MEMORY: "memory = x if memory is None else memory.detach()"},  # whoever made the memory learns nothing
+    words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Where to look is what must be learned.""")
+    forget where numbers came from. Where to look is what must be learned; and an encoder learns through the memory.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("view without transpose", fails=("self-attention", "a memory", "mask"))
+def view_without_transpose_and_merged_rightly(self, x, memory=None, mask=None):
+    """Merged as it should be."""
+    memory = x if memory is None else memory
+    width = x.shape[-1] // self.n_heads
+    query = self.query(x).reshape(len(x), self.n_heads, -1, width)
+    key = self.key(memory).reshape(len(x), self.n_heads, -1, width)
+    value = self.value(memory).reshape(len(x), self.n_heads, -1, width)
+    scores = query @ key.mT / math.sqrt(width)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -7,6 +7,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst, row_sums
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE
@@ -50,7 +51,7 @@ def _asked(draw, *in_front):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=2, explain=row_sums)
+@aspect("weights", points=1, explain=row_sums)
 def weights(answer, draw):
     """softmax of the scaled scores: each query shares out exactly one over the keys"""
     return answer(*_asked(draw, 2))[1]
@@ -81,6 +82,24 @@ def axes_in_front(answer, draw):
     return require_variation(output) - torch.stack([torch.stack(row) for row in alone])
 
 
+def _which_level(got, expected):
+    row = next(level for level, right in zip(("200", "−200"), got, strict=True) if not right)
+    return f"NaN, ∞ or nothing at all comes of scores about {row}"
+
+
+@aspect("large scores", points=1, explain=_which_level)
+def large_scores(answer, draw):
+    """scores of 200 and of −200 in one table: still finite numbers, and weights in every row"""
+    query, key, value = _asked(draw, 2)
+    query[..., 0] = 200 * (-1.0) ** torch.arange(query.shape[-2]) * math.sqrt(query.shape[-1])
+    key[..., 0] = 1.0
+    output, weights = answer(query, key, value)
+    if weights.shape != (*query.shape[:-1], key.shape[-2]):
+        raise AspectFailed(Problem("unusable", "the weights are not (..., n_query, n_key)"))
+    right = weights.isfinite().all(dim=-1) & output.isfinite().all(dim=-1) & (weights.sum(dim=-1) > 0.1)
+    return torch.stack([right[:, rows::2].all() for rows in (0, 1)])      # digits are another aspect's matter
+
+
 @aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can all be learned"""
@@ -92,7 +111,7 @@ def gradient(answer, draw):
 
 WEIGHTS, AXES = ("weights",), ("axes in front",)
 MIXED = (*WEIGHTS, *AXES)
-ALL = ("weights", "output", "axes in front", "gradient")
+ALL = ("weights", "output", "axes in front", "large scores", "gradient")
 ROOT, SHARES, AVERAGE = "math.sqrt(key.shape[-1])", "scores.softmax(dim=-1)", "weights @ value"
 
 slip("not scaled", WEIGHTS, {f" / {ROOT}": ""}, words="""
@@ -121,7 +140,7 @@ slip("multiplied in place of divided", WEIGHTS, {"/ math": "* math"}, words="""
 slip("scaled after the softmax", WEIGHTS, {f" / {ROOT}": "", SHARES: f"{SHARES} / {ROOT}"}, words="""
     The weights were divided by √d_k, so a row no longer sums to one. The scale belongs to the scores: it decides how
     sharply the softmax chooses, and the softmax then makes shares of them.""")
-slip("softmax over the queries", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
+slip("softmax over the queries", (*WEIGHTS, "large scores"), {"dim=-1": "dim=-2"}, words="""
     The columns sum to one, as if each key shared itself out among those who ask. It is the query that has one unit to
     give: normalise along its row.""")
 slip("axes counted from the front", AXES,
@@ -141,10 +160,19 @@ slip("softmax over the first axis", MIXED,
 slip("sum without its axis", ALL, {SHARES: "scores.exp() / scores.exp().sum(dim=-1)"}, words="""
     The exponentials were divided by a sum that had lost its last axis. Axes are matched from the end, so each row's sum
     was matched with something other than its row. `keepdim=True` leaves an axis of length 1 where the keys were.""")
+slip("exponentials by hand", ("large scores",),
+    {SHARES: "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"},
+    {SHARES: "(scores - scores.max()).exp()\nweights = weights / weights.sum(dim=-1, keepdim=True)"},
+    words="""
+    Right for small scores. From about 89 on exp(score) is ∞ in float32, below −104 it is 0, and ∞/∞ and 0/0 are NaN.
+    `softmax` first takes the largest score *of each row* away; the largest of the whole table does not help a row that
+    lies far below it.""")
 slip("keys averaged", ("output", "axes in front", "gradient"), {AVERAGE: "weights @ key"}, words="""
     The weights averaged the keys, and the values were not used. A key is what one is found by; the value is what one
     hands over.""")
-slip("scores for weights", ("weights", "output"), {f"{AVERAGE}, weights": f"{AVERAGE}, scores"}, words="""
+slip("scores for weights", ("weights", "output", "large scores"),
+    {f"{AVERAGE}, weights": f"{AVERAGE}, scores"},
+    words="""
     What came back as weights are the scores, from before the softmax: they do not sum to one. Return what the values
     were averaged with.""")
 slip("weights first", ALL, {f"{AVERAGE}, weights": f"weights, {AVERAGE}"}, words="""

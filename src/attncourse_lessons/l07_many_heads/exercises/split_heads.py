@@ -39,7 +39,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 def _wide(draw, n=None):
     """(x, n_heads) for n words, no two sizes alike."""
-    batch, words, n_heads, d_head = draw.sizes(4, 2, 6)
+    batch, words, n_heads, d_head = draw.sizes(4, 3, 7)
     return draw.normal(batch, n or words, n_heads * d_head), n_heads
 
 

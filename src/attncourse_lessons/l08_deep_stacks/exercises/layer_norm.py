@@ -126,7 +126,12 @@ slip("ε outside the root", ("small inputs",), {ROOT: "(torch.sqrt(variance) + e
 slip("no ε", ("small inputs", "all numbers equal"), {" + eps": ""}, words="""
     ε was not used. A vector whose numbers are all the same has variance 0, and 0/0 is NaN; padding can look like
     that. And small vectors are to come out a little smaller than 1, which is what ε does to them.""")
-slip("an ε of its own", ("small inputs",), {"eps": "1e-5"}, words="""
+slip("an ε of its own", ("small inputs",),
+     {"eps": "1e-5"},
+     {"eps": "1e-6"},
+     {"eps": "1e-8"},
+     {"eps": "1e-12"},
+     words="""
     ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
     each must be given its own.""")
 slip("divided by d − 1", NOT_NORMALISED, {VARIANCE: "x.var(dim=-1, keepdim=True)"}, words="""
@@ -140,6 +145,7 @@ slip("over the wrong numbers", (*NOT_CENTRED, "each by itself"),
      along("-2"),
      along("0"),  # over the batch
      {MEAN: "x.mean()", VARIANCE: "x.var(correction=0)"},  # over everything
+     along("(-2, -1)"),  # over words and features
      words="""
     Mean and variance were taken over several vectors: the words of a sentence, the sentences of a batch, or all
     together. Then a word's vector depends on its neighbours, on the padding, and in a decoder on the future. One
@@ -150,6 +156,7 @@ slip("axis counted from the front", ("all numbers equal", "each by itself"), alo
 slip("gain and bias out of place", ("gain and bias",),
      {"return (x - mean)": "return ((x - mean)", " * weight + bias": " + bias) * weight"},
      {BEGIN: f"x = x * weight + bias\n{BEGIN}", " * weight + bias": ""},  # in front of the norm
+     {BEGIN: f"x = x * weight\n{BEGIN}", " * weight + bias": " + bias"},  # the gain alone in front of it
      words="""
     The order is: normalise, times the gain, plus the bias. What is done before the norm is partly undone by it; and
     a bias that is added before the gain is multiplied by it.""")

@@ -147,9 +147,10 @@ def side_by_side(x, attend, feed_forward, norm_1, norm_2):
     return x + attend(norm_1(x)) + feed_forward(norm_2(x))
 
 
-@variant("side by side", fails=("attention's half", "together"))
+@misconception("added to the first x", fails=("attention's half", "together"))
 def both_added_to_the_first_x(x, attend, feed_forward, norm_1, norm_2):
-    """The feed-forward network hears attention, but is added to the first x."""
+    """What the feed-forward network found was added to the x that came in. The network has heard what attention found,
+    but that is no part of the sum: the block's output lacks it. Add to what attention has left."""
     h = x + attend(norm_1(x))
     return x + feed_forward(norm_2(h))
 

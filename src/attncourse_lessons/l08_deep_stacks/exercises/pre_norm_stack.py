@@ -3,6 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_missing_gradient
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE, normed, parts
 
@@ -58,18 +60,26 @@ def blocks(answer, draw):
     return answer(x, blocks, lambda y: y)
 
 
-@aspect("final norm", points=1)
+@aspect("final norm", points=0.5)
 def final_norm(answer, draw):
     """what comes out has passed the final norm, once"""
     x, blocks, final_norm = _tower(draw, 1)
     return answer(x, blocks, final_norm)
 
 
-@aspect("any depth", points=1)
+@aspect("any depth", points=0.5)
 def any_depth(answer, draw):
-    """works for no block at all, and for five"""
-    x, blocks, final_norm = _tower(draw, 5)
+    """works for no block at all, and for more than a dozen"""
+    x, blocks, final_norm = _tower(draw, 13 + int(draw.integers(8, 1)))
     return torch.stack([answer(x, [], final_norm), answer(x, blocks, final_norm)])
+
+
+@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
+def gradient(answer, draw):
+    """a gradient comes back through the final norm and every block to x"""
+    x, blocks, final_norm = _tower(draw, 3)
+    x.requires_grad_()
+    return gradient_reaches(answer(x, blocks, final_norm), [x], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -96,6 +106,19 @@ slip("norm in front of the stack", NORM,
      {"for block": "x = final_norm(x)\nfor block", "return final_norm(x)": "return x"},
      words="""
     The norm stands before the first block, where x has not yet grown. It belongs after the last.""")
+slip("cut off from the gradient", ("gradient",),
+     {"block(x)": "block(x.detach())"},
+     {"return final_norm(x)": "return final_norm(x.detach())"},  # behind the last block
+     words="""
+    The numbers are right, but the gradient does not get down the stack: `.detach()`, `.data` and `torch.no_grad()`
+    forget where numbers came from. Each block would learn for itself, or not at all, and the words' vectors never.""")
+slip("so many blocks and no more", ("any depth",),
+     {"in blocks": "in blocks[:3]"},
+     {"in blocks": "in blocks[:6]"},
+     {"in blocks": "in blocks[:12]"},
+     words="""
+    A number of blocks was written into the code. How many there are is what `blocks` says: a stack may have none, and
+    it may have a hundred.""")
 slip("blocks backwards", ORDER, {"in blocks": "in reversed(blocks)"}, words="""
     The last block came first. The blocks stand in the list in the order in which x passes them.""")
 slip("a block too few", ORDER, {"in blocks": "in blocks[: max(1, len(blocks) - 1)]"}, words="""

@@ -151,6 +151,27 @@ slip("one norm for both", ("feed-forward's half", "together", "gradient"), {"nor
 slip("mask not handed on", ("mask",), {", attn_mask=~mask": ""}, words="""
     `forward` is given a mask and does nothing with it, so every position hears the future. The loss of a language
     model would be splendid (lecture @masking).""")
+slip("a mask of numbers", ("mask",),
+     {"~mask": "mask.float()"},
+     {"~mask": "(~mask).float()"},
+     words="""
+    The mask was handed on as numbers 0 and 1. `nn.MultiheadAttention` *adds* a mask of numbers to the scores: to add 1
+    is a small nudge, and forbids nothing. A mask of numbers needs −∞ where looking is forbidden and 0 elsewhere; a
+    boolean one is True where it is forbidden.""")
+slip("mask transposed", ("mask",), {"~mask": "~mask.mT"}, words="""
+    Rows and columns of the mask have changed places, so that the past is forbidden and the future is open. Row i of our
+    mask says whom position i may look at, and `attn_mask` is read in the same way.""")
+slip("a mask of its own", ("attention's half", "together"),
+     {"attn_mask=~mask": "attn_mask=torch.ones_like(mask).triu(1)"},
+     words="""
+    The block made a causal mask itself and did not look at the one that it was given. An encoder hands over one that
+    forbids nothing. Whom a position may look at is for the caller to say.""")
+slip("another bend", ("feed-forward's half", "together"),
+     {"self.up(self.norm_2(x)).relu()": "nn.functional.gelu(self.up(self.norm_2(x)))"},
+     {".relu()": ".tanh()"},
+     words="""
+    The ReLU was exchanged for another bend. That was not broken: weights that were trained with one bend do not fit
+    another.""")
 slip("mask upside down", (*STREAM, "mask", "gradient"), {"~mask": "mask"}, words="""
     Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
     True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes

@@ -105,7 +105,12 @@ slip("ε outside the root", ("small inputs",), {ROOT: "(torch.sqrt(mean_square) 
 slip("no ε", ("small inputs",), {" + eps": ""}, words="""
     ε was not used. (A slide leaves it out, too.) A vector of zeros, and padding may be one, becomes 0/0, which is
     NaN.""")
-slip("an ε of its own", ("small inputs",), {"eps": "1e-6"}, words="""
+slip("an ε of its own", ("small inputs",),
+     {"eps": "1e-6"},
+     {"eps": "1e-5"},
+     {"eps": "1e-8"},
+     {"eps": "1e-12"},
+     words="""
     ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
     each must be given its own.""")
 slip("over the wrong numbers", (*NOT_NORMALISED, "each by itself"),
@@ -117,6 +122,9 @@ slip("over the wrong numbers", (*NOT_NORMALISED, "each by itself"),
     the last axis, and only that.""")
 slip("gain in front of the norm", ("gain",), {BEGIN: f"x = x * weight\n{BEGIN}", " * weight": ""}, words="""
     The gain was multiplied in before the norm, which takes part of it out again. Normalise first.""")
+slip("a gain counted from 0", ("normalised", "gain", "small inputs"), {" * weight": " * (1 + weight)"}, words="""
+    The vectors were multiplied by 1 + weight. Some models keep their gains so, as what is to be *added* to 1. Here the
+    gain is the factor itself: a gain of 1 leaves the vector as it is.""")
 slip("no gain", ("gain", "gradient"), {" * weight": ""}, words="""
     The vectors are normalised, and that is all. The gain multiplies, number by number; it is learned.""")
 slip("size without a gradient", ("gradient",),

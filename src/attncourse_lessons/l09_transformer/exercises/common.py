@@ -74,6 +74,15 @@ def passed_on(output, x, draw):
     """Whether x that comes out as it went in brings the gradient back; True, too, of an output that is not x."""
     return gradient_reaches(output, [x], draw) | ((output - x).abs().max() > 1e-5)
 
+def with_padding(draw, batch, n):
+    """(batch, n), True where there is a word: the first row lacks the last place, the second is shorter, one is full.
+
+    So neither the first row's mask nor the full one's hides what stands in everybody's padding.
+    """
+    lengths = 1 + draw.integers(n, batch)
+    lengths[:3] = torch.tensor([n - 1, 1 + int(draw.integers(n - 2, 1)), n])
+    return torch.arange(n) < lengths[:, None]
+
 def everybody(*shape):
     return torch.ones(*shape, dtype=torch.bool)
 

@@ -7,7 +7,7 @@ from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradient_reaches, require_variation
 
-from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used
+from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used, with_padding
 
 
 def reference(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
@@ -116,7 +116,7 @@ def past_only(answer, draw):
 def memorys_padding(answer, draw):
     """what stands in the padding of the memory changes nothing"""
     (x, memory, mask, _), parts = _decoding(draw, *LOUD)
-    real = draw.padding_mask(*memory.shape[:2])                           # (batch, n_memory)
+    real = with_padding(draw, *memory.shape[:2])                          # (batch, n_memory)
     other = torch.where(real[..., None], memory, 3 * draw.normal(*memory.shape))
     output, changed = (answer(x, each, mask, real[:, None], *parts) for each in (memory, other))
     if torch.equal(output, answer(x, -memory, mask, real[:, None], *parts)):
@@ -164,6 +164,22 @@ slip("sees the future", ("past only",), {"h, mask": "h, None"}, words="""
     The self-attention got no mask, so each position reads the words that it is about to predict.""")
 slip("hears the memory's padding", ("memory's padding",), {"memory_mask": "None"}, words="""
     The cross-attention got no mask: a translation then depends on how far its source was padded.""")
+slip("one sentence's mask for all", ("memory's padding",), {"memory_mask": "memory_mask[:1]"}, words="""
+    Every source got the mask of the first one in the batch. Each sentence has a length, and a mask, of its own.""")
+slip("keys that were not normalised", ("self-attention", "in order"),
+     {"h, h, mask": "h, x, mask"},
+     {"h, h, mask": "x, h, mask"},  # the other way round
+     words="""
+    One side of the self-attention got the x from before the norm: the one that asks, or the one that answers. Queries,
+    keys and values are all made of what `norm_1` returned.""")
+slip("norms exchanged", ("cross-attention", "network", "in order"), {"norm_2": "norm_3", "norm_3": "norm_2"}, words="""
+    Two norms have changed places. `norm_2` belongs in front of the cross-attention, `norm_3` in front of the network;
+    each has a gain and a bias of its own.""")
+slip("the two attentions side by side", ("in order",),
+     {"mask)\nx = x + cross": "mask) + cross"},
+     words="""
+    Both attentions started from the x that came in, and both findings were added. What asks the memory is the x that
+    the self-attention has left: it has heard what was written so far.""")
 slip("the memory normalised again", CROSS, {"memory,": "norm_2(memory),"}, words="""
     `norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
     from the encoder, which has a norm after its last block, and all blocks of the decoder read that same memory.""")

@@ -6,7 +6,7 @@ from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.observe import gradient_reaches, require_variation
 
-from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used
+from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used, with_padding
 
 
 def reference(x, mask, attention, feed_forward, norm_1, norm_2):
@@ -86,7 +86,7 @@ def both(answer, draw):
 def mask(answer, draw):
     """what stands in the padding changes nothing for the words"""
     x, _, parts = _encoding(draw)
-    mask = draw.padding_mask(*x.shape[:2])                                # (batch, n)
+    mask = with_padding(draw, *x.shape[:2])                               # (batch, n)
     other = torch.where(mask[..., None], x, 3 * draw.normal(*x.shape))
     output = answer(x, mask[:, None], *parts)
     used(attention=parts[0])
@@ -132,8 +132,9 @@ slip("keys that were not normalised", ("attention", "both"),
      {"h, h,": "h, x,"},
      {"h, h,": "x, h,"},  # the other way round
      words="""
-    The normalised x asked, and the x from before the norm answered. In self-attention one and the same sequence
-    does both: queries, keys and values are all made of what `norm_1` returned.""")
+    One side of the attention got the x from before the norm: the one that asks, or the one that answers. In
+    self-attention one and the same sequence does both: queries, keys and values are all made of what `norm_1`
+    returned.""")
 slip("one norm for both parts", ("network", "both"), {"norm_2": "norm_1"}, words="""
     `norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part after it.""")
 slip("the two norms swapped", ("attention", "network", "both"), {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
@@ -145,6 +146,8 @@ slip("the network reads the old x", ("both",), {f"x = x + {ATTENDS}\nreturn x": 
 slip("ignores the mask", ("mask",), {"mask": "None"}, words="""
     The mask was not handed on: change what stands in the padding, and the words change. A block has no use for the
     mask itself; the attention in it has.""")
+slip("one sentence's mask for all", ("mask",), {"h, h, mask": "h, h, mask[:1]"}, words="""
+    Every sentence got the mask of the first one in the batch. Each has a length, and a mask, of its own.""")
 slip("no norm in front of the network", ("network", "both"), {"norm_2(x)": "x"}, words="""
     The network got x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a norm
     of its own.""")

@@ -1,5 +1,7 @@
 """swiglu: A gated feed-forward network, without biases."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -33,7 +35,7 @@ exercise = Exercise(
         "Two products lead from d_model to d_ff. One of them goes through the bend; then the two are multiplied, "
         "number by number; and one product leads back.",
         "silu(z) = z · σ(z). torch has `torch.sigmoid`, and `torch.nn.functional.silu` too. Exponentials by hand "
-        "overflow where z is large.",
+        "overflow where |z| is large, if not forwards then in the gradient.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -42,7 +44,8 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def _gated(draw, *in_front):
     """[x, W_gate, W_up, W_down], no two sizes alike."""
     batch, n, d, d_ff = draw.sizes(4, 3, 9)
-    matrices = [draw.normal(*size) for size in ((d, d_ff), (d, d_ff), (d_ff, d))]
+    d_ff += 4 * d                                                         # wider than the usual four times
+    matrices = [draw.normal(*size) / math.sqrt(size[0]) for size in ((d, d_ff), (d, d_ff), (d_ff, d))]
     return [draw.normal(*(in_front or (batch, n)), d), *matrices]
 
 
@@ -67,11 +70,23 @@ def axes_in_front(answer, draw):
     return require_variation(answer(x, *matrices)) - alone
 
 
-@aspect("large numbers", points=1, explain=lambda got, expected: "some come out as NaN or ∞")
+def _where_not_finite(got, expected):
+    if not got[0]:
+        return "some come out as NaN or ∞"
+    return "what comes out is finite, but the gradient on the way back is NaN or ∞"
+
+
+@aspect("large numbers", points=1, explain=_where_not_finite)
 def large_numbers(answer, draw):
-    """a gate that is wide open, or shut, gives finite numbers"""
-    x, *matrices = _gated(draw)
-    return require_variation(answer(100 * x, *matrices).nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
+    """a gate that is wide open, or shut, gives finite numbers, and finite gradients on the way back"""
+    inputs = _gated(draw)
+    inputs[0] = 300 * inputs[0]
+    output = answer(*(tensor.requires_grad_() for tensor in inputs))
+    fine = require_variation(output.nan_to_num(1e30, 1e30, 1e30)).abs() < 1e20
+    if not output.requires_grad:                                          # another aspect's fault
+        return fine.all().expand(2)
+    back = torch.autograd.grad(output.nan_to_num(0.0, 0.0, 0.0).sum(), inputs, materialize_grads=True)
+    return torch.stack([fine.all(), torch.stack([gradient.isfinite().all() for gradient in back]).all()])
 
 
 @aspect("gradient", points=1, explain=explain_missing_gradient("x", "W_gate", "W_up", "W_down"))
@@ -111,9 +126,13 @@ slip("no gate", ("output", "gradient"),
      {VALUE: ""},  # with the gate's matrix
      words="""
     This is the plain network of 2017 with a different bend: one matrix up, one down, and the third learns nothing.""")
-slip("exponentials that overflow", ("large numbers",), {"torch.sigmoid(z)": "z.exp() / (1 + z.exp())"}, words="""
-    The formula is right, and e to the power of some hundreds is ∞: ∞/∞ is NaN. Divide so that the large exponential
-    stands in the denominator alone, or leave the sigmoid to torch.""")
+slip("exponentials that overflow", ("large numbers",),
+     {"torch.sigmoid(z)": "z.exp() / (1 + z.exp())"},
+     {GATE: "z / (1 + (-z).exp())"},  # on the way back alone
+     words="""
+    The formula is right, and e to the power of some hundreds is ∞: ∞/∞ is NaN. With the exponential in the denominator
+    alone, z / (1 + e^(−z)), what comes out is right, and the *gradient* is ∞ · 0, which is NaN. Leave the sigmoid to
+    torch: z · σ(z).""")
 slip("cut off from the gradient", ("gradient",), {GATE: f"({GATE}).detach()"}, words="""
     The numbers are right, but no gradient gets through: `.detach()`, `.data` and `torch.no_grad()` forget where
     numbers came from.""")
@@ -135,10 +154,10 @@ def the_sigmoid_by_name(x, W_gate, W_up, W_down):
 
 @alternative("einsum in float64")
 def einsum_in_float64(x, W_gate, W_up, W_down):
-    """Axes by name; e^(−z) overflows to ∞ and 1/∞ is 0, as it should be."""
+    """Axes by name."""
     gate, up, down = W_gate.double(), W_up.double(), W_down.double()
     z = torch.einsum("...d,df->...f", x.double(), gate)
-    hidden = z / (1 + torch.exp(-z)) * torch.einsum("...d,df->...f", x.double(), up)
+    hidden = z * z.sigmoid() * torch.einsum("...d,df->...f", x.double(), up)
     return torch.einsum("...f,fd->...d", hidden, down)
 
 

@@ -5,11 +5,11 @@ from torch import nn
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
-from .common import READY_MADE, _attends, _shift_right, everybody, norms
+from .common import READY_MADE, _attends, _shift_right, everybody, norms, with_padding
 from .shift_right import solution as shift_right
 
 
@@ -67,23 +67,33 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _machine(draw, reads=True, looks=True):
-    """[source, target, source_mask, bos], and the parts; without `looks` the decoder's blocks look at no memory."""
+def _machine(draw, reads=True, looks=True, deeper="encoder"):
+    """[source, target, source_mask, bos], and the parts: two, three or four blocks, more in the `deeper` tower.
+
+    Without `looks` the decoder's blocks look at no memory, and with "first" only the first of them does. Tokens that
+    ask for a gradient get one: their vectors move, along some direction, with the token's number.
+    """
+    low, high = sorted(draw.sizes(2, 2, 4))
+    n_encoder, n_decoder = (high, low) if deeper == "encoder" else (low, high)
     batch, n_source, n_target, d = draw.sizes(4, 3, 8)
     words, bos = 30, 30 + int(draw.integers(3, 1))
     source, target = draw.integers(words, batch, n_source), draw.integers(words, batch, n_target)
     tables = [draw.normal(words + 3, d) for _ in range(2)]
     places = draw.normal(12, d)
-    attends = [[_attends(draw, d) for _ in range(2)] for _ in range(2)]
-    crosses = [_attends(draw, d) for _ in range(2)]
+    attends = [[_attends(draw, d) for _ in range(depth)] for depth in (n_encoder, n_decoder)]
+    crosses = [_attends(draw, d) for _ in range(n_decoder)]
 
     def embed(table):
-        return lambda tokens: table[tokens] + places[: tokens.shape[-1]]
+        def look_up(tokens):
+            x = table[tokens.long()] + places[: tokens.shape[-1]]
+            return x + (tokens - tokens.detach())[..., None] * table[0] if tokens.is_floating_point() else x
+
+        return look_up
 
     def encoder_block(attend):
         return lambda x, mask=None: x + attend(x, x, mask)
 
-    def decoder_block(attend, cross):
+    def decoder_block(attend, cross, looks):
         def block(x, memory, mask=None, memory_mask=None):
             x = x + attend(x, x, mask) if reads else x
             return x + cross(x, memory, memory_mask) if looks else x
@@ -94,7 +104,10 @@ def _machine(draw, reads=True, looks=True):
     parts = [
         *map(embed, tables),
         [encoder_block(attend) for attend in attends[0]],
-        [decoder_block(attend, cross) for attend, cross in zip(attends[1], crosses, strict=True)],
+        [
+            decoder_block(attend, cross, looks is True or (looks == "first" and floor == 0))
+            for floor, (attend, cross) in enumerate(zip(attends[1], crosses, strict=True))
+        ],
         norms(draw, d),
         norms(draw, d),
         lambda x: x @ rows,
@@ -105,17 +118,17 @@ def _machine(draw, reads=True, looks=True):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("logits", points=2)
+@aspect("logits", points=1)
 def logits(answer, draw):
-    """everything in its place"""
+    """everything in its place, in an encoder that is deeper than the decoder"""
     inputs, parts = _machine(draw)
     return answer(*inputs, *parts)
 
 
 @aspect("the writing side", points=1)
 def the_writing_side(answer, draw):
-    """with no memory to look at, a decoder alone predicts each token from those before it"""
-    inputs, parts = _machine(draw, looks=False)
+    """with no memory to look at, a decoder alone predicts each token from those before it, however many its blocks"""
+    inputs, parts = _machine(draw, looks=False, deeper="decoder")
     return answer(*inputs, *parts)
 
 
@@ -150,7 +163,7 @@ def no_peeking(answer, draw):
 def sources_padding(answer, draw):
     """what stands in the padding of the source changes nothing"""
     (source, target, _, bos), parts = _machine(draw)
-    real = draw.padding_mask(*source.shape)                               # (batch, n_source)
+    real = with_padding(draw, *source.shape)                              # (batch, n_source)
     other = torch.where(real, source, (source + 11) % 30)
     logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
     if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
@@ -158,9 +171,20 @@ def sources_padding(answer, draw):
     return require_variation(logits) - changed
 
 
+@aspect("gradient", points=1, explain=explain_missing_gradient("source's words"))
+def gradient(answer, draw):
+    """through the whole decoder and the whole encoder a gradient comes back to the words of the source"""
+    (source, *inputs), parts = _machine(draw, looks="first")
+    source = source.float().requires_grad_()
+    logits = answer(source, *inputs, *parts)
+    reached = gradient_reaches(logits, [source], draw)
+    return reached | torch.equal(logits, answer((source.detach() + 7) % 30, *inputs, *parts))  # unheard: not this fault
+
+
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 WRITES, READS = ("logits", "the writing side"), ("logits", "the reading side")
+EVERY = tuple(aspect.name for aspect in exercise.aspects)
 PEEKS, BOTH = (*WRITES, "no peeking"), (*WRITES, "the reading side")
 SHIFTED, HEARS = "shift_right(target, bos)", "block(memory, source_mask)"
 ENCODES = f"for block in encoder_blocks:\n    memory = {HEARS}\n"
@@ -177,7 +201,7 @@ slip("no causal mask", PEEKS,
 slip("the mask's other half", PEEKS, {"tril": "triu"}, words="""
     The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column.
     Which triangle is j ≤ i?""")
-slip("not even itself", (*PEEKS, "source's padding"), {"tril()": "tril(diagonal=-1)"}, words="""
+slip("not even itself", (*PEEKS, "source's padding", "gradient"), {"tril()": "tril(diagonal=-1)"}, words="""
     The mask forbids each position to see itself, so one of them sees nothing (the first, or with the other triangle
     the last), and softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that
     what stands at a position has been written already, and may be read.""")
@@ -189,13 +213,21 @@ slip("un-normed logits", BOTH, {"decoder_norm(x)": "x"}, words="""
     block. The encoder ends in a norm, and so does the decoder.""")
 slip("a memory for each floor", READS,
      {f"{ENCODES}memory = encoder_norm(memory)\n": "",
-      "for block in decoder_blocks:\n": "for read, block in zip(encoder_blocks, decoder_blocks, strict=True):\n"
-                                        "    memory = read(memory, source_mask)\n",
+      "for block in decoder_blocks:\n": "for floor, block in enumerate(decoder_blocks):\n"
+                                        "    for read in encoder_blocks[floor : floor + 1]:\n"
+                                        "        memory = read(memory, source_mask)\n",
       "memory, causal": "encoder_norm(memory), causal"},
      words="""
     Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers
     stand side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the
     decoder's blocks.""")
+slip("towers of one height", BOTH,
+     {"block in encoder_blocks": "block, _ in zip(encoder_blocks, decoder_blocks)",
+      "block in decoder_blocks": "_, block in zip(encoder_blocks, decoder_blocks)"},
+     {"in encoder_blocks": "in encoder_blocks[:2]", "in decoder_blocks": "in decoder_blocks[:2]"},
+     words="""
+    Not all blocks were used: their number was written into the code, or taken from the other tower. Encoder and decoder
+    each have as many blocks as their own list is long.""")
 slip("the encoder left out", READS, {ENCODES: ""}, words="""
     The decoder looked at the source's embeddings: words that have not heard of each other. The memory is what comes
     out of the encoder's last block, and its norm.""")
@@ -204,6 +236,30 @@ slip("blocks that start over", BOTH,
      words="""
     Every block was given the embeddings, and only what the last one made was kept. A stack is a chain: each block
     starts from what the one below has made.""")
+slip("masks exchanged", EVERY, {"causal, source_mask": "source_mask, causal"}, words="""
+    The two masks that a decoder's block takes have changed places. First comes the one about the target's own
+    positions, (n_target, n_target), then the one about the memory, (batch, 1, n_source). If source and target were
+    equally long, nothing would crash.""")
+slip("the source's table for the target", BOTH, {"embed_target(": "embed_source("}, words="""
+    The target's tokens were looked up in the *source's* table. The two languages have tables of their own:
+    `embed_target` knows the target's words.""")
+slip("a mask of numbers", (*WRITES, "no peeking", "source's padding", "gradient"),
+     {"dtype=torch.bool": "dtype=torch.float32"},
+     words="""
+    The causal mask holds numbers 0 and 1. In this course a mask is boolean, True where a position may look; the parts
+    that you are given ask for its opposite, and numbers have none.""")
+slip("cut off from the gradient", ("gradient",),
+     {"= encoder_norm(memory)": "= encoder_norm(memory).detach()"},
+     {"block(x, memory": "block(x.detach(), memory"},  # in the decoder
+     {HEARS: "block(memory.detach(), source_mask)"},  # in the encoder
+     words="""
+    The logits are right, but no gradient gets from them to the source: `.detach()`, `.data` and `torch.no_grad()`
+    forget where numbers came from. The encoder has no loss of its own: it learns through the decoder, or not at all.
+    """)
+slip("one sentence's mask for all", ("source's padding",),
+     {"causal, source_mask": "causal, source_mask[:1]", HEARS: "block(memory, source_mask[:1])"},
+     words="""
+    Every source got the mask of the first one in the batch. Each sentence has a length, and a mask, of its own.""")
 slip("the source's padding heard", ("source's padding",),
      {"causal, source_mask": "causal, None"},
      {HEARS: "block(memory, None)"},  # by the encoder
@@ -216,6 +272,24 @@ slip("probabilities for logits", BOTH,
      words="""
     A softmax was put after the output. The contract wants the scores from before it: the cross entropy takes the
     logarithm of the softmax itself, in one stable step, and a second softmax would flatten the first.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("a memory for each floor", fails=BOTH)
+def both_towers_in_one_loop(
+    source, target, source_mask, bos, embed_source, embed_target,
+    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
+):  # fmt: skip
+    """In one loop, as far as the lower tower goes."""
+    memory = embed_source(source)
+    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
+    causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+    for read, write in zip(encoder_blocks, decoder_blocks):  # noqa: B905
+        memory = read(memory, source_mask)
+        x = write(x, encoder_norm(memory), causal, source_mask)
+    return output(decoder_norm(x))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

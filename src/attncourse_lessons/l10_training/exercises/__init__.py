@@ -1,9 +1,29 @@
-"""What a training step minimises, how fast and on what, and how a trained model writes."""
+"""What a training step minimises, how fast and on what; how it is taken, and what it costs."""
 
-from . import batch_by_tokens, beam_search, byte_pairs, greedy_decode, label_smoothed_loss, train_step, warmup
+from . import (
+    adamw_step,
+    batch_by_tokens,
+    byte_pairs,
+    label_smoothed_loss,
+    memory_and_flops,
+    scaled_step,
+    train_step,
+    train_translator,
+    warmup,
+)
 
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (label_smoothed_loss, warmup, batch_by_tokens, greedy_decode, beam_search, train_step, byte_pairs)
+    for module in (
+        label_smoothed_loss,
+        warmup,
+        batch_by_tokens,
+        adamw_step,
+        train_step,
+        scaled_step,
+        memory_and_flops,
+        train_translator,
+        byte_pairs,
+    )
 )

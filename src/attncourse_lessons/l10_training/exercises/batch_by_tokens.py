@@ -4,9 +4,8 @@ import torch
 
 from attncourse.data import batch_by_tokens as share_out
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.inputs import told_apart
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-
-from .common import told_apart
 
 
 def solution(lengths, batch_tokens):
@@ -76,6 +75,20 @@ def equal_lengths(answer, draw):
     return _rectangles(answer(lengths, per_batch * length), lengths)
 
 
+@aspect("in the order given", points=1)
+def in_the_order_given(answer, draw):
+    """of sentences of one length those that come first share the first batch: shown is the first of each one's batch"""
+    length, per_batch = draw.sizes(2, 3, 8)
+    lengths = [length] * (3 * per_batch + 1)
+    batches = answer(lengths, per_batch * length + 1)
+    _rectangles(batches, lengths)
+    first = [-1] * len(lengths)
+    for batch in batches:
+        for i in batch:
+            first[i] = min(batch)
+    return torch.tensor(first)
+
+
 def _rising(draw):
     """Even lengths from short to long, of which some are equal; with an odd budget no batch is exactly full."""
     steps = draw.integers(3, 24).tolist()
@@ -117,7 +130,7 @@ def longer_than_the_budget(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-EVERY_BATCH = ("equal lengths", "the padding counts", "like with like", "longer than the budget")
+EVERY_BATCH = ("equal lengths", "in the order given", "the padding counts", "like with like", "longer than the budget")
 UNEQUAL = ("the padding counts", "like with like")
 RECTANGLE = "(len(batches[-1]) + 1) * lengths[i]"
 
@@ -130,6 +143,12 @@ slip("not sorted", ("like with like",),
      words="""
     The sentences were taken as they come, so that long and short ones share batches, and the short ones are mostly
     padding. Take them from the shortest to the longest.""")
+slip("equals from the last", ("in the order given",), {"key=lambda i: lengths[i]": "key=lambda i: (lengths[i], -i)"},
+     {"sorted(range(len(lengths)), key=lambda i: lengths[i])":
+      "sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)[::-1]"},
+     words="""
+    The batches are of the right size, but of sentences of one length the last ones come first. `sorted` keeps equals in
+    the order in which they came; turning its result round turns them round as well.""")
 slip("one short of full", ("equal lengths",), {"> batch": ">= batch"}, words="""
     A batch that would have been exactly full was closed one sentence too early: the budget is how many tokens it
     holds *at most*. > or ≥?""")

@@ -5,9 +5,8 @@ from itertools import pairwise
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.inputs import told_apart
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-
-from .common import told_apart
 
 
 def reference(train, test, n_merges):
@@ -108,6 +107,14 @@ def _first_merge(draw):
     return train, test, 1
 
 
+def _tied(draw):
+    """Words of two letters, no pair twice: all are equally frequent. The first seen is neither end of the alphabet."""
+    letters = "".join("abcdefgh"[i] for i in torch.randperm(8, generator=draw.generator).tolist())
+    a, b, c, d = sorted(letters[i : i + 2] for i in range(0, 8, 2))
+    words = [b, a, d, c]
+    return words, words, 1
+
+
 def _differently_cut(got, expected):
     wrong = int((got != expected).sum())
     return f"after {wrong} of {len(got)} letters there is a cut where none should be, or none where one should be"
@@ -128,6 +135,12 @@ def merges_of_merges(answer, draw):
     return _cut_up(answer, told_apart(exercise, "merges of merges", draw.seed, _words, _cut_up))
 
 
+@aspect("ties", points=1, explain=_differently_cut)
+def ties(answer, draw):
+    """of equally frequent pairs the alphabetically first is merged"""
+    return _cut_up(answer, told_apart(exercise, "ties", draw.seed, _tied, _cut_up))
+
+
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 EVERY_MERGE = ("the first merge", "merges of merges")
@@ -137,6 +150,19 @@ slip("vocabulary from the test set", EVERY_MERGE, {"in train]": "in train + test
     The test's words were counted as well. So the pieces know what will be asked: the test set looks easier than any
     new text will be, and whoever reports the number does not know it. Learn from the training words alone, and
     *apply* to the test.""")
+slip("the last of equals", ("ties",), {f"min{RANKED}": "max(counts, key=lambda pair: (counts[pair], pair))"}, words="""
+    Of equally frequent pairs the alphabetically *last* was merged, as in the lecture's cell. Here it is the first:
+    large counts and small pairs, so one of the two needs a minus.""")
+slip("the first seen of equals", ("ties",),
+     {f"min{RANKED}": "max(counts, key=counts.get)"},
+     words="""
+    Of equally frequent pairs the one that was seen first was merged: `max` takes the first that it meets. Then the
+    result depends on the order of the words. The alphabetically first pair is asked for.""")
+slip("pairs over the ends of words", EVERY_MERGE,
+     {"for pieces in learned_from:":
+      "for pieces in [[piece for pieces in learned_from for piece in pieces]]:"}, words="""
+    The last letter of a word and the first of the next were counted as neighbours. Words are counted one by one: their
+    order says nothing.""")
 slip("every word counted once", EVERY_MERGE, {"in train]": "in set(train)]"}, words="""
     A word that comes ten times was counted once. Frequent words are what a vocabulary is to be made for: count
     every occurrence.""")

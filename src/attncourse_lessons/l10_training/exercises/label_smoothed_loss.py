@@ -63,29 +63,36 @@ def _twice(answer, draw, padded=False, scale=1.0):
     return torch.stack(losses)
 
 
+def _loss(got, expected):
+    """The loss that is furthest off, without the place that it has in the check's own list."""
+    got, expected = got.reshape(-1), expected.reshape(-1)
+    worst = int(abs(got - expected).argmax())
+    return f"got a loss of {got[worst]:.4g}, expected {expected[worst]:.4g}"
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("sharp targets", points=1)
+@aspect("sharp targets", points=1, explain=_loss)
 def sharp_targets(answer, draw):
     """with no smoothing it is the cross entropy, a mean over the tokens"""
     logits, target, pad = _answers(draw)
     return answer(logits, target, 0.0, pad)
 
 
-@aspect("smoothed targets", points=2)
+@aspect("smoothed targets", points=2, explain=_loss)
 def smoothed_targets(answer, draw):
     """a share of the truth goes to the whole vocabulary, in equal parts"""
     return _twice(answer, draw)
 
 
-@aspect("padding", points=2)
+@aspect("padding", points=2, explain=_loss)
 def padding(answer, draw):
     """each real token counts the same, padding counts for nothing, smoothed or not"""
     return _twice(answer, draw, padded=True)
 
 
-@aspect("large logits", points=1)
+@aspect("large logits", points=1, explain=_loss)
 def large_logits(answer, draw):
     """a probability that is too small to be written down still has a logarithm"""
     return _twice(answer, draw, scale=200.0)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_case
 from lessonkit.exercises.observe import Draw
 
 
@@ -96,10 +97,10 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 class _Steps:
     """A learner's module with drawn parameters, micro-batches of different sizes, and held-out pairs."""
 
-    def __init__(self, answer: Any, draw: Draw, dropout: float = 0.0, n_micro: int = 3):
+    def __init__(self, answer: Any, draw: Draw, dropout: float = 0.0, n_micro: int = 3, equal: int | None = None):
         d, self.n_classes = draw.sizes(2, 3, 6)
         self.module = answer.build(draw, d, self.n_classes, dropout)
-        sizes = sorted(draw.sizes(n_micro, 1, 4 * n_micro))
+        sizes = sorted(draw.sizes(n_micro, 1, 4 * n_micro)) if equal is None else [equal] * n_micro
         self.micro = [self.pairs(draw, n, d) for n in sizes]
         self.held_out = self.pairs(draw, 12, d)
         self.another = [self.pairs(draw, n, d) for n in sizes]
@@ -122,7 +123,7 @@ def loss(answer, draw):
     return steps(steps.micro, 0.1, 100.0)[0]
 
 
-@aspect("norm", points=1)
+@aspect("norm", points=1, explain=explain_case("of a short gradient", "of one that is clipped"))
 def norm(answer, draw):
     """the length of the whole gradient, before it is clipped"""
     steps = _Steps(answer, draw)
@@ -143,11 +144,11 @@ def several_micro_batches(answer, draw):
     return steps(steps.micro, 0.2 + 0.3 * float(draw.uniform(1)), 100.0)[2]
 
 
-@aspect("clipping", points=1)
+@aspect("clipping", points=1, explain=explain_case("in one micro-batch", "in three of one size"))
 def clipping(answer, draw):
     """a gradient that is too long is scaled down as a whole, before the step"""
-    steps = _Steps(answer, draw, n_micro=1)
-    return steps(steps.micro, 20.0, 0.02)[2]
+    one, three = (_Steps(answer, draw.child(str(n)), n_micro=n, equal=7 - n) for n in (1, 3))
+    return torch.stack([steps(steps.micro, 20.0, 0.02)[2] for steps in (one, three)])
 
 
 @aspect("the next step", points=1)
@@ -199,7 +200,7 @@ slip("a mean of means", UNEVEN, {SHARE: "target) / len(micro_batches)"}, words="
 slip("means added up", UNEVEN, {SHARE: "target)"}, words="""
     The micro-batches' mean losses were added up. With three of them the gradient is three times as long, so whoever
     cuts a batch into more pieces trains at a higher rate. Divide by the tokens of the *whole* step.""")
-slip("zero in the loop", ("norm", "several micro-batches"), {ZERO: "", PART: f"    {ZERO}{PART}"}, words="""
+slip("zero in the loop", ("norm", "several micro-batches", "clipping"), {ZERO: "", PART: f"    {ZERO}{PART}"}, words="""
     The gradients were set to zero for every micro-batch, so that only the last one counts. What accumulates must
     not be cleared on the way: once a step, before the loop.""")
 slip("not clipped before the step", ("clipping",), {CLIP: "", STEP: f"{STEP}{CLIP}"}, words="""
@@ -212,11 +213,32 @@ slip("each parameter clipped by itself", ("clipping",),
     Each parameter's gradient was shortened by itself. Together they are still too long, and point in a different
     direction from the gradient: those that were short keep their length. One norm over all parameters, one factor
     for all.""")
-slip("a step for each micro-batch", UNEVEN,
+slip("a step for each micro-batch", (*UNEVEN, "clipping"),
      {ZERO: "", PART: f"    {ZERO}{PART}", CLIP: f"    {CLIP}", STEP: f"    {STEP}"},
+     {ZERO: "", PART: f"    {ZERO}{PART}", CLIP: f"    {CLIP}", STEP: f"    {STEP}",
+      SHARE: "target) / len(micro_batches)"},  # each its own mean
+     {ZERO: "", PART: f"    {ZERO}{PART}", CLIP: f"    {CLIP}", STEP: f"    {STEP}",
+      SHARE: 'target, reduction="sum") / len(target)', "loss += part.item()": "loss += part.item() * len(target) / n"},
      words="""
     The parameters moved after every micro-batch: three small steps, where one was asked for from all of them
     together. The step comes after the loop.""")
+slip("the norm after clipping", ("norm",), {CLIP: f"{CLIP.removeprefix('norm = ')}{LENGTH}"}, words="""
+    The norm that came back is that of the clipped gradient, which is never more than `clip`: it says nothing about how
+    the training goes. `clip_grad_norm_` returns the norm that it found *before* it clipped.""")
+slip("clipped after each micro-batch", ("norm", "clipping"),
+     {"loss += part.item()\n": f"loss += part.item()\n    {CLIP}", CLIP: ""}, words="""
+    The gradient was clipped after every micro-batch, while it was still being added up. A part of it that was cut does
+    not come back, so the step depends on the order of the micro-batches. Once a step, after the loop.""")
+slip("always brought to that length", ("a step", "several micro-batches", "the next step"),
+     {CLIP: f"{LENGTH}for p in self.model.parameters():\n    p.grad *= clip / norm\n"}, words="""
+    The gradient was scaled to the length `clip` in every case, so that a short one was made *longer*. The factor is
+    clip over norm where the norm is larger, and 1 elsewhere.""")
+slip("the loss after the step", ("loss",),
+     {STEP: f'{STEP}loss = sum(F.nll_loss(self.model(x), target, reduction="sum").item() '
+            'for x, target in micro_batches) / n\n'},
+     words="""
+    The step's loss was measured again after the parameters had moved. What is asked for is the loss that the gradient
+    came from: it is there already, and costs nothing.""")
 slip("evaluated before the step", UPDATED, {STEP: "", "return": f"{STEP}return"}, words="""
     The held-out loss is that of the model as it was before this step, or nothing has moved it: is `step()` called,
     and before the evaluation?""")

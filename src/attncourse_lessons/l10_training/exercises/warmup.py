@@ -111,6 +111,13 @@ slip("the larger for the smaller", ("the first step", "rising", "falling"), {"mi
 slip("−½ for −1.5", ("the first step", "rising"), {"-1.5": "-0.5"}, words="""
     The rising line is too steep, and cut off at once by the falling one, so there is no warm-up. At `warmup_steps`
     both must be the same: w^−½ = w · w^?""")
+slip("no warm-up", ("the first step", "rising"), {"min(step**-0.5, step * warmup_steps**-1.5)": "step**-0.5"}, words="""
+    This falls from the first step on: it begins with the highest rate that there is. The rising line is missing, and
+    `min` of the two.""")
+slip("4000 for every warm-up", ("the first step", "rising", "the peak", "falling"),
+     {"warmup_steps**-1.5": "4000**-1.5"},
+     words="""
+    `warmup_steps` has no effect: the paper's own 4000 stands in its place.""")
 slip("the width left out", EVERY_RATE, {"d_model**-0.5 * ": ""}, words="""
     The shape is right, the size is not: `d_model` has no effect. The wider a model, the smaller its steps, by the
     root of the width.""")

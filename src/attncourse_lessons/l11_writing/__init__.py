@@ -1,0 +1,1 @@
+"""How does a trained model write, and how good is what it wrote?"""

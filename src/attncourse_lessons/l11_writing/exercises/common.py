@@ -1,0 +1,3 @@
+"""What the exercises of this lesson share."""
+
+READY_MADE = ("attncourse.metrics", "attncourse.training", "attncourse.decoding", "attncourse.transformer")

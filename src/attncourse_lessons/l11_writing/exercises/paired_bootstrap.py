@@ -1,0 +1,155 @@
+"""paired_bootstrap: Whether one system is better than another on a test set, or only luckier."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.inputs import told_apart
+
+from .common import READY_MADE
+
+
+def solution(ours, theirs, draws):
+    def score(counts):
+        matches, totals = counts.sum(dim=-2).unbind(dim=-1)                       # of all sentences together
+        return 100 * matches / totals
+
+    difference = score(ours) - score(theirs)
+    resampled = score(ours[draws]) - score(theirs[draws])                         # (n_draws,)
+    low, high = resampled.quantile(torch.tensor([0.025, 0.975]))
+    return difference, low, high, (resampled > 0).float().mean()
+
+
+exercise = Exercise(
+    "paired_bootstrap",
+    reference=solution,
+    solution=solution,
+    returns=("difference", "low", "high", "better"),
+    forbidden=READY_MADE,
+    numbers=True,
+    extra=True,
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "Write the score of one set of sentences as a small function: all matches over all totals, times 100. "
+        "Everything else is that function on other sentences.",
+        "`ours[draws]` has the shape (n_draws, n_sentences, 2): a resampled test set in each row. Take the same rows "
+        "of `theirs`, the scores of both, their difference; then `quantile` and a mean.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _systems(draw):
+    """(ours, theirs, draws): counts of sentences of different lengths, of which some are hard for both."""
+    n_sentences, n_draws = 12 + int(draw.integers(6, 1)), 41
+    totals = 4 + draw.integers(20, n_sentences)
+    hard = draw.uniform(n_sentences)
+    counts = [
+        torch.stack([(totals * (hard + 0.3 * draw.uniform(n_sentences)) / 1.3).round(), totals.float()], dim=1)
+        for _ in range(2)
+    ]
+    return *counts, draw.integers(n_sentences, n_draws, n_sentences)
+
+
+def _difference(answer, systems):
+    return torch.as_tensor(answer(*systems)[0]).double().reshape(1)
+
+
+def _interval(answer, systems):
+    return torch.stack([torch.as_tensor(value).double().reshape(()) for value in answer(*systems)[1:3]])
+
+
+def _better(answer, systems):
+    ours, theirs, draws = systems
+    draws = torch.cat([draws, torch.zeros_like(draws[:5])])
+    ours = torch.cat([theirs[:1], ours[1:]])                                      # in five draws they are equal
+    return torch.as_tensor(answer(ours, theirs, draws)[3]).double().reshape(1)
+
+
+def _told(name, draw, look):
+    return told_apart(exercise, name, draw.seed, _systems, look)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("difference", points=1)
+def difference(answer, draw):
+    """on the test set itself: all matches over all totals, of 100, ours less theirs"""
+    return _difference(answer, _told("difference", draw, _difference))
+
+
+@aspect("interval", points=1)
+def interval(answer, draw):
+    """19 in 20 of the differences on resampled test sets lie in it"""
+    return _interval(answer, _told("interval", draw, _interval))
+
+
+@aspect("better", points=1)
+def better(answer, draw):
+    """the share of resampled test sets on which ours has the higher score"""
+    return _better(answer, _told("better", draw, _better))
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+EVERYTHING = ("difference", "interval", "better")
+SCORES = "    matches, totals = counts.sum(dim=-2).unbind(dim=-1)"
+
+slip("a mean over sentences", EVERYTHING,
+     {f"{SCORES}                       # of all sentences together\n    return 100 * matches / totals":
+      "    return (100 * counts[..., 0] / counts[..., 1]).mean(dim=-1)"},
+     words="""
+    Each sentence's own score was taken, and their mean. A short sentence then counts as much as a long one. The measure
+    is the corpus': all matches over all totals.""")
+slip("not paired", ("interval", "better"), {"theirs[draws]": "theirs[draws.roll(1, dims=0)]"}, words="""
+    The two systems were scored on different resampled test sets, so what is hard in the one and easy in the other is
+    taken for a difference of the systems. The same sentences for both: that is the pairing, and it makes the interval
+    narrower.""")
+slip("theirs less ours", EVERYTHING,
+     {"score(ours) - score(theirs)": "score(theirs) - score(ours)",
+      "score(ours[draws]) - score(theirs[draws])": "score(theirs[draws]) - score(ours[draws])"}, words="""
+    The differences have the wrong sign: ours less theirs.""")
+slip("nine in ten", ("interval",), {"[0.025, 0.975]": "[0.05, 0.95]"}, words="""
+    The interval holds nine in ten of the differences. Nineteen in twenty are asked for: a fortieth is left out on each
+    side.""")
+slip("from the least to the largest", ("interval",), {"[0.025, 0.975]": "[0.0, 1.0]"}, words="""
+    The interval reaches from the least to the largest difference, so it grows with the number of draws.""")
+slip("ties count as better", ("better",), {"resampled > 0": "resampled >= 0"}, words="""
+    Test sets on which the two have the same score were counted as won. The higher score is asked for.""")
+slip("the score of 1", ("difference", "interval"), {"100 * matches": "matches"}, words="""
+    The scores are of 1 and not of 100.""")
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("one draw after the other")
+def one_draw_after_the_other(ours, theirs, draws):
+    """Lists, sorted; the quantiles by hand."""
+    def score(counts):
+        return 100 * float(counts[:, 0].sum()) / float(counts[:, 1].sum())
+
+    found = sorted(score(ours[rows]) - score(theirs[rows]) for rows in draws)
+
+    def quantile(q):
+        place = q * (len(found) - 1)
+        below = int(place)
+        above = min(below + 1, len(found) - 1)
+        return found[below] + (place - below) * (found[above] - found[below])
+
+    won = sum(difference > 1e-6 for difference in found) / len(found)
+    return score(ours) - score(theirs), quantile(0.025), quantile(0.975), won
+
+
+@alternative("how often each sentence comes")
+def how_often_each_sentence_comes(ours, theirs, draws):
+    """A product with counts takes the place of resampled tables."""
+    times = torch.nn.functional.one_hot(draws, len(ours)).sum(dim=1).float()
+    both = torch.stack([ours, theirs]).float()
+    totals = times @ both                                                         # (2, n_draws, 2)
+    scores, whole = 100 * totals[..., 0] / totals[..., 1], both.sum(dim=1)
+    resampled = scores[0] - scores[1]
+    whole = 100 * whole[:, 0] / whole[:, 1]
+    ends = torch.quantile(resampled, torch.tensor([0.025, 0.975]))
+    return whole[0] - whole[1], ends[0], ends[1], (resampled > 1e-6).double().mean()

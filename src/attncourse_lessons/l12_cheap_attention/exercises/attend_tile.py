@@ -1,0 +1,153 @@
+"""attend_tile: Take one more tile of keys and values into account: scaled dot-product attention, not yet divided."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attncourse import efficient
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE, start
+
+
+def reference(query, key, value, largest, total, output):
+    """One tile more. Dao et al. 2022, algorithm 1, with the division left to the end."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])                  # (batch, n_query, n_tile)
+    larger, total = efficient.online_softmax_step(scores, largest, total)
+    weights = (scores - larger).exp()                                     # (batch, n_query, n_tile)
+    return larger, total, output * (largest - larger).exp() + weights @ value
+
+
+def solution(query, key, value, largest, total, output):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])         # (batch, n_query, n_tile)
+    new_largest = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+    shrink = (largest - new_largest).exp()                       # (batch, n_query, 1)
+    weights = (scores - new_largest).exp()
+    new_total = total * shrink + weights.sum(dim=-1, keepdim=True)
+    return new_largest, new_total, output * shrink + weights @ value
+
+
+exercise = Exercise(
+    "attend_tile",
+    reference=reference,
+    solution=solution,
+    returns=("largest", "total", "output"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    extra=True,
+    hints=(
+        "`output` is a sum like `total`, with the values in it. What happens to one, when a larger score turns up, "
+        "must happen to the other.",
+        "Nothing is divided here: the caller divides `output` by `total` once, when all tiles have been seen.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _averages(answer, sizes: list[int], query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The average that the answer comes to through tiles of these sizes, and the largest score."""
+    state = *start(*query.shape[:-1]), torch.zeros(*query.shape[:-1], values.shape[-1])
+    for key, value in zip(keys.split(sizes, dim=1), values.split(sizes, dim=1), strict=True):
+        state = answer(query, key, value, *state)
+    largest, total, output = state
+    return output / total, largest
+
+
+def _asked(draw, sizes: list[int], level: float, width: int = 0) -> list[Tensor]:
+    """[query, keys, values] for tiles of these sizes, whose scores rise from tile to tile by about `level` in size."""
+    batch, n_query, d, d_v = draw.sizes(4, 2, 7)
+    d = width or d
+    query, keys = draw.normal(batch, n_query, d), draw.normal(batch, sum(sizes), d)
+    query[..., 0], keys[..., 0] = d**0.5, level * torch.arange(sum(sizes)) / sum(sizes)
+    return [query, keys, draw.normal(batch, sum(sizes), d_v)]
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("one tile", points=0.5)
+def one_tile(answer, draw):
+    """the weighted average over the first tile"""
+    sizes = draw.sizes(1, 3, 7)
+    return _averages(answer, sizes, *_asked(draw, sizes, 0.0))[0]
+
+
+@aspect("several tiles", points=1)
+def several_tiles(answer, draw):
+    """tile by tile it is attention over all keys"""
+    sizes = draw.sizes(3, 2, 6)
+    query, keys, values = _asked(draw, sizes, 4.0)
+    rising = _averages(answer, sizes, query, keys, values)
+    falling = _averages(answer, sizes, query, keys.flip(1), values.flip(1))
+    return torch.cat([*rising, *falling], dim=-1)
+
+
+@aspect("large scores", points=0.5)
+def large_scores(answer, draw):
+    """no overflow, however large the scores become"""
+    sizes = draw.sizes(3, 2, 6)
+    query, keys, values = _asked(draw, sizes, 4.0, width=4)               # √4 rounds nothing, wherever it is divided by
+    keys[..., 0] += 100                                                   # exp(100) is ∞; float32 still has 5 digits
+    return _averages(answer, sizes, query, keys, values)[0]
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+SEVERAL = ("several tiles", "large scores")
+EVERY_TILE = ("one tile", "several tiles", "large scores")
+NEW_OUTPUT = "output * shrink + weights @ value"
+
+slip("the output is not rescaled", SEVERAL, {"output * shrink": "output"}, words="""
+    The sum of the weights was brought to the new largest score, the weighted sum of the values was not. Both are sums
+    of the same exponentials, so they need the same factor.""")
+
+slip("the total is not rescaled", SEVERAL, {"total * shrink": "total"}, words="""
+    The weighted sum of the values was brought to the new largest score, the sum of the weights was not. Both are sums
+    of the same exponentials, so they need the same factor.""")
+
+slip("divided in every tile", EVERY_TILE,
+     {NEW_OUTPUT: f"({NEW_OUTPUT}) / new_total"},
+     {NEW_OUTPUT: "(output * total * shrink + weights @ value) / new_total"},  # and multiplied again: a running mean
+     words="""
+    The output was divided by the total in this step, and will be again in the next, and once more at the end. Keep the
+    bare sum; the caller divides once.""")
+
+slip("a softmax for each tile", EVERY_TILE, {"weights @ value": "scores.softmax(dim=-1) @ value"}, words="""
+    Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts as
+    much as one with the best. The exponentials of all tiles belong in one sum.""")
+
+slip("not scaled", EVERY_TILE, {" / math.sqrt(query.shape[-1])": ""}, words="""
+    The scores lack the root of the width.""")
+
+slip("nothing taken away", ("large scores",),
+     {"(largest - new_largest).exp()": "1.0", "(scores - new_largest)": "scores"},
+     words="""
+    Bare exponentials: right for small scores, but too large for float32 from about 89 on. Take the largest score so far
+    away from all, and rescale what was summed before.""")
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("einsum, from the logarithm")
+def einsum_from_the_logarithm(query, key, value, largest, total, output):
+    """Two factors, old and new."""
+    scores = torch.einsum("bqd,bkd->bqk", query, key) / query.shape[-1] ** 0.5
+    larger = torch.cat([largest, scores], dim=-1).max(dim=-1, keepdim=True).values
+    old, new = torch.exp(largest - larger), torch.exp(scores - larger)
+    return larger, old * total + new.sum(-1, keepdim=True), old * output + torch.einsum("bqk,bkd->bqd", new, value)
+
+
+@alternative("one key at a time")
+def one_key_at_a_time(query, key, value, largest, total, output):
+    """Tiles of one, in double precision."""
+    largest, total, output = (x.double() for x in (largest, total, output))
+    for k, v in zip(key.unbind(dim=1), value.unbind(dim=1), strict=True):
+        score = (query * k[:, None]).sum(dim=-1, keepdim=True).double() / math.sqrt(query.shape[-1])
+        larger = torch.where(score > largest, score, largest)
+        weight, shrink = (score - larger).exp(), (largest - larger).exp()
+        total, output = total * shrink + weight, output * shrink + weight * v[:, None]
+        largest = larger
+    return largest, total, output

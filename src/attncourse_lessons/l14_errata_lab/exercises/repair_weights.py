@@ -1,0 +1,158 @@
+"""repair_weights: The weights that there would be if the scores had been masked before the softmax."""
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import expected_zero, row_sums
+
+from .common import READY_MADE
+
+
+def reference(weights, mask):
+    """What is left, shared out anew: the same as to mask the scores."""
+    allowed = weights * mask
+    total = allowed.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, allowed / total.clamp(min=torch.finfo(weights.dtype).tiny), 0.0)
+
+
+def solution(weights, mask):
+    left = weights * mask                                        # (..., n_query, n_key)
+    sums = left.sum(dim=-1, keepdim=True)                        # (..., n_query, 1)
+    return torch.where(sums > 0, left / sums, torch.zeros_like(left))
+
+
+exercise = Exercise(
+    "repair_weights",
+    reference=reference,
+    solution=solution,
+    returns=("weights",),
+    forbidden=READY_MADE,
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "What does each row sum to after the slide's step? What would it have to sum to?",
+        "Masking the scores leaves the *proportions* among the allowed weights as they are: e^a / e^b does not know "
+        "who else was in the sum. So only the total has to be put right.",
+        "A row in which nothing is allowed has the total 0, and 0/0 is NaN. Handle that row by itself, for instance "
+        "with `torch.where`; a small number added to every total would change the others, too.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _shares(draw, *shape):
+    return (2 * draw.normal(*shape)).softmax(dim=-1)
+
+
+def _some(draw, *shape):
+    """True or False, and at least one True and one False in every row."""
+    mask = draw.uniform(*shape) < 0.5
+    mask[..., 0], mask[..., -1] = True, False
+    return mask
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("shares", points=2, explain=row_sums)
+def shares(answer, draw):
+    """rows that sum to one again, in the old proportions"""
+    batch, n, m = draw.sizes(3, 3, 7)
+    return answer(_shares(draw, batch, n, m), _some(draw, batch, n, m))
+
+
+@aspect("little left", points=1, explain=row_sums)
+def little_left(answer, draw):
+    """even where all that is allowed weighed next to nothing"""
+    n, m = draw.sizes(2, 4, 7)
+    mask = _some(draw, n, m)
+    return answer(_shares(draw, n, m) * torch.where(mask, 1e-9, 1.0), mask)
+
+
+@aspect("nothing allowed", points=1, explain=expected_zero)
+def nothing_allowed(answer, draw):
+    """zeros in a row that may look at nothing, and right rows beside it"""
+    n, m = draw.sizes(2, 4, 7)
+    mask = _some(draw, n, m)
+    mask[1] = False
+    return answer(_shares(draw, n, m), mask)
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+REST = ("shares", "little left", "nothing allowed")
+RETURNED = "torch.where(sums > 0, left / sums, torch.zeros_like(left))"
+
+slip("weights set to 0", REST, {RETURNED: "left"}, words="""
+    That is the slide's step: forbidden weights are 0 now, and what they had was given to nobody, so that the rows sum
+    to less than one.""")
+
+slip("softmax once more", REST,
+     {RETURNED: "weights.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)"},
+     {RETURNED: "left.softmax(dim=-1)"},  # of the weights set to 0
+     {RETURNED: "weights.masked_fill(~mask, -torch.inf).softmax(dim=-1)"},  # without a thought for empty rows
+     words="""
+    Softmax was taken of something that is a softmax already. Weights are not scores: 0 is not "nothing" to softmax (it
+    makes e⁰ of it), and two weights of 0.8 and 0.1 would come out nearly equal. The rows sum to one, but the
+    proportions are gone.""")
+
+slip("shared out equally", REST,
+     {RETURNED: "left + (1 - sums) * mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)"},
+     words="""
+    What was taken from the forbidden places was given to the allowed ones in equal parts. The rows sum to one; but
+    masked scores would give each what it had, times one factor, so that whoever had more gets more.""")
+
+slip("along the wrong axis", REST, {"dim=-1": "dim=-2"}, words="""
+    Columns were brought to one. A row is what one query gives away, and it is the rows that must sum to one.""")
+
+slip("a small number in the divisor", ("little left",),
+     {RETURNED: "left / (sums + 1e-8)"},
+     {RETURNED: "left / (sums + 1e-9)"},
+     {RETURNED: "left / sums.clamp(min=1e-6)"},  # as a lower bound
+     {RETURNED: "left / sums.clamp(min=1e-8)"},
+     words="""
+    A small number was added to the total, against 0/0. Where the allowed weights are small themselves it is not small
+    beside them, and takes most of the row. Only a total of exactly 0 needs care.""")
+
+slip("0/0 in an empty row", ("nothing allowed",), {RETURNED: "left / sums"}, words="""
+    A row that may look at nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
+
+slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""
+    You kept what is forbidden. The mask is True where a query *may* attend.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("a small number in the divisor", fails=REST)
+def a_number_that_is_not_even_small(weights, mask):
+    """So much that it shows in every row."""
+    left = weights * mask
+    return left / (left.sum(dim=-1, keepdim=True) + 1e-3)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("back to scores")
+def back_to_scores(weights, mask):
+    """The logarithm undoes the softmax, up to a number that softmax does not notice."""
+    return weights.log().masked_fill(~mask, float("-inf")).softmax(dim=-1).nan_to_num(0.0)
+
+
+@alternative("row by row")
+def row_by_row(weights, mask):
+    """A loop over the rows."""
+    flat, allowed = weights.reshape(-1, weights.shape[-1]), mask.reshape(-1, mask.shape[-1])
+    rows = []
+    for row, may in zip(flat, allowed, strict=True):
+        kept = torch.where(may, row, torch.zeros_like(row))
+        rows.append(kept / kept.sum() if may.any() else kept)
+    return torch.stack(rows).view(weights.shape)
+
+
+@alternative("in float64, NaN replaced")
+def in_float64_nan_replaced(weights, mask):
+    """Divides first and mends the empty rows afterwards."""
+    kept = weights.double() * mask
+    return torch.nan_to_num(kept / torch.einsum("...m->...", kept)[..., None], nan=0.0)

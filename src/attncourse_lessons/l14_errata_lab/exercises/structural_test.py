@@ -1,0 +1,603 @@
+"""structural_test: Whether `block` is a sound pre-norm block of a decoder."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lessonkit.exercises.exercise import Exercise
+
+from .common import READY_MADE
+
+CLOSE = 1e-4
+
+
+def _same(got, expected):
+    """Equal but for rounding."""
+    return torch.allclose(got, expected, rtol=CLOSE, atol=CLOSE)
+
+
+def reference(block, x, losses):
+    """Whether block is a pre-norm decoder block."""
+    attended, thought, whole, larger = block(x, 1.0, 0.0), block(x, 0.0, 1.0), block(x, 1.0, 1.0), 10 * x
+
+    def hears_no_future(i):
+        changed = torch.cat([x[:, :i], torch.randn_like(x[:, i:])], dim=1)
+        return _same(block(changed, 1.0, 1.0)[:, :i], whole[:, :i])
+
+    def heard(j):
+        """Attention's findings from j on change when the vector at j does."""
+        other = torch.cat([x[:, :j], torch.randn_like(x[:, j : j + 1]), x[:, j + 1 :]], dim=1)
+        moved = (block(other, 1.0, 0.0) - other - attended + x).abs().amax(dim=(0, 2))
+        return bool((moved[j:] > CLOSE).all())
+
+    sound = (
+        _same(block(x, 0.0, 0.0), x)
+        and not _same(attended, x)
+        and not _same(thought, x)
+        and _same(block(larger, 1.0, 0.0) - larger, attended - x)
+        and _same(block(larger, 0.0, 1.0) - larger, thought - x)
+        and _same(block(attended, 0.0, 1.0), whole)
+        and all(_same(block(x[b : b + 1], 1.0, 1.0), whole[b : b + 1]) for b in range(len(x)))
+        and all(map(hears_no_future, range(1, x.shape[1])))
+        and all(map(heard, range(x.shape[1])))
+    )
+    return torch.tensor(sound)
+
+
+def solution(block, x, losses):
+    def same(got, expected):
+        return torch.allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+    silent, whole = block(x, 0.0, 0.0), block(x, 1.0, 1.0)       # (batch, n, d)
+    attended, thought = block(x, 1.0, 0.0), block(x, 0.0, 1.0)
+    questions = [
+        same(silent, x),
+        not same(attended, x),
+        not same(thought, x),
+        same(block(10 * x, 1.0, 0.0) - 10 * x, attended - x),
+        same(block(10 * x, 0.0, 1.0) - 10 * x, thought - x),
+        same(block(attended, 0.0, 1.0), whole),
+    ]
+    for b in range(len(x)):                                      # alone as in company
+        questions.append(same(block(x[b : b + 1], 1.0, 1.0), whole[b : b + 1]))
+    for i in range(x.shape[1] - 1):                              # whatever comes after i
+        future = x.clone()
+        future[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])
+        questions.append(same(block(future, 1.0, 1.0)[:, : i + 1], whole[:, : i + 1]))
+    for j in range(x.shape[1]):                                  # what attention finds from j on depends on x at j
+        other = x.clone()
+        other[:, j] = torch.randn_like(x[:, j])
+        moved = (block(other, 1.0, 0.0) - other) - (attended - x)
+        questions.append((moved[:, j:].abs().amax(dim=(0, 2)) > 1e-4).all())
+    return all(questions)
+
+
+exercise = Exercise(
+    "structural_test",
+    reference=reference,
+    solution=solution,
+    returns=("sound",),
+    forbidden=READY_MADE,
+    truths=True,
+    difficulty=3,
+    minutes=45,
+    hints=(
+        "Go through the sentences that describe a sound block. Each is a question that can be asked by calling "
+        "`block` once or twice and comparing. Write one after the other, and run the check in between.",
+        "`block(x, 0.0, 0.0)` must be x. What attention found is `block(x, 1.0, 0.0) - x`: if it hears a normalised "
+        "x, that must be the same for `10 * x`. And a block is its halves one after the other: `block(block(x, 1.0, "
+        "0.0), 0.0, 1.0)`.",
+        "For the future and for the company there are tests in lectures @masking and @order: put different numbers "
+        "after position i (to a norm, a constant added to all features is no change), and take one text out of the "
+        "batch. For the past it is the other way round: change x at position j, and what attention finds there and "
+        "after it must change. Allow for rounding: `torch.allclose(…, rtol=1e-4, atol=1e-4)`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+class _Parts(NamedTuple):
+    """What a block is made of: four matrices (d, d) for attention, two for the feed-forward network."""
+
+    W: Tensor
+    up: Tensor
+    down: Tensor
+
+    def attention(self, h: Tensor, allowed: Tensor | None = None) -> Tensor:
+        query, key, value = h @ self.W[0], h @ self.W[1], h @ self.W[2]
+        mask = torch.ones(h.shape[1], h.shape[1], dtype=torch.bool).tril() if allowed is None else allowed
+        scores = query @ key.mT / math.sqrt(h.shape[-1])          # plain: a check calls this some thousand times
+        return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ value @ self.W[3]
+
+    def ff(self, h: Tensor) -> Tensor:
+        return (h @ self.up).relu() @ self.down
+
+
+Block = Callable[[Tensor, float, float, _Parts], Tensor]
+Norm = Callable[[Tensor], Tensor]
+
+
+def _ln(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:])
+
+
+def _rms(x: Tensor) -> Tensor:
+    return F.rms_norm(x, x.shape[-1:], eps=1e-6)
+
+
+def _gain(x: Tensor) -> Tensor:
+    """A norm whose gain and bias have been trained."""
+    return _ln(x) * torch.linspace(0.5, 1.5, x.shape[-1]) + 0.1
+
+
+def _root_too_many(x: Tensor) -> Tensor:
+    off = x - x.mean(dim=-1, keepdim=True)
+    return off / (off.square().mean(dim=-1, keepdim=True).sqrt().sqrt() + 1e-5)
+
+
+def _with_the_neighbour(x: Tensor) -> Tensor:
+    """Each text also hears the one beside it in the batch."""
+    return _ln(_ln(x) + _ln(x).roll(1, dims=0))
+
+
+def _with_the_first(x: Tensor) -> Tensor:
+    """The first text hears itself alone; all others hear it, too."""
+    return torch.cat([_ln(x[:1]), _ln(_ln(x[1:]) + _ln(x[:1]))])
+
+
+def _with_the_next(x: Tensor) -> Tensor:
+    """Each word also hears the one after it."""
+    return _ln(_ln(x) + torch.cat([_ln(x)[:, 1:], _ln(x)[:, -1:]], dim=1))
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
+def _pre(first: Norm, second: Norm | None = None, allowed: Callable[[int], Tensor] | None = None) -> Block:
+    """A pre-norm block with these norms on the side roads, and a mask of its own if there is one."""
+
+    def block(x, a, f, p):
+        x = x + a * p.attention(first(x), None if allowed is None else allowed(x.shape[1]))
+        return x + f * p.ff((second or first)(x))
+
+    return block
+
+
+def _one_ahead(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool).tril(1)
+
+
+def _everybody(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool)
+
+
+def _first_ahead(n: int) -> Tensor:
+    """Causal, but for the first position, which sees the second."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril()
+    allowed[0, 1:2] = True
+    return allowed
+
+
+def _not_itself(n: int) -> Tensor:
+    """Only what came before; the first, which has nobody before it, sees itself."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril(-1)
+    allowed[0, 0] = True
+    return allowed
+
+
+def _itself_alone(n: int) -> Tensor:
+    return torch.eye(n, dtype=torch.bool)
+
+
+def _not_the_first(n: int) -> Tensor:
+    """Nobody sees the first position but itself."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril()
+    allowed[1:, 0] = False
+    return allowed
+
+
+def _late(n: int) -> Tensor:
+    """A mask made for three positions, behind which nothing is forbidden."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril()
+    allowed[3:, 3:] = True
+    return allowed
+
+
+def _attention_from_the_norm(x, a, f, p):
+    h = _ln(x)
+    x = h + a * p.attention(h)
+    return x + f * p.ff(_ln(x))
+
+
+def _ff_from_the_norm(x, a, f, p):
+    x = _ln(x + a * p.attention(_ln(x)))
+    return x + f * p.ff(x)
+
+
+def _both_from_the_norm(x, a, f, p):
+    x = _ln(x)
+    x = _ln(x + a * p.attention(x))
+    return x + f * p.ff(x)
+
+
+def _post(x, a, f, p):
+    x = _ln(x + a * p.attention(x))
+    return _ln(x + f * p.ff(x))
+
+
+def _sandwich(x, a, f, p):
+    """What a sublayer found is normalised once more before it is added: another style, and sound."""
+    x = x + a * _ln(p.attention(_ln(x)))
+    return x + f * _rms(p.ff(_ln(x)))
+
+
+def _replaced(x, a, f, p):
+    x = a * p.attention(_ln(x))
+    return x + f * p.ff(_ln(x))
+
+
+def _side_by_side(x, a, f, p):
+    return x + a * p.attention(_ln(x)) + f * p.ff(_ln(x))
+
+
+def _exchanged(x, a, f, p):
+    """The feed-forward network first."""
+    x = x + f * p.ff(_ln(x))
+    return x + a * p.attention(_ln(x))
+
+
+def _no_ff(x, a, f, p):
+    return x + a * p.attention(_ln(x))
+
+
+def _no_attention(x, a, f, p):
+    return x + f * p.ff(_ln(x))
+
+
+def _faint(x, a, f, p):
+    """A hundredth of x is exchanged for its norm."""
+    return _pre(_ln)(0.99 * x + 0.01 * _ln(x), a, f, p)
+
+
+def _by_thirds(x, a, f, p):
+    """Right in mathematics, and rounded more than need be."""
+    x = (x / 3 + a * p.attention(_gain(x)) / 3) * 3
+    return (x / 7 + f * p.ff(_gain(x)) / 7) * 7
+
+
+# In every family: a test that accuses the first, or misses the second, misses something simpler than its subject.
+DIVERGED = _pre(_ln)
+SIMPLE: tuple[tuple[str, bool, Block], ...] = (
+    ("a sound block, whose loss has risen, because it was trained at too high a rate", True, DIVERGED),
+    ("a block that returns zeros, whose loss has fallen", False, lambda x, a, f, p: torch.zeros_like(x)),
+)
+
+
+def _blocks(name: str, meaning: str, *family: tuple[str, bool, Block], points: float = 1) -> None:
+    """An aspect: blocks, each with its story and whether it is sound."""
+    blocks = family + SIMPLE
+
+    def look(answer, draw):
+        batch, n, d = 2 + int(draw.integers(2, 1)), 6 + int(draw.integers(2, 1)), 6 + 2 * int(draw.integers(2, 1))
+        x = 2 * draw.normal(batch, n, d) + 1
+        W = draw.normal(4, d, d) / math.sqrt(d)
+        W[0] /= 2                                                         # nobody is heard too faintly to tell
+        parts = _Parts(W, draw.normal(d, 2 * d), draw.normal(2 * d, d) / d)
+
+        def of(block: Block) -> Callable[[Tensor, float, float], Tensor]:
+            return lambda x, a, f: block(x, float(a), float(f), parts)
+
+        said = []
+        for _, _, block in blocks:
+            steps = torch.arange(12)
+            losses = 2 + 3 * torch.exp(-steps / 3) if block is not DIVERGED else 5 + steps / 4
+            said.append(answer(of(block), x, (losses + 0.05 * draw.normal(12)).tolist()))
+        return torch.stack(said)
+
+    def explain(got, expected):
+        for (story, sound, _), said in zip(blocks, got, strict=True):
+            if bool(said) != sound:
+                return f"{'accuses' if sound else 'misses'} {story}"
+        return None
+
+    look.__doc__ = meaning
+    exercise.aspect(name, points=points, explain=explain)(look)
+
+
+_blocks(
+    "the printed block",
+    "catches residuals from the normalised x, in both sublayers; leaves a block with RMSNorm alone",
+    ("the slide's block: both residuals start at the normalised x", False, _both_from_the_norm),
+    ("a sound block with RMSNorm", True, _pre(_rms)),
+    points=0.5,
+)
+
+
+_blocks(
+    "half repaired",
+    "catches it in one of the two sublayers, whichever it is",
+    ("a block in which attention's residual starts at the normalised x", False, _attention_from_the_norm),
+    ("a block in which the feed-forward network's residual starts at the normalised x", False, _ff_from_the_norm),
+    ("a sound block whose norms have a gain and a bias", True, _pre(_gain)),
+    points=0.5,
+)
+
+
+_blocks(
+    "norms elsewhere",
+    "catches a post-norm block; leaves alone one that also normalises what its sublayers found",
+    ("a post-norm block", False, _post),
+    ("a sound block that also normalises what its sublayers found", True, _sandwich),
+)
+
+
+_blocks(
+    "nothing kept",
+    "catches a residual connection that is missing",
+    ("a block in which what attention found takes the place of x", False, _replaced),
+)
+
+
+_blocks(
+    "the future",
+    "catches a block that looks ahead, be it by one step, or only late in the text",
+    ("a block without a mask", False, _pre(_ln, allowed=_everybody)),
+    ("a block that looks one step ahead", False, _pre(_ln, allowed=_one_ahead)),
+    ("a block whose mask was made for three positions", False, _pre(_ln, allowed=_late)),
+    ("a block in which the first position, and no other, looks one step ahead", False, _pre(_ln, allowed=_first_ahead)),
+    ("a block whose feed-forward network hears the next word", False, _pre(_ln, _with_the_next)),
+)
+
+
+_blocks(
+    "the past",
+    "catches a block in which a position does not hear itself, or what came before it",
+    ("a block whose attention leaves out the position itself", False, _pre(_ln, allowed=_not_itself)),
+    ("a block in which attention hears the position itself and nobody else", False, _pre(_ln, allowed=_itself_alone)),
+    ("a block in which nobody hears the first position", False, _pre(_ln, allowed=_not_the_first)),
+)
+
+
+_blocks(
+    "the company",
+    "catches a block that hears the rest of the batch",
+    ("a block in which each text also hears its neighbour in the batch", False, _pre(_with_the_neighbour)),
+    ("a block in which only the feed-forward network hears the neighbour", False, _pre(_ln, _with_the_neighbour)),
+    ("a block in which all texts hear the first of the batch", False, _pre(_with_the_first)),
+)
+
+
+_blocks(
+    "no norm",
+    "catches a sublayer that hears x at whatever size it has",
+    ("a block in which attention hears x as it is", False, _pre(_itself, _ln)),
+    ("a block in which the feed-forward network hears x as it is", False, _pre(_ln, _itself)),
+    ("a sound block with two kinds of norm", True, _pre(_rms, _ln)),
+)
+
+
+_blocks(
+    "a root too many",
+    "catches the norm that divides by √σ",
+    ("a block whose norms divide by √σ + ε", False, _pre(_root_too_many)),
+    ("a sound block with RMSNorm", True, _pre(_rms)),
+)
+
+
+_blocks(
+    "left out",
+    "catches a sublayer that is never called",
+    ("a block without a feed-forward network", False, _no_ff),
+    ("a block without attention", False, _no_attention),
+)
+
+
+_blocks(
+    "side by side",
+    "catches sublayers that do not work one after the other, in this order",
+    ("a block whose sublayers both hear the x that came in", False, _side_by_side),
+    ("a block with the feed-forward network first", False, _exchanged),
+)
+
+
+_blocks(
+    "faint, or rounding",
+    "tells a faint fault from rounding",
+    ("a block in which a hundredth of x is exchanged for its norm", False, _faint),
+    ("a sound block that differs from another by rounding alone, about 1e-6", True, _by_thirds),
+)
+
+
+EVERY_BLOCK = tuple(aspect.name for aspect in exercise.aspects)
+RESIDUALS = ("the printed block", "half repaired", "norms elsewhere", "nothing kept")
+
+
+def _but(*caught):
+    return tuple(name for name in EVERY_BLOCK if name not in caught)
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+FAINT = ("faint, or rounding",)
+ATTENDED = "same(block(10 * x, 1.0, 0.0) - 10 * x, attended - x)"
+THOUGHT = "same(block(10 * x, 0.0, 1.0) - 10 * x, thought - x)"
+FROM_SILENCE = {  # what a sublayer finds at 10 x, whatever the residual connection does to 10 x
+    ATTENDED: "same(block(10 * x, 1.0, 0.0) - block(10 * x, 0.0, 0.0), attended - silent)",
+    THOUGHT: "same(block(10 * x, 0.0, 1.0) - block(10 * x, 0.0, 0.0), thought - silent)",
+}
+HALVES = "same(block(attended, 0.0, 1.0), whole),"
+
+slip("an x that is normalised already", ("the printed block", "half repaired", "side by side", *FAINT),
+     {"silent, whole =": "x = torch.nn.functional.layer_norm(x, x.shape[-1:])\nsilent, whole =",
+      **FROM_SILENCE, HALVES: ""},
+     words="""
+    Silence was tried on an x of mean 0 and size 1. To such an x a norm does nothing, so that a residual from the
+    normalised x looks like one from x. Try it on vectors that are neither centred nor of size one.""")
+
+slip("the future is not tried", ("the future",),
+     {"range(x.shape[1] - 1)": "()"},
+     {"range(x.shape[1] - 1)": "(0,)"},  # the outputs at the first position alone are compared
+     words="""
+    No question was asked about the future, or not at every place: change what stands after position i, for several i,
+    and compare the outputs up to i.""")
+
+slip("attention alone must not look ahead", ("the future",),
+     {"same(block(future, 1.0, 1.0)[:, : i + 1], whole": "same(block(future, 1.0, 0.0)[:, : i + 1], attended"},
+     words="""
+    The future was tried with the feed-forward network silent. It has no mask, but it can be fed with the wrong words
+    all the same. Try the whole block.""")
+slip("the company is not tried", ("the company",),
+     {"range(len(x))": "()"},
+     {"range(len(x))": "(0,)"},  # the first text alone
+     words="""
+    No question was asked about the batch, or only about one of its texts. A text must get the same answer alone as
+    among others: take out each of them, and compare.""")
+slip("the past is not tried", ("the past",), {"for j in range(x.shape[1])": "for j in ()"}, words="""
+    That nobody hears the future was tried, and not that everybody hears the past. A mask can forbid too much: the
+    position itself, or what came before it. Change one position, and what attention finds there and after it must
+    change.""")
+
+slip("one size of x", ("no norm", "a root too many"), {f"{ATTENDED},": "", f"{THOUGHT},": ""}, words="""
+    All was tried at one size of x. That a sublayer hears a *normalised* x shows only when x grows: what it finds must
+    stay the same.""")
+
+slip("nothing need be found", ("left out",), {"not same(attended, x),": "", "not same(thought, x),": ""}, words="""
+    Everything that must stay the same was compared, and nothing that must change. A block without one of its sublayers
+    passes that: with the sublayer multiplied by 1, something has to be added to x.""")
+
+slip("the order of the halves", ("side by side",), {HALVES: ""}, words="""
+    Each sublayer was tried by itself, and never the two together. One after the other, they must give what the whole
+    block gives: the feed-forward network hears what attention has left.""")
+
+slip("equal to the last digit", FAINT, {"same(silent, x)": "torch.equal(silent, x)"}, words="""
+    No difference at all was allowed, and a sound block was accused of rounding. Float32 is good to seven digits. Allow
+    a little: `torch.allclose` does.""")
+
+slip("a faint fault taken for rounding", FAINT, {"atol=1e-4": "atol=0.2", **FROM_SILENCE}, words="""
+    So much was allowed that a faint fault passed for rounding. Rounding moves these numbers by about a millionth.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("the loss fell, so it is right", fails=EVERY_BLOCK)
+def the_loss_fell_so_it_is_right(block, x, losses):
+    """The verdict came from the losses. They fell for the broken blocks, too: networks learn around most faults, and a
+    block that looks ahead even does better. And one sound block was trained at too high a rate. The loss says *that*
+    something is learned. What the block is, you have to ask the block."""
+    return sum(losses[-4:]) < sum(losses[:4])
+
+
+@variant("the loss fell, so it is right", fails=EVERY_BLOCK)
+def the_loss_fell_and_the_shape_is_right(block, x, losses):
+    """And what comes out are numbers of the right shape."""
+    output = block(x, 1.0, 1.0)
+    return losses[-1] < losses[0] and output.shape == x.shape and bool(output.isfinite().all())
+
+
+@misconception("acquits every block", fails=EVERY_BLOCK)
+def acquits_every_block(block, x, losses):
+    """No block was accused, not even one that returns nothing but zeros. Either nothing was compared, or something
+    that every block has, such as the shape of what comes out."""
+    return block(x, 1.0, 1.0).shape == x.shape
+
+
+@variant("acquits every block", fails=EVERY_BLOCK)
+def acquits_what_says_the_same_twice(block, x, losses):
+    """Two calls on the same input are compared."""
+    return torch.allclose(block(x, 0.0, 0.0), block(x.clone(), 0.0, 0.0))
+
+
+@misconception("accuses every block", fails=EVERY_BLOCK)
+def accuses_every_block(block, x, losses):
+    """Sound blocks were accused, too. The test demands something that need not be so: a block that *works* changes x,
+    and every output may depend on its own word and on what came before. Only a block whose findings are multiplied by 0
+    must return x."""
+    return torch.allclose(block(x, 1.0, 1.0), x, rtol=1e-4, atol=1e-4)
+
+
+@variant("accuses every block", fails=EVERY_BLOCK)
+def accuses_what_is_not_silent(block, x, losses):
+    """One sublayer is silent, the other is not."""
+    return all(torch.allclose(block(x, a, f), x, rtol=1e-4, atol=1e-4) for a, f in ((0, 1), (1, 0), (0, 0)))
+
+
+@variant("accuses every block", fails=EVERY_BLOCK)
+def accuses_what_is_not_post_norm(block, x, losses):
+    """The output is expected to be normalised, which is post-norm."""
+    output = block(x, 1.0, 1.0)
+    centred = output.mean(dim=-1).abs().max() < 1e-4
+    return bool(centred) and torch.allclose(block(x, 0.0, 0.0), x, atol=1e-4)
+
+
+@misconception("only silence", fails=_but(*RESIDUALS, "faint, or rounding"))
+def only_silence(block, x, losses):
+    """That silence must be the identity is the best single question, but it is not the only one. A silent block says
+    nothing about who is heard when it speaks, at which size, and in which order. Go on through the other sentences of
+    the contract."""
+    return torch.allclose(block(x, 0.0, 0.0), x, rtol=1e-4, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("a list of questions")
+def a_list_of_questions(block, x, losses):
+    """One after the other, each with its name."""
+
+    def far(a, b):
+        return (a - b).abs().max().item()
+
+    found = {(a, f): block(x, a, f) for a in (0, 1) for f in (0, 1)}
+    broken = []
+    if far(found[0, 0], x) > 1e-4:
+        broken.append("silence")
+    for key in ((1, 0), (0, 1)):
+        if far(found[key], x) < 1e-3:
+            broken.append("left out")
+        for size in (3.0, 20.0):
+            if far(block(size * x, *key) - size * x, found[key] - x) > 2e-4:
+                broken.append("size")
+    if far(block(found[1, 0], 0, 1), found[1, 1]) > 1e-4:
+        broken.append("order")
+    for j in range(1, x.shape[1]):
+        moved = x.clone()
+        moved[:, j:] = torch.randn_like(x[:, j:])
+        if far(block(moved, 1, 1)[:, :j], found[1, 1][:, :j]) > 1e-4:
+            broken.append("future")
+        moved = x.clone()
+        moved[:, j - 1] += torch.randn(x.shape[-1])
+        change = (block(moved, 1, 0) - moved - found[1, 0] + x).abs()
+        if min(change[:, i].max() for i in range(j - 1, x.shape[1])) < 1e-4:
+            broken.append("past")
+    for b in range(x.shape[0]):
+        if far(block(x[b : b + 1], 1, 1)[0], found[1, 1][b]) > 1e-4:
+            broken.append("company")
+    return not broken
+
+
+@alternative("prefixes of single texts")
+def prefixes_of_single_texts(block, x, losses):
+    """Future and company in one: each beginning of each text, all alone. A tensor comes back."""
+    whole = block(x, 1.0, 1.0)
+    ok = torch.ones((), dtype=torch.bool)
+    for b in range(len(x)):
+        for n in range(1, x.shape[1] + 1):
+            ok &= torch.isclose(block(x[b : b + 1, :n], 1.0, 1.0), whole[b : b + 1, :n], rtol=1e-4, atol=1e-4).all()
+    heard = torch.zeros(x.shape[1], x.shape[1], dtype=torch.bool)                    # (who, whom), in attention
+    for j in range(x.shape[1]):
+        other = x.index_copy(1, torch.tensor([j]), torch.randn(len(x), 1, x.shape[2]))
+        heard[:, j] = (block(other, 1.0, 0.0) - other - block(x, 1.0, 0.0) + x).abs().amax(dim=(0, 2)) > 1e-4
+    ok &= (heard == torch.ones_like(heard).tril()).all()
+    for s in (1.0, 4.0, 16.0):
+        y = s * x
+        ok &= torch.isclose(block(y, 0.0, 0.0), y, rtol=1e-4, atol=1e-5).all()
+        for a, f in ((1.0, 0.0), (0.0, 1.0)):
+            gain = block(y, a, f) - y
+            ok &= torch.isclose(gain, block(x, a, f) - x, rtol=1e-3, atol=1e-4).all() & (gain.abs().max() > 1e-2)
+    return ok & torch.isclose(block(block(x, 1.0, 0.0), 0.0, 1.0), whole, rtol=1e-4, atol=1e-4).all()
