@@ -196,6 +196,7 @@ def test_a_plain_feed_forward_network_is_two_linear_layers_and_torchs_function(a
 GATED = {
     "glu": F.glu,
     "geglu": lambda both: both.chunk(2, -1)[0] * F.gelu(both.chunk(2, -1)[1]),
+    "geglu tanh": lambda both: both.chunk(2, -1)[0] * F.gelu(both.chunk(2, -1)[1], approximate="tanh"),
     "swiglu": lambda both: both.chunk(2, -1)[0] * F.silu(both.chunk(2, -1)[1]),
     "reglu": lambda both: both.chunk(2, -1)[0] * F.relu(both.chunk(2, -1)[1]),
 }

@@ -126,7 +126,7 @@ if solved("self_attention"):
     day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
     matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in (d, d, len(MEALS))]
     optimizer = torch.optim.Adam([*day.parameters(), *meal.parameters(), *matrices], lr=1e-2)
-    for step in range(400):
+    for _ in range(400):
         days, meals, tomorrow = shuffled_weeks(64, draws)                           # (64, 7) each
         output, weights = self_attention(day(days) + meal(meals), *matrices)
         loss = nn.functional.cross_entropy(output.flatten(0, 1), tomorrow.flatten())
@@ -262,8 +262,8 @@ if solved("restricted_self_attention"):
     torch.manual_seed(0)
     x = torch.randn(1, 21, 8, requires_grad=True)
     h = x
-    for layer in range(3):
-        h, _ = restricted_self_attention(h, *(torch.randn(3, 8, 8) / math.sqrt(8)), width=2)
+    for _ in range(3):
+        h, weights = restricted_self_attention(h, *(torch.randn(3, 8, 8) / math.sqrt(8)), width=2)
     (gradient,) = torch.autograd.grad(h[0, 10].sum(), x)
     reached = gradient[0].abs().sum(dim=-1).nonzero().flatten().tolist()
     print("token 10 hears of tokens", reached)
