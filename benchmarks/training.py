@@ -297,12 +297,13 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     data, _, _ = settings(args.profile, args.data)
-    data |= {"source": args.source, "target": args.target}
+    languages = {"source": args.source, "target": args.target}
+    data |= languages
     if device == "cuda":                                          # TF32 for the peers, too
         torch.set_float32_matmul_precision("high")
     corpora = load_corpora(data)
     tokenizers = train_tokenizers(data, corpora.train)
-    run_config = make_run_config(args.profile, args.data, args.source, args.target, tokenizers)
+    run_config = make_run_config(args.profile, args.data, tokenizers, languages)
     precision = hardware.settle_precision(run_config.recipe.precision, torch.device(device))
     run_config = run_config._replace(recipe=replace(run_config.recipe, precision=precision))
     threads = f"{platform.machine()}, {torch.get_num_threads()} threads"

@@ -155,7 +155,7 @@ def main() -> None:
     known = {pair.source for part in corpora for pair in part}
     assert known.isdisjoint(SENTENCES), "our sentences are to be our own"
     tokenizers = train_tokenizers(data, corpora.train)
-    run_config = make_run_config(PROFILE, DATA, SOURCE, TARGET, tokenizers)
+    run_config = make_run_config(PROFILE, DATA, tokenizers, {"source": SOURCE, "target": TARGET})
     recipe = replace(run_config.recipe, steps=args.steps, batch_tokens=args.batch_tokens, warmup=args.steps // 10,
                      seed=args.seed)  # fmt: skip
     run_config = run_config._replace(recipe=recipe)

@@ -14,7 +14,7 @@ MAY_KNOW = {
     "attncourse_lessons": {"commandkit", "lessonkit", "attncourse"},
 }
 # Learners write `from attncourse import check`.
-EXCEPTION = ("attncourse/__init__.py", "attncourse_lessons")
+EXCEPTION = ("attncourse/_course.py", "attncourse_lessons")
 
 
 def packages_imported(path):

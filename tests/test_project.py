@@ -204,7 +204,7 @@ def test_a_check_without_torch_or_numpy_is_told_in_one_line(package, said):
     result = python(f"import sys; sys.modules['{package}'] = None; from attncourse import check")
     assert result.stderr.splitlines()[-1] == (
         f"ImportError: attncourse needs {said}, which is not installed here: "
-        "run `pip install -c constraints.txt -e .` in the course's folder."
+        "pip install -c constraints.txt -e '.'"
     )
 
 

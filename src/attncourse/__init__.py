@@ -1,4 +1,8 @@
-"""Attention and the Transformer, to read and to use. The course on them is `attncourse_lessons`."""
+"""Attention and the Transformer, to read and to use. The course on them is `attncourse_lessons`.
+
+The names that a program may rely on are in __init__.pyi: what they are called and what they mean stays from version to
+version. Each is loaded on first use, because `import attncourse` alone must not pay for torch.
+"""
 
 import sys
 
@@ -9,26 +13,34 @@ if sys.version_info < (3, 11):  # noqa: UP036  (pip refuses too, but not when th
     )
 
 __version__ = "0.1.0"
-__all__ = ["check", "hint", "progress", "solved"]
 
 
-def __getattr__(name: str):
-    """Load the course's calls on first use: `import attncourse` alone must not pay for torch.
+_loader = None  # made on first use, by lazy_loader: (__getattr__, __dir__, __all__)
 
-    Learners write `from attncourse import check`. This is the one place where the library looks up to the course.
-    """
-    if name not in __all__:
-        raise AttributeError(f"module 'attncourse' has no attribute {name!r}")
+
+def __getattr__(name: str) -> object:
     try:
-        import numpy  # noqa: F401
-        import torch  # noqa: F401
-
-        import attncourse_lessons
+        get, _, names = _lazy()
+        return names if name == "__all__" else get(name)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in ("attncourse", "attncourse_lessons", "lessonkit"):
+        from commandkit.errors import OURS, how_to_install
+
+        if error.name is None or error.name.partition(".")[0] in OURS:
             raise
         raise ImportError(
             f"attncourse needs {'PyTorch' if error.name == 'torch' else error.name}, which is not installed here: "
-            "run `pip install -c constraints.txt -e .` in the course's folder."
+            f"{how_to_install()}"
         ) from None
-    return getattr(attncourse_lessons, name)
+
+
+def __dir__() -> list[str]:
+    return _lazy()[1]()
+
+
+def _lazy():
+    global _loader
+    if _loader is None:
+        import lazy_loader
+
+        _loader = lazy_loader.attach_stub(__name__, __file__)
+    return _loader

@@ -8,9 +8,10 @@ from lessonkit import cli
 
 COMMANDS = {
     **cli.COMMANDS,
-    "train": ("attncourse.training.command", "train a Transformer to translate, on a laptop or on GPUs"),
+    "train": ("attncourse.training.command", "train a translator or a language model, on a laptop or on GPUs"),
     "translate": ("attncourse.training.translating", "translate a sentence with a trained run"),
-    "evaluate": ("attncourse.training.scoring", "score a trained run on two files of sentences"),
+    "generate": ("attncourse.training.generating", "let a trained language model write"),
+    "evaluate": ("attncourse.training.scoring", "score a trained run on files that it has not seen"),
 }
 
 

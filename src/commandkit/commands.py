@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from commandkit.errors import OURS, CommandError
+from commandkit.errors import OURS, CommandError, how_to_install
 
 # command -> (module, one line of help). The module gives `add_arguments(parser)` and `main(args) -> int`, the exit
 # status. It is imported for its own command alone, so it may import what it needs at its top, inside `needs`.
@@ -41,7 +41,7 @@ def run(program: str, description: str, commands: Commands, argv: Sequence[str] 
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in OURS:
             raise
-        print(f"error: {error.name} is not installed: pip install -c constraints.txt -e '.[dev]'", file=sys.stderr)
+        print(f"error: {error.name} is not installed: {how_to_install('dev')}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `| head` has read enough; Python would complain again when it flushes at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

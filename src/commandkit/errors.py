@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 # An import that fails in these is a bug, and no package that somebody has to install.
 OURS = ("commandkit", "lessonkit", "attncourse", "attncourse_lessons")
@@ -13,6 +14,14 @@ class CommandError(Exception):
 
 class MissingExtra(CommandError, ImportError):
     """A package of one of our extras is not installed."""
+
+
+def how_to_install(extra: str = "") -> str:
+    """What to type for an extra, or for what is always needed: in a checkout its versions, of a wheel its name."""
+    wanted = f"[{extra}]" if extra else ""
+    if (Path(__file__).parents[2] / "constraints.txt").is_file():
+        return f"pip install -c constraints.txt -e '.{wanted}'"
+    return f"pip install 'attncourse{wanted}'"
 
 
 @contextmanager
@@ -28,5 +37,5 @@ def require_extra(what: str, extra: str) -> Iterator[None]:
         if error.name is None or error.name.partition(".")[0] in OURS:
             raise
         raise MissingExtra(
-            f"{what} needs the extra '{extra}' (no {error.name} here): pip install -c constraints.txt -e '.[{extra}]'"
+            f"{what} needs the extra '{extra}' (no {error.name} here): {how_to_install(extra)}"
         ) from error

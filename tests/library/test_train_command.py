@@ -486,7 +486,7 @@ def test_predicted_activations_are_what_a_micro_batch_takes(tiny):
     data = {"source": "de", "target": "en", **profiles.settings("cpu", "number-words")[0]}
     corpora = profiles.load_corpora(data)
     tokenizers = profiles.train_tokenizers(data, corpora.train)
-    planned = profiles.make_run_config("cpu", "number-words", "de", "en", tokenizers)
+    planned = profiles.make_run_config("cpu", "number-words", tokenizers)
     examples = Pairs(encode_pairs(corpora.train, *tokenizers))
     batches = examples.epoch_batches(planned.recipe.batch_tokens, 0, 0)
     model = runs.EncoderDecoder(planned.model)

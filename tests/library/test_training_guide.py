@@ -4,7 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
-from attncourse.training import command, scoring, translating
+from attncourse.training import command, generating, scoring, translating
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
 OTHER_PROGRAMS = {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--index-url", "--save"}
@@ -19,7 +19,7 @@ def test_the_program_of_the_guide_runs(capsys):
 def test_the_guide_names_no_flag_that_the_command_lacks():
     named = set(re.findall(r"(?<=[ `])--[a-z-]+", GUIDE)) - OTHER_PROGRAMS
     known = set()
-    for module in (command, scoring, translating):
+    for module in (command, generating, scoring, translating):
         parser = argparse.ArgumentParser()
         module.add_arguments(parser)
         known |= set(parser._option_string_actions)

@@ -19,7 +19,7 @@ from attncourse.data.batches import (
 from attncourse.data.docstrings import Corpus, docstrings
 from attncourse.data.multi30k import Split3, multi30k
 from attncourse.data.number_words import Part, aligned_pieces, number_words, say, say_parts
-from attncourse.data.parallel import BadData, Pair, read_parallel
+from attncourse.data.parallel import BadData, Pair, read_parallel, read_texts
 from attncourse.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "number_words",
     "pad_batch",
     "read_parallel",
+    "read_texts",
     "say",
     "say_parts",
     "text_batches",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -41,11 +41,13 @@ SHA256 = {
 TIMEOUT = 10.0  # seconds without a sign of the server
 PAUSE = 1.0     # seconds before the second try
 
+E = TypeVar("E")
 
-class Split3(NamedTuple):
-    train: list[Pair]
-    val: list[Pair]
-    test: list[Pair]
+
+class Split3(NamedTuple, Generic[E]):
+    train: list[E]
+    val: list[E]
+    test: list[E]
 
 
 class NoData(CommandError):
@@ -60,7 +62,7 @@ class _Unreachable(_Failed):
     """There is no network, or no way to the server: to try again at once would only take time."""
 
 
-def multi30k(source: str = "de", target: str = "en") -> Split3:
+def multi30k(source: str = "de", target: str = "en") -> Split3[Pair]:
     """29,000 pairs to train on, 1,014 to choose by, and the 1,000 of test2016; languages "de", "en", "fr".
 
     Looked for in $ATTNCOURSE_DATA, in its folder multi30k, then in the user's cache; what is in none of them is

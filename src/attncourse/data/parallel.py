@@ -1,6 +1,7 @@
-"""Sentences and their translations, read from two files that go line by line."""
+"""Text of one's own, read from files: sentences with their translations, line by line, or texts on their own."""
 
 import gzip
+import re
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,22 @@ def read_parallel(source_file: str | Path, target_file: str | Path) -> list[Pair
             empty, other = (target_file, source_file) if source else (source_file, target_file)
             raise BadData(f"{empty}, line {n}: empty, and {other} has text there; translate it or take it out of both")
     return [Pair(source, target) for source, target in zip(sources, targets, strict=True) if source]
+
+
+def read_texts(file: str | Path) -> list[str]:
+    """The texts of a file, which empty lines part; of one without empty lines, each line: UTF-8, or .gz of it.
+
+    Lines of one text stay lines. White space around a line is not part of it.
+    Raises BadData for a file without text or bytes that are no UTF-8, and FileNotFoundError.
+    """
+    lines = _lines(Path(file))
+    if "" not in lines[1:-1]:
+        texts = [line for line in lines if line]
+    else:
+        texts = [text.strip("\n") for text in re.split(r"\n{2,}", "\n".join(lines)) if text.strip("\n")]
+    if not texts:
+        raise BadData(f"{file}: holds no text")
+    return texts
 
 
 def _lines(file: Path) -> list[str]:

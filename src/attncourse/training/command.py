@@ -1,4 +1,7 @@
-"""`attncourse train`: a profile's model on number words, captions or two files, in a folder from which it can go on."""
+"""`attncourse train`: a profile's model on number words, captions or text of one's own.
+
+It learns in a folder from which it can go on: to translate, or, on texts alone, as a language model.
+"""
 
 import argparse
 import json
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from commandkit.errors import CommandError, require_extra
@@ -16,12 +20,12 @@ with require_extra("attncourse train", "train"):
     import sacrebleu  # noqa: F401
     import safetensors  # noqa: F401
 
-from attncourse.data import Pair, Tokenizer, encode_pairs
+from attncourse.data import Tokenizer, encode_pairs, encode_texts
 from attncourse.data.multi30k import Split3
 from attncourse.training.distributed import DistributedContext, distributed_context
-from attncourse.training.evaluation import BEST_BY, describe_metrics, final_metrics, make_evaluate
+from attncourse.training.evaluation import BEST_BY, describe_metrics, final_metrics, make_evaluate, text_metrics
 from attncourse.training.hardware import is_out_of_memory, settle_precision
-from attncourse.training.own_text import NAME, Files, own_text
+from attncourse.training.own_text import PAIRS, TEXTS, Files, own_text
 from attncourse.training.persistence import CHECKPOINT, FREE
 from attncourse.training.prediction import describe, predict
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_run_config, settings, train_tokenizers
@@ -29,6 +33,7 @@ from attncourse.training.progress import NonFiniteLoss, Progress
 from attncourse.training.recipe import Recipe
 from attncourse.training.runs import (
     METRICS,
+    MODELS,
     Run,
     RunConfig,
     load_run,
@@ -39,7 +44,6 @@ from attncourse.training.runs import (
     write_json,
 )
 from attncourse.training.trainer import train
-from attncourse.transformer import EncoderDecoder
 
 LANGUAGES = ("de", "en", "fr")
 # Fields of the recipe and of the model that can be said in place of the profile's.
@@ -79,12 +83,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", default="de", help=f"translate from this: {languages} (default: de)")
     parser.add_argument("--target", default="en", help="translate to this: alike; line n is line n's translation "
                                                        "(default: en)")  # fmt: skip
+    parser.add_argument("--text", type=Path, metavar="FILE", help="train a language model on this file: texts that "
+                                                                  "empty lines part, or a text a line")  # fmt: skip
     for part, what in (("valid", "choose the weights by"), ("test", "score at the end")):
         parser.add_argument(
             f"--{part}-source", type=Path, metavar="FILE",
             help=f"own text: {what} these files (default: a part of the training text, held out)",
         )  # fmt: skip
         parser.add_argument(f"--{part}-target", type=Path, metavar="FILE", help="and their translations")
+        parser.add_argument(f"--{part}-text", type=Path, metavar="FILE", help="alike, of a language model")
     parser.add_argument("--to", type=Path, metavar="DIR", help="the run's folder (default: runs/PROFILE-DATA-…)")
     known = parser.add_mutually_exclusive_group()
     known.add_argument("--resume", action="store_true", help="go on with the run in that folder, as it was planned")
@@ -100,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Train; print the final metrics, the score last. 0, or 130 after Ctrl-C (the run can be resumed)."""
-    if args.source == args.target:
+    if args.source == args.target and not args.text:
         raise CommandError(f"--source and --target: got {args.source} for both, expected two languages, or two files")
     with distributed_context(args.device) as processes:
         try:
@@ -113,21 +120,25 @@ def _run(args: argparse.Namespace, processes: DistributedContext) -> int:
     folder, run_config, tokenizers, corpora = (_go_on if args.resume else _begin)(args, processes)
     if args.predict:
         if processes.is_main:
-            print(describe(predict(run_config, encode_pairs(corpora.train, *tokenizers))))
+            print(describe(predict(run_config, _encode(run_config, corpora.train, tokenizers))))
         return 0
     torch.manual_seed(run_config.recipe.seed)
-    model = EncoderDecoder(run_config.model).to(processes.device)
+    model = MODELS[run_config.task](run_config.model).to(processes.device)
     size = sum(p.numel() for p in model.parameters())
     if processes.is_main:
         what = run_config.data
-        print(f"{what['name']} {what['source']} → {what['target']}, {len(corpora.train):,} pairs; "
-              f"{size:,} parameters on {processes.count} × {processes.device}; in {folder}")  # fmt: skip
+        names = f"{what['source']} → {what['target']}" if "target" in what else what["source"]
+        examples = f"{len(corpora.train):,} {'pairs' if run_config.task == 'translation' else 'texts'}"
+        print(f"{what['name']} {names}, {examples}; {size:,} parameters on {processes.count} × {processes.device}; "
+              f"in {folder}")  # fmt: skip
     try:
         progress = _train(model, run_config, tokenizers, corpora, folder, args.resume, processes)
         if progress.ended != "interrupted" and processes.is_main:
             _report(load_run(folder, processes.device), folder, corpora.test, progress)
     except NonFiniteLoss as error:
-        raise CommandError(f"{error}\n{_quote([corpora.train[i] for i in error.examples])}") from error
+        if run_config.task == "language model":                   # whose examples are pieces of the texts
+            raise CommandError(str(error)) from error
+        raise CommandError(f"{error}\n{_quote([corpora.train[i].source for i in error.examples])}") from error
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -142,7 +153,7 @@ def _run(args: argparse.Namespace, processes: DistributedContext) -> int:
 
 def _begin(
     args: argparse.Namespace, processes: DistributedContext
-) -> tuple[Path, RunConfig, tuple[Tokenizer, Tokenizer], Split3]:
+) -> tuple[Path, RunConfig, tuple[Tokenizer, ...], Split3[Any]]:
     """The plan of a new run, written into its folder; its tokenizers and its pairs."""
     name, described, stem = _which_data(args)
     folder = args.to or Path("runs", f"{args.profile}-{stem}")
@@ -153,20 +164,19 @@ def _begin(
     corpora = _corpora(data, processes)
     tokenizers = processes.broadcast_from_main(lambda: train_tokenizers(data, corpora.train))
     changes = {"seed": args.seed, "shard": args.shard} | _given(args, RECIPE)
-    names = data["source"], data["target"]
-    run_config = make_run_config(args.profile, name, *names, tokenizers, data, _given(args, MODEL), **changes)
+    run_config = make_run_config(args.profile, name, tokenizers, data, _given(args, MODEL), **changes)
     if not args.predict:
         settle_precision(run_config.recipe.precision, processes.device)
     corpora = _that_fit(corpora, run_config, tokenizers, processes)
     if processes.is_main and not args.predict:
-        save_run_config(folder, run_config, *tokenizers, processes.device)
+        save_run_config(folder, run_config, tokenizers, processes.device)
         (folder / METRICS).unlink(missing_ok=True)                # of a run that this one overwrites
     return folder, run_config, tokenizers, corpora
 
 
 def _go_on(
     args: argparse.Namespace, processes: DistributedContext
-) -> tuple[Path, RunConfig, tuple[Tokenizer, Tokenizer], Split3]:
+) -> tuple[Path, RunConfig, tuple[Tokenizer, ...], Split3[Any]]:
     """The plan of the run in the folder, with what may change; its tokenizers and its pairs."""
     folder = args.to or Path("runs", f"{args.profile}-{_which_data(args)[2]}")
     run_config = load_run_config(folder)
@@ -177,7 +187,9 @@ def _go_on(
     if changes.get("steps", planned.steps) != planned.steps and planned.schedule == "cosine":
         said = f"{planned.steps} steps, after which its learning rate is 0"
         raise CommandError(f"--steps: got {args.steps} for a run planned for {said}; begin anew for another")
-    tokenizers = load_tokenizers(folder, run_config.model)
+    if run_config.data["name"] not in BEST_BY:
+        raise CommandError(f"{folder}: was trained from Python; there, train(..., resume=True) goes on with it")
+    tokenizers = load_tokenizers(folder, run_config)
     corpora = _that_fit(_corpora(run_config.data, processes), run_config, tokenizers, processes)
     if changes:
         run_config = run_config._replace(recipe=replace(planned, **changes))
@@ -192,6 +204,10 @@ def _which_data(args: argparse.Namespace) -> tuple[str, dict[str, Any], str]:
     Raises CommandError for what is neither a language nor a file.
     """
     files = [value for value in (args.source, args.target) if value not in LANGUAGES]
+    if args.text:
+        return _which_text(args, files)
+    if alone := [part for part in ("valid", "test") if getattr(args, f"{part}_text")]:
+        raise CommandError(f"--{alone[0]}-text: belongs to a language model; name its text by --text")
     parts = {}
     for part in ("valid", "test"):
         pair = getattr(args, f"{part}_source"), getattr(args, f"{part}_target")
@@ -214,21 +230,33 @@ def _which_data(args: argparse.Namespace) -> tuple[str, dict[str, Any], str]:
         raise CommandError(f"--data: got {args.data} beside files of your own; leave one of them out")
     train_files: Files = (Path(args.source), Path(args.target))
     described = own_text(train_files, parts["valid"], parts["test"], args.seed)
-    return NAME, described, f"{train_files[0].name}-{train_files[1].name}"
+    return PAIRS, described, f"{train_files[0].name}-{train_files[1].name}"
 
 
-def _corpora(data: dict[str, Any], processes: DistributedContext) -> Split3:
+def _which_text(args: argparse.Namespace, files: list[str]) -> tuple[str, dict[str, Any], str]:
+    """As `_which_data`, for a language model."""
+    if args.data or files:
+        other = f"--data {args.data}" if args.data else f"files to translate ({', '.join(files)})"
+        raise CommandError(f"--text: got {args.text} beside {other}; leave one of them out")
+    for part in ("valid", "test"):
+        if getattr(args, f"{part}_source") or getattr(args, f"{part}_target"):
+            raise CommandError(f"--{part}-source: belongs to pairs; for a language model, --{part}-text")
+    valid, test = ((path,) if path else None for path in (args.valid_text, args.test_text))
+    return TEXTS, own_text((args.text,), valid, test, args.seed), args.text.name
+
+
+def _corpora(data: dict[str, Any], processes: DistributedContext) -> Split3[Any]:
     if processes.count > 1:                                      # one process downloads, the others find the files
         processes.broadcast_from_main(lambda: load_corpora(data) and None)
     return load_corpora(data)
 
 
 def _that_fit(
-    corpora: Split3, run_config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], processes: DistributedContext
-) -> Split3:
+    corpora: Split3[Any], run_config: RunConfig, tokenizers: tuple[Tokenizer, ...], processes: DistributedContext
+) -> Split3[Any]:
     """The pairs without those of one's own text that are longer than the model's positions; it is said how many."""
     most = run_config.model.max_positions
-    if run_config.data["name"] != NAME or most is None:
+    if run_config.data["name"] != PAIRS or most is None:
         return corpora
     kept = []
     for pairs in corpora:
@@ -244,27 +272,34 @@ def _that_fit(
     return Split3(*kept)
 
 
+def _encode(run_config: RunConfig, examples: list[Any], tokenizers: tuple[Tokenizer, ...]) -> list[Any]:
+    encode: Any = encode_pairs if run_config.task == "translation" else encode_texts
+    return encode(examples, *tokenizers)
+
+
 def _train(
-    model: EncoderDecoder,
+    model: nn.Module,
     run_config: RunConfig,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    corpora: Split3,
+    tokenizers: tuple[Tokenizer, ...],
+    corpora: Split3[Any],
     folder: Path,
     resume: bool,
     processes: DistributedContext,
 ) -> Progress:
     name, recipe = run_config.data["name"], run_config.recipe
-    pairs = encode_pairs(corpora.train, *tokenizers)
+    examples = _encode(run_config, corpora.train, tokenizers)
     evaluate = make_evaluate(name, corpora.val, *tokenizers)
     with _Bar(recipe.steps, BEST_BY[name], processes.is_main) as bar:
         return train(
-            model, pairs, recipe, folder, evaluate, BEST_BY[name], resume, processes=processes, listeners=[bar.show]
+            model, examples, recipe, folder, evaluate, BEST_BY[name], resume, processes=processes, listeners=[bar.show]
         )
 
 
-def _report(run: Run, folder: Path, test: list[Pair], progress: Progress) -> None:
-    name = run.run_config.data["name"]
-    measured, _ = final_metrics(run.model, name, test, run.source, run.target)
+def _report(run: Run, folder: Path, test: list[Any], progress: Progress) -> None:
+    if run.run_config.task == "translation":
+        measured, _ = final_metrics(run.model, run.run_config.data["name"], test, run.source, run.target)
+    else:
+        measured = text_metrics(run.model, test, *run.tokenizers)
     measured |= {"steps": progress.step, "seconds": progress.seconds, "target_tokens": progress.tokens}
     write_json(folder / METRICS, {"test": measured, "best_validation": progress.best, "ended": progress.ended})
     print(f"{progress.step} steps and their evaluations in {progress.seconds:.0f} s, {_how_fast(progress)}")
@@ -301,8 +336,8 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _quote(pairs: list[Pair]) -> str:
-    shown = [f"  {json.dumps(pair.source, ensure_ascii=False)}" for pair in pairs[:3]]
+def _quote(sentences: list[str]) -> str:
+    shown = [f"  {json.dumps(sentence, ensure_ascii=False)}" for sentence in sentences[:3]]
     return "\n".join(["among them:", *shown]) if shown else ""
 
 

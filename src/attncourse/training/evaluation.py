@@ -1,17 +1,21 @@
-"""How good a translation model is while it trains, and at the end."""
+"""How good a model is while it trains, and at the end: one that translates, or a language model."""
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from attncourse.data import EncodedPair, Pair, Tokenizer, collate, encode_pairs
+from attncourse.data import EncodedPair, Pair, Tokenizer, collate, encode_pairs, encode_texts
+from attncourse.data.batches import cut
 from attncourse.decoding import beam_translate
-from attncourse.metrics import bleu, chrf, exact_match, token_loss
+from attncourse.metrics import bleu, chrf, exact_match, text_log_probabilities, token_loss
+from attncourse.training.own_text import PAIRS, TEXTS
 from attncourse.transformer import EncoderDecoder
 
 # The score that decides which weights are kept, by the name of the data.
-BEST_BY = {"number-words": "exact", "multi30k": "bleu", "text": "bleu"}
+BEST_BY = {"number-words": "exact", "multi30k": "bleu", PAIRS: "bleu", TEXTS: "loss"}
 
 
 @torch.no_grad()
@@ -31,10 +35,32 @@ def mean_loss(model: nn.Module, pairs: Sequence[EncodedPair], batch_size: int = 
     return total / tokens
 
 
-def make_evaluate(
+def mean_text_loss(model: Any, texts: Sequence[Sequence[int]]) -> float:
+    """A language model's cross entropy in nats a token, <eos> among them, over all texts. ValueError for no texts.
+
+    Texts that are longer than the model's positions are read in pieces, each as if nothing had gone before.
+    """
+    if not texts:
+        raise ValueError("texts: got none, expected at least one")
+    pieces = texts if model.max_positions is None else cut(texts, model.max_positions)
+    scores = torch.cat(text_log_probabilities(model, pieces, batch_size=32))
+    return -scores.double().mean().item()
+
+
+def make_evaluate(name: str, examples: Sequence[Any], *tokenizers: Tokenizer) -> Callable[[Any], dict[str, float]]:
+    """What `train` asks now and then: the loss on these pairs, and BLEU (captions) or the share exactly right.
+
+    On texts, a language model's loss.
+    """
+    if name == TEXTS:
+        texts = encode_texts(examples, *tokenizers)
+        return lambda model: {"loss": mean_text_loss(model, texts)}
+    return _evaluate_pairs(name, examples, *tokenizers)
+
+
+def _evaluate_pairs(
     name: str, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer
 ) -> Callable[[EncoderDecoder], dict[str, float]]:
-    """What `train` asks now and then: the loss on these pairs, and BLEU (captions) or the share exactly right."""
     encoded = encode_pairs(pairs, source, target)
 
     def evaluate(model: EncoderDecoder) -> dict[str, float]:
@@ -69,8 +95,25 @@ def final_metrics(
     return measured | {"parameters": sum(p.numel() for p in model.parameters())}, written
 
 
+def text_metrics(model: Any, texts: Sequence[str], tokenizer: Tokenizer) -> dict[str, float | int | str]:
+    """Everything that is reported of a language model, on its test texts.
+
+    Bits a byte (of UTF-8) compare models with different tokenizers; perplexity, those with the same.
+    """
+    encoded = encode_texts(texts, tokenizer)
+    loss, tokens = mean_text_loss(model, encoded), sum(len(text) - 1 for text in encoded)
+    bits = loss * tokens / math.log(2) / sum(len(text.encode()) for text in texts)
+    measured: dict[str, float | int | str] = {"texts": len(texts), "tokens": tokens, "loss": loss}
+    measured |= {"bits_per_byte": bits, "perplexity": math.exp(loss)}
+    return measured | {"parameters": sum(p.numel() for p in model.parameters())}
+
+
 def describe_metrics(measured: dict[str, float | int | str]) -> str:
     """The metrics as lines, the score by which a run is known last."""
+    if "perplexity" in measured:
+        counted = f"{measured['texts']:,} texts, {measured['tokens']:,} tokens"
+        loss = f"test loss {measured['loss']:.3f} nats a token, {measured['bits_per_byte']:.2f} bits a byte"
+        return f"{loss}, over {counted}\nperplexity {measured['perplexity']:.1f}"
     lines = [f"test loss {measured['loss']:.3f} nats a token"]
     exact = f"exactly right {measured['exact']:.1%} of {measured['pairs']}"
     if "bleu" not in measured:

@@ -57,6 +57,10 @@ class Examples(Generic[E]):
         """How many tokens it takes of a batch's `batch_tokens`."""
         return self.n_targets(example)
 
+    def n_tokens(self, example: E) -> int:
+        """How many tokens the model reads of it."""
+        return self.n_targets(example)
+
     def epoch_batches(self, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
         """The numbers of each batch's examples, each example once: of like size together, in an order that is drawn."""
         return draw_batches([self.size(example) for example in self.examples], batch_tokens, seed, epoch)
@@ -99,6 +103,9 @@ class Pairs(Examples[EncodedPair]):
 
     def size(self, example: EncodedPair) -> int:
         return max(len(example.source), len(example.target) + 1)
+
+    def n_tokens(self, example: EncodedPair) -> int:
+        return len(example.source) + len(example.target) + 1
 
     def collate(self, examples: Sequence[EncodedPair]) -> PairBatch:
         batch = collate(examples)

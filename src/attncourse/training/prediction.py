@@ -2,21 +2,19 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from attncourse.counting import saved_activation_bytes
-from attncourse.data import EncodedPair
 from attncourse.data.batches import move
 from attncourse.training.distributed import DistributedContext
-from attncourse.training.examples import Pairs
+from attncourse.training.examples import Examples, as_examples
 from attncourse.training.hardware import CHIPS, Chip, Precision
 from attncourse.training.micro_batches import plan
 from attncourse.training.recipe import Recipe
-from attncourse.training.runs import RunConfig
+from attncourse.training.runs import MODELS, RunConfig
 from attncourse.training.trainer import recomputing
-from attncourse.transformer import EncoderDecoder
 
 # A model this small does not keep a large GPU busy. What share it reaches, nobody knows who has not measured it.
 ASSUMED = 0.2
@@ -42,11 +40,12 @@ class Prediction(NamedTuple):
         return self.steps * self.flops / (chip.flops[precision] * utilisation)
 
 
-def predict(run_config: RunConfig, pairs: Sequence[EncodedPair]) -> Prediction:
+def predict(run_config: RunConfig, examples: Sequence[Any]) -> Prediction:
     """Count, on batches of the first epoch, on torch's meta device: nothing is computed, and no memory taken."""
-    recipe, data = run_config.recipe, Pairs(pairs)
+    recipe = run_config.recipe
     with torch.device("meta"):
-        model = EncoderDecoder(run_config.model)
+        model = MODELS[run_config.task](run_config.model)
+    data = as_examples(examples, model)
     batches = data.epoch_batches(recipe.batch_tokens, recipe.seed, epoch=0)
     n_steps = max(1, min(recipe.steps, len(batches) // recipe.accumulate))
     alone = DistributedContext(0, 1, torch.device("cpu"))
@@ -60,8 +59,8 @@ def predict(run_config: RunConfig, pairs: Sequence[EncodedPair]) -> Prediction:
     )  # fmt: skip
 
 
-def _activations(model: EncoderDecoder, data: Pairs, recipe: Recipe, batches: Sequence[Sequence[int]]) -> int:
-    largest = max(batches, key=lambda batch: sum(len(data[i].source) + len(data[i].target) + 1 for i in batch))
+def _activations(model: torch.nn.Module, data: Examples, recipe: Recipe, batches: Sequence[Sequence[int]]) -> int:
+    largest = max(batches, key=lambda batch: sum(data.n_tokens(data[i]) for i in batch))
     batch = move(data.collate([data[i] for i in largest]), "meta")
     loss = data.loss(model.train(), compiled=False)
     with recomputing(model, recipe.activation_checkpointing):

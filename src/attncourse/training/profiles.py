@@ -3,11 +3,11 @@
 from typing import Any
 
 from attncourse._checks import check_one_of
-from attncourse.data import Pair, Tokenizer, multi30k, number_words
+from attncourse.data import Tokenizer, multi30k, number_words
 from attncourse.data.multi30k import Split3
-from attncourse.training.own_text import NAME, load_own_text
+from attncourse.training.own_text import PAIRS, TEXTS, load_own_text
 from attncourse.training.recipe import Recipe
-from attncourse.training.runs import RunConfig
+from attncourse.training.runs import RunConfig, Task
 from attncourse.transformer import TransformerConfig
 
 PROFILES = ("cpu", "t4", "gpu", "base")
@@ -16,6 +16,9 @@ DATA = ("number-words", "multi30k")
 # What the data is: sizes of the vocabularies, and whether one serves both languages.
 _NUMBERS = {"name": "number-words", "train": 20_000, "test": 1_000, "vocab_size": 200, "joint": False, "dates": 0.1}
 _CAPTIONS = {"name": "multi30k", "vocab_size": 8_000, "joint": True}
+_TEXTS = {"name": TEXTS, "joint": True}
+# A language model as they are built today: RoPE, RMSNorm, SwiGLU, no biases.
+_MODERN = {"positions": "rope", "norm": "rms", "activation": "swiglu", "bias": False}
 
 _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ("cpu", "number-words"): (
@@ -61,18 +64,42 @@ _SIZES: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any], dict[str, An
         {"steps": 6_000, "batch_tokens": 25_000, "lr": 1e-3, "warmup": 1_500, "ema": 0.998, "evaluate_every": 300,
          "patience": 8, "precision": "auto", "compile": True},
     ),
+    ("cpu", TEXTS): (
+        _TEXTS | {"vocab_size": 4_000},
+        _MODERN | {"d_model": 192, "n_layers": 4, "n_heads": 6, "d_ff": 512, "max_length": 256, "dropout": 0.1},
+        {"steps": 1_000, "batch_tokens": 2048, "lr": 3e-3, "warmup": 100, "schedule": "cosine", "label_smoothing": 0.0,
+         "evaluate_every": 250},
+    ),
+    ("t4", TEXTS): (
+        _TEXTS | {"vocab_size": 10_000},
+        _MODERN | {"d_model": 384, "n_layers": 6, "n_heads": 6, "d_ff": 1024, "dropout": 0.1},
+        {"steps": 5_000, "batch_tokens": 8192, "accumulate": 2, "lr": 1e-3, "warmup": 500, "schedule": "cosine",
+         "label_smoothing": 0.0, "evaluate_every": 500, "precision": "fp16"},
+    ),
+    ("gpu", TEXTS): (
+        _TEXTS | {"vocab_size": 10_000},
+        _MODERN | {"d_model": 384, "n_layers": 6, "n_heads": 6, "d_ff": 1024, "dropout": 0.1},
+        {"steps": 5_000, "batch_tokens": 16_384, "lr": 1e-3, "warmup": 500, "schedule": "cosine",
+         "label_smoothing": 0.0, "evaluate_every": 500, "precision": "auto", "compile": True},
+    ),
+    ("base", TEXTS): (
+        _TEXTS | {"vocab_size": 16_000},
+        _MODERN | {"d_model": 768, "n_layers": 12, "n_heads": 12, "d_ff": 2048, "max_length": 1024, "dropout": 0.1},
+        {"steps": 20_000, "batch_tokens": 32_768, "lr": 6e-4, "warmup": 1_000, "schedule": "cosine",
+         "label_smoothing": 0.0, "evaluate_every": 1_000, "precision": "auto", "compile": True},
+    ),
 }  # fmt: skip
 
 
 def settings(profile: str, data: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """What the profile says of the data, the model and the recipe; `changes` are of the recipe.
 
-    Text of one's own is treated as captions are.
+    Pairs of one's own are treated as captions are.
     Raises ValueError for a profile or data that there is not, or not together.
     """
     check_one_of("profile", profile, PROFILES)
-    check_one_of("data", data, (*DATA, NAME))
-    like = "multi30k" if data == NAME else data
+    check_one_of("data", data, (*DATA, PAIRS, TEXTS))
+    like = "multi30k" if data == PAIRS else data
     if (profile, like) not in _SIZES:
         raise ValueError(f"data: got {data!r}, expected multi30k with the profile {profile!r}")
     of_data, of_model, of_recipe = _SIZES[profile, like]
@@ -80,11 +107,11 @@ def settings(profile: str, data: str, **changes: Any) -> tuple[dict[str, Any], d
     return of_data | {"name": data}, dict(of_model), {"save_every": recipe["evaluate_every"]} | recipe
 
 
-def load_corpora(data: dict[str, Any]) -> Split3:
-    """The pairs that `data` (of a plan) names, in its languages. Raises what the loaders raise."""
-    source, target = data["source"], data["target"]
-    if data["name"] == NAME:
+def load_corpora(data: dict[str, Any]) -> Split3[Any]:
+    """The pairs that `data` (of a plan) names, in its languages, or the texts. Raises what the loaders raise."""
+    if data["name"] in (PAIRS, TEXTS):
         return load_own_text(data)
+    source, target = data["source"], data["target"]
     if data["name"] == "multi30k":
         return multi30k(source, target)
     n = data["test"]
@@ -92,9 +119,14 @@ def load_corpora(data: dict[str, Any]) -> Split3:
     return Split3(drawn[2 * n :], drawn[:n], drawn[n : 2 * n])
 
 
-def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
-    """The source's and the target's, from the training pairs alone; one for both if the data says "joint"."""
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+def train_tokenizers(data: dict[str, Any], examples: list[Any]) -> tuple[Tokenizer, ...]:
+    """The source's and the target's, from the training pairs alone; one for both if the data says "joint".
+
+    Of texts, one, which keeps lines apart.
+    """
+    if data["name"] == TEXTS:
+        return (Tokenizer.train(examples, data["vocab_size"], keep_apart=r"\n"),)
+    sources, targets = [pair.source for pair in examples], [pair.target for pair in examples]
     if data["joint"]:
         both = Tokenizer.train(sources + targets, data["vocab_size"])
         return both, both
@@ -102,7 +134,7 @@ def train_tokenizers(data: dict[str, Any], pairs: list[Pair]) -> tuple[Tokenizer
 
 
 def make_run_config(
-    profile: str, name: str, source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer],
+    profile: str, name: str, tokenizers: tuple[Tokenizer, ...],
     data: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **changes: Any,
 ) -> RunConfig:  # fmt: skip
     """The plan of a new run: what the profile says, for these tokenizers.
@@ -112,7 +144,7 @@ def make_run_config(
     """
     of_data, of_model, recipe = settings(profile, name, **changes)
     of_data |= data or {}
-    own = None if of_data["joint"] else len(tokenizers[1])
+    own = None if of_data["joint"] else len(tokenizers[-1])
     sizes = {"vocab_size": len(tokenizers[0]), "target_vocab_size": own} | of_model | (model or {})
-    of_data |= {"source": source, "target": target, "profile": profile}
-    return RunConfig(TransformerConfig(**sizes), Recipe(**recipe), of_data)
+    task: Task = "language model" if name == TEXTS else "translation"
+    return RunConfig(TransformerConfig(**sizes), Recipe(**recipe), of_data | {"profile": profile}, task)

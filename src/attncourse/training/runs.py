@@ -8,52 +8,89 @@ import time
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
+from attncourse._checks import check_one_of
 from attncourse.data import Tokenizer
 from attncourse.training.checkpoints import load_tensors, restore, write_whole
 from attncourse.training.persistence import WEIGHTS
 from attncourse.training.recipe import Recipe
-from attncourse.transformer import EncoderDecoder, TransformerConfig
+from attncourse.transformer import EncoderDecoder, LanguageModel, TransformerConfig
 from commandkit.errors import CommandError
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.json", "environment.json"
-TOKENIZERS = ("tokenizer_source.json", "tokenizer_target.json")
+Task = Literal["translation", "language model"]
+# What a run of each trains, and where its tokenizers are.
+MODELS: dict[Task, Any] = {"translation": EncoderDecoder, "language model": LanguageModel}
+TOKENIZERS = {
+    "translation": ("tokenizer_source.json", "tokenizer_target.json"), "language model": ("tokenizer.json",),
+}  # fmt: skip
 PACKAGES = ("attncourse", "torch", "tokenizers", "safetensors", "sacrebleu", "numpy")
 
 
 class RunConfig(NamedTuple):
-    """What a run is made from; config.json holds it. `data` says which pairs, and how large the vocabularies are."""
+    """What a run is made from; config.json holds it. `data` says on what, and how large the vocabularies are."""
 
     model: TransformerConfig
     recipe: Recipe
     data: dict[str, Any]
+    task: Task = "translation"
 
 
 class Run(NamedTuple):
-    """A trained model with all that it takes to translate."""
+    """A trained model with all that it takes to use it: an EncoderDecoder, or a LanguageModel with one tokenizer."""
 
-    model: EncoderDecoder
-    source: Tokenizer
-    target: Tokenizer
+    model: Any
+    tokenizers: tuple[Tokenizer, ...]
     run_config: RunConfig
+
+    @property
+    def source(self) -> Tokenizer:
+        return self.tokenizers[0]
+
+    @property
+    def target(self) -> Tokenizer:
+        """A language model's is the one that it has."""
+        return self.tokenizers[-1]
 
 
 def save_run_config(
-    folder: Path, run_config: RunConfig, source: Tokenizer, target: Tokenizer, device: torch.device
+    folder: Path, run_config: RunConfig, tokenizers: tuple[Tokenizer, ...], device: torch.device
 ) -> None:
     """What is known before the first step: config, tokenizers, and the environment."""
     save_config(folder, run_config)
-    for name, tokenizer in zip(TOKENIZERS, (source, target), strict=True):
+    for name, tokenizer in zip(TOKENIZERS[run_config.task], tokenizers, strict=True):
         write_whole(folder / name, tokenizer.to_json().encode())
     write_json(folder / ENVIRONMENT, environment(device))
 
 
+def save_described(
+    folder: Path, model: Any, recipe: Recipe, tokenizers: Tokenizer | tuple[Tokenizer, Tokenizer]
+) -> None:
+    """As `save_run_config`, of a model that was made in Python.
+
+    Raises ValueError for a model that is not exactly one that `load_run` could make again, or other tokenizers' sizes.
+    """
+    task = next((task for task, kind in MODELS.items() if type(model) is kind), None)
+    if task is None:
+        expected = " or ".join(kind.__name__ for kind in MODELS.values())
+        raise ValueError(f"tokenizers: got some for a {type(model).__name__}, expected a model that is an {expected}")
+    both = tokenizers if isinstance(tokenizers, tuple) else (tokenizers,) * len(TOKENIZERS[task])
+    sizes = model.config.vocab_size, model.config.decoder_vocab_size
+    for tokenizer, size in zip(both, sizes[: len(both)], strict=True):
+        if len(tokenizer) != size:
+            raise ValueError(f"tokenizers: got one of {len(tokenizer)} tokens, expected {size}, as the model has")
+    if len(both) != len(TOKENIZERS[task]):
+        raise ValueError(f"tokenizers: got {len(both)}, expected {len(TOKENIZERS[task])} for a {type(model).__name__}")
+    made = RunConfig(model.config, recipe, {"name": "python"}, task)
+    save_run_config(folder, made, both, next(model.parameters()).device)
+
+
 def save_config(folder: Path, run_config: RunConfig) -> None:
     parts = {"model": asdict(run_config.model), "recipe": asdict(run_config.recipe), "data": run_config.data}
-    write_json(folder / CONFIG, parts)
+    write_json(folder / CONFIG, {"task": run_config.task, **parts})
 
 
 def load_run_config(folder: Path) -> RunConfig:
@@ -62,17 +99,19 @@ def load_run_config(folder: Path) -> RunConfig:
     try:
         plain = json.loads(path.read_text("utf-8"))
         recipe = plain["recipe"] | {"betas": tuple(plain["recipe"]["betas"])}
-        return RunConfig(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"])
+        task = plain.get("task", "translation")
+        check_one_of("task", task, tuple(MODELS))
+        return RunConfig(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"], task)
     except FileNotFoundError as error:
         raise CommandError(f"{folder}: holds no run; `attncourse train --to {folder}` makes one") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{path}: cannot be used: {error}") from error
 
 
-def load_tokenizers(folder: Path, config: TransformerConfig) -> tuple[Tokenizer, Tokenizer]:
+def load_tokenizers(folder: Path, run_config: RunConfig) -> tuple[Tokenizer, ...]:
     """Raises CommandError for a file that is missing, no tokenizer, or not this model's."""
-    loaded = []
-    for name, words in zip(TOKENIZERS, (config.vocab_size, config.decoder_vocab_size), strict=True):
+    loaded, sizes = [], (run_config.model.vocab_size, run_config.model.decoder_vocab_size)
+    for name, words in zip(TOKENIZERS[run_config.task], sizes, strict=False):
         try:
             tokenizer = Tokenizer.load(folder / name)
         except Exception as error:                                # the library raises bare Exceptions
@@ -80,28 +119,32 @@ def load_tokenizers(folder: Path, config: TransformerConfig) -> tuple[Tokenizer,
         if len(tokenizer) != words:
             raise CommandError(f"{folder / name}: of another run: has {len(tokenizer)} tokens, the model {words}")
         loaded.append(tokenizer)
-    return loaded[0], loaded[1]
+    return tuple(loaded)
 
 
-def load_run(folder: Path | str, device: str | torch.device = "cpu") -> Run:
-    """The run's model with its best weights, ready to translate.
+def load_run(folder: Path | str, device: str | torch.device = "cpu", task: Task | None = None) -> Run:
+    """The run's model with its best weights, ready to translate or to write.
 
-    Raises CommandError where something is missing, cut short, or does not fit the rest.
+    Raises CommandError where something is missing, cut short, or does not fit the rest, or for a run of another task.
     """
     folder = Path(folder)
     run_config = load_run_config(folder)
-    source, target = load_tokenizers(folder, run_config.model)
-    model = EncoderDecoder(run_config.model)
+    if task not in (None, run_config.task):
+        raise CommandError(f"{folder}: is a run of the task {run_config.task!r}, expected {task!r}")
+    tokenizers = load_tokenizers(folder, run_config)
+    model = MODELS[run_config.task](run_config.model)
     restore(model, load_tensors(folder / WEIGHTS).tensors, str(folder / WEIGHTS))
-    return Run(model.to(device).eval(), source, target, run_config)
+    return Run(model.to(device).eval(), tokenizers, run_config)
 
 
-def newest_run() -> Path:
-    """The run under runs/ that was improved last. Raises CommandError where there is none."""
+def newest_run(task: Task = "translation") -> Path:
+    """The run of this task under runs/ that was improved last. Raises CommandError where there is none."""
     found = sorted(Path("runs").glob(f"*/{WEIGHTS}"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        raise CommandError("there is no run under runs/: `attncourse train` makes one, or name one with --run DIR")
-    return found[-1].parent
+    fit = [path.parent for path in found if load_run_config(path.parent).task == task]
+    if not fit:
+        command = "attncourse train" if task == "translation" else "attncourse train --text FILE"
+        raise CommandError(f"there is no run under runs/: `{command}` makes one, or name one with --run DIR")
+    return fit[-1]
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`attncourse evaluate`: how well a trained run translates two files that it has never seen."""
+"""`attncourse evaluate`: how well a trained run translates two files, or foretells a text, that it has never seen."""
 
 import argparse
 import json
@@ -10,16 +10,18 @@ with require_extra("attncourse evaluate", "train"):
     import sacrebleu  # noqa: F401
     import safetensors  # noqa: F401
 
-from attncourse.data import read_parallel
+from attncourse.data import read_parallel, read_texts
 from attncourse.training.checkpoints import write_whole
-from attncourse.training.evaluation import describe_metrics, final_metrics
-from attncourse.training.runs import load_run, newest_run
+from attncourse.training.evaluation import describe_metrics, final_metrics, text_metrics
+from attncourse.training.runs import Run, load_run, load_run_config, newest_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="the run's folder (default: the newest)")
     for name, what in (("source", "sentences, one a line"), ("target", "their translations, line by line")):
-        parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=what)
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=what)
+    parser.add_argument("--text", type=Path, metavar="FILE", help="of a language model: texts that empty lines part, "
+                                                                  "or a text a line")  # fmt: skip
     parser.add_argument("--beams", type=int, default=5, help="how many hypotheses are kept (1: greedy; default: 5)")
     parser.add_argument("--translations", type=Path, metavar="FILE", help="keep what the run wrote, one a line")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, mps … (default: cpu)")
@@ -27,10 +29,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the loss, chrF, the share exactly right and BLEU with its signature, which comes last."""
+    """Print the loss, chrF, the share exactly right and BLEU with its signature, which comes last.
+
+    Of a language model, the loss, bits a byte and, last, perplexity.
+    """
     if args.beams < 1:
         raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
-    run = load_run(args.run or newest_run(), args.device)
+    folder = args.run or newest_run("language model" if args.text else "translation")
+    if load_run_config(folder).task == "language model":
+        if args.text is None or args.source or args.target or args.translations:
+            raise CommandError(f"{folder}: is a language model; expected --text FILE, and no pairs")
+        measured = _score_texts(load_run(folder, args.device), args.text)
+    else:
+        if args.text or not (args.source and args.target):
+            raise CommandError(f"{folder}: translates; expected --source FILE and --target FILE")
+        measured = _score_pairs(load_run(folder, args.device), args)
+    print(json.dumps(measured) if args.json else describe_metrics(measured))
+    return 0
+
+
+def _score_texts(run: Run, file: Path) -> dict[str, float | int | str]:
+    try:
+        texts = read_texts(file)
+    except FileNotFoundError as error:
+        raise CommandError(f"{error.filename}: there is no such file") from error
+    return text_metrics(run.model, texts, *run.tokenizers)
+
+
+def _score_pairs(run: Run, args: argparse.Namespace) -> dict[str, float | int | str]:
     try:
         pairs = read_parallel(args.source, args.target)
     except FileNotFoundError as error:
@@ -45,5 +71,4 @@ def main(args: argparse.Namespace) -> int:
     measured, written = final_metrics(run.model, "text", pairs, run.source, run.target, args.beams)
     if args.translations:
         write_whole(args.translations, ("\n".join(written) + "\n").encode())
-    print(json.dumps(measured) if args.json else describe_metrics(measured))
-    return 0
+    return measured

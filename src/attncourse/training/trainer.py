@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncourse.data import EncodedPair
+from attncourse.data import EncodedPair, Tokenizer
 from attncourse.data.batches import combined_seed
 from attncourse.positions import LearnedPositions, LearnedPositions2D, ShawRelative
 from attncourse.training.checkpoints import gather, named_tensors, restore
@@ -31,6 +31,7 @@ from attncourse.training.micro_batches import MicroBatch, micro_batches
 from attncourse.training.persistence import CHECKPOINT, MOMENTS, WEIGHTS, RunFolder
 from attncourse.training.progress import Bookkeeper, Listener, NonFiniteLoss, Progress, Step, Unseen
 from attncourse.training.recipe import Recipe
+from attncourse.training.runs import save_described
 from attncourse.transformer import Stack
 from commandkit.interrupts import DeferredInterrupt
 
@@ -223,6 +224,7 @@ def train(
     resume: bool = False,
     processes: DistributedContext | None = None,
     listeners: Sequence[Listener] = (),
+    tokenizers: Tokenizer | tuple[Tokenizer, Tokenizer] | None = None,
 ) -> Progress:
     """Train `model` on `data`; afterwards it has the best weights found (without `evaluate`, the last).
 
@@ -231,6 +233,9 @@ def train(
     `evaluate(model) -> scores` is called every `recipe.evaluate_every` steps, and at the end, with the (averaged)
     weights, by the first process alone; `best_by` names the score that decides, the higher the better ("loss": the
     lower). With a `folder`, weights, checkpoints and logs are kept there, and `resume` goes on from its checkpoint.
+    With the `tokenizers` too (a language model's, or the source's and the target's; one for both is enough) the folder
+    of an EncoderDecoder or a LanguageModel is a run as `attncourse train` makes it: `runs.load_run` loads it, and
+    `attncourse translate`, `generate` and `evaluate` use it.
 
     Each of the processes calls this with the same model, data and recipe; one step's batch is `processes.count ·
     recipe.accumulate` micro-batches, so that one process with as many micro-batches takes the same steps.
@@ -243,6 +248,8 @@ def train(
     device lacks; CommandError for a checkpoint that does not fit or a full disk.
     """
     examples = as_examples(data, model)
+    if tokenizers is not None and folder is not None and not resume and (processes is None or processes.is_main):
+        save_described(Path(folder), model, recipe, tokenizers)
     return Trainer(model, examples, recipe, folder, evaluate, best_by, processes, listeners).run(resume)
 
 

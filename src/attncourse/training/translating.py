@@ -34,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
         raise CommandError("text: got none, expected a sentence")
     if args.beams < 1:
         raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
-    run = load_run(args.run or newest_run())
+    run = load_run(args.run or newest_run(), task="translation")
     most = run.model.max_positions
     for n, text in enumerate(texts, start=1):
         if most is not None and (tokens := len(run.source.encode(text))) > most:

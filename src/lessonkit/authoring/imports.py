@@ -73,7 +73,7 @@ def _defined_in(module: str, names: set[str] | None, packages: Packages) -> set[
     if not stub.is_file():
         return set()
     where = {
-        alias.name: f"{module}.{node.module}"
+        alias.name: f"{module}.{node.module or alias.name}"
         for node in ast.parse(stub.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
