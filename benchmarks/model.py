@@ -1,6 +1,6 @@
 """How fast our encoder–decoder trains and decodes, beside torch.nn.Transformer and transformers' Marian of its size.
 
-    python benchmarks/model.py [--size small|base] [--repeats 15] [--compile] [--only train|decode] [--json]
+    python benchmarks/model.py [--size small|base] [--repeats 15] [--compile] [--only train|decode|window] [--json]
 
 Goals: a training step at least 1.2 times as fast as the faster of the two on a CPU, 1.5 times on a GPU (bf16 and
 compiled, all of them); cached greedy decoding at least twice as fast as `generate()`.
@@ -10,7 +10,8 @@ target and output, sinusoidal positions, post-norm and no dropout, and train on 
 are drawn like those of captions: log-normal with median 12, as Multi30k's are in pieces of an 8000-piece BPE (10th and
 90th percentile 8 and 20). Who goes first changes from round to round. Beside the goals' rows stand harder ones: a batch
 of one length, where leaving padding out gains nothing, and decoding in which no sentence ends before the others, or is
-alone.
+alone. A last table shows what a window does to a language model's cache: time and memory a token, after more and more
+tokens, with and without it; with it, both should stay as they are.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from attncourse.attention import lengths_to_mask
 from attncourse.data import BOS, EOS, PAD
 from attncourse.decoding import greedy
 from attncourse.positions import sinusoidal
-from attncourse.transformer import EncoderDecoder, State, TransformerConfig
+from attncourse.transformer import EncoderDecoder, LanguageModel, State, TransformerConfig
 from attncourse.unpadding import unpadded_loss, unpadded_start
 
 TRAIN_GOAL = {"cpu": 1.2, "cuda": 1.5}
@@ -44,6 +45,7 @@ SIZES = {
     "base": {"vocab_size": 16000, "d_model": 512, "n_layers": 6, "n_heads": 8, "d_ff": 2048},
 }
 MAX_LENGTH = 64
+WINDOW, READ, AT_A_TIME = 128, (128, 1024, 2048, 4096), 16
 JSON_NAMES = {
     "train, lengths of captions": "train_ratio_vs_fastest",
     "train, one length": "train_ratio_one_length",
@@ -245,6 +247,37 @@ def decode(
         return medians({"ours": run_ours, "transformers Marian": run_marian}, repeats, device)
 
 
+@torch.no_grad()
+def windows(size: dict, batch: int, repeats: int, device: str) -> dict[str, list[dict[str, float]]]:
+    """Of a language model with and without a window: ms for a token, and the MB of its cache, after so many tokens.
+
+    They are measured in turns, `AT_A_TIME` tokens each, after the tokens before were read at once.
+    """
+    kinds = {"whole": None, f"window of {WINDOW}": WINDOW}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+    torch.manual_seed(0)
+    for n in READ:
+        states, runs = {}, {}
+        for name, window in kinds.items():
+            longest = max(READ) + AT_A_TIME * (repeats + 3)
+            config = TransformerConfig(**size, positions="rope", max_length=longest, window=window)
+            model = LanguageModel(config).to(device).eval()
+            states[name] = model.start()
+            for begin in range(0, n, 512):                        # at once, scores would take n² numbers
+                tokens = torch.randint(4, size["vocab_size"], (batch, min(512, n - begin)), device=device)
+                model.read(tokens, states[name])
+
+            def run(model=model, state=states[name]) -> None:
+                for _ in range(AT_A_TIME):
+                    model.step(torch.full((batch,), 5, device=device), state)
+
+            runs[name] = run
+        for name, seconds in medians(runs, repeats, device).items():
+            bytes_kept = sum(cache.n_bytes for cache in states[name].caches)
+            measured[name].append({"after": n, "ms": seconds * 1000 / AT_A_TIME, "MB": bytes_kept / 1e6})
+    return measured
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -257,7 +290,7 @@ def main() -> None:
         default=device == "cuda",
         help="torch.compile for training with all of them, and for our decoding step",
     )
-    parser.add_argument("--only", choices=["train", "decode"], help="one half of the table")
+    parser.add_argument("--only", choices=["train", "decode", "window"], help="a part of the tables")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message="enable_nested_tensor")
@@ -275,10 +308,10 @@ def main() -> None:
     real = float((captions.target_out != PAD).float().mean())
 
     seconds = {}
-    if args.only != "decode":
+    if args.only in (None, "train"):
         for name, batch in (("lengths of captions", captions), ("one length", level)):
             seconds[f"train, {name}"] = train(models, batch, args.repeats, device, args.compile)
-    if args.only != "train":
+    if args.only in (None, "decode"):
         forty = torch.full_like(ends, 40)
         rows = {"lengths of captions": (captions, ends), "40 tokens each": (captions, forty)}
         rows["one sentence of 40"] = (alone, forty[:1])
@@ -299,9 +332,18 @@ def main() -> None:
         print(f"{name:<34}{cells}{ratios[name]:>8.2f}{goals.get(name, ''):>6}")
     print("parameters: " + ", ".join(f"{name} {n:,}" for name, n in parameters.items()))
 
+    windowed = windows(size, 4, repeats, device) if args.only in (None, "window") else {}
+    if windowed:
+        print(f"\na language model's cache, 4 texts   {'ms a token':>28}{'MB kept':>32}")
+        print(f"{'after tokens':<24}" + 2 * "".join(f"{n:>8}" for n in READ))
+    for name, row in windowed.items():
+        cells = "".join(f"{at['ms']:>8.1f}" for at in row) + "".join(f"{at['MB']:>8.1f}" for at in row)
+        print(f"{name:<24}{cells}")
+
     if args.json:
         result = {JSON_NAMES[name]: ratio for name, ratio in ratios.items()} | {
             "seconds": seconds,
+            "window": windowed,
             "size": args.size,
             "batch": args.batch,
             "compiled": args.compile,

@@ -37,8 +37,9 @@ def check_whole(name: str, x: Tensor, axes: str, **sizes: int) -> None:
 
 
 def values_are_cheap_to_read(x: Tensor) -> bool:
-    """Whether the numbers in x may be looked at: on a GPU that would mean waiting, and it would break a graph."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether the numbers in x may be looked at: on a GPU that means waiting, it breaks a graph, and vmap refuses."""
+    inside = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x)      # of vmap, grad
+    return x.device.type == "cpu" and not inside
 
 
 def min_max(x: Tensor) -> tuple[int, int] | None:

@@ -252,10 +252,10 @@ def flex_attend(
 ) -> Float[Tensor, "batch n_heads n_query d_v"]:
     """`attend` under a pattern, in a kernel that torch's flex_attention compiles for it and that skips empty blocks.
 
-    It runs on CUDA, and on the CPU in the forward direction alone, in float32 and 16 bits, with a C++ compiler at hand.
+    In float32 and 16 bits it runs on CUDA, and on the CPU in the forward direction alone, with a C++ compiler at hand.
     The first call with a pattern compiles, for some ten seconds on a CPU; keep the pattern and pass the same one again.
-    Elsewhere (gradients on the CPU, float64; or nothing compiles, then with a warning) the mask is written out and
-    `attend` gives the same answer, in n_query · n_key memory. A query that may attend to nothing returns zeros either
+    Elsewhere (gradients on the CPU, float64, Metal; or nothing compiles, then with a warning) the mask is written out
+    and `attend` gives the same answer, in n_query · n_key memory. A query that may attend to nothing returns zeros either
     way. The pattern must be the same for every batch element and head.
 
     Raises ValueError where shapes do not fit. Dong et al. 2024.
@@ -264,14 +264,15 @@ def flex_attend(
     check_shape("query", query, "batch n_heads n_query d_k")
     n_query, n_key = query.shape[-2], key.shape[-2]
     gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    if query.device.type == "cuda" or not (gradients or query.dtype == torch.float64):
+    kernel = query.device.type == "cuda" or (query.device.type == "cpu" and not gradients)
+    if kernel and query.dtype != torch.float64:
         if not gradients:                                         # the CPU refuses a leaf that could ask for gradients
             query, key, value = query.detach(), key.detach(), value.detach()
-        from torch._dynamo.exc import BackendCompilerFailed
+        from torch._dynamo.exc import TorchDynamoException
 
         try:
             return _flex_attention()(query, key, value, block_mask=block_mask(pattern, n_query, n_key, query.device))
-        except BackendCompilerFailed as error:
+        except TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             warnings.warn(f"flex_attention does not compile here, so attend does the work: {reason}", stacklevel=2)
     mask = dense_mask(pattern, n_query, n_key, query.device)

@@ -271,7 +271,8 @@ def rotate(
 
     The two are the same up to a fixed permutation of the columns, and a dot product does not see a permutation that
     query and key share. Weights trained with one style are wrong for the other, until their columns are permuted.
-    Raises ValueError for another style, or angles of another shape than (n, d_head/2). Su et al. 2021, section 3.4.2.
+    The angles may stay on the CPU, where float64 is to be had. Raises ValueError for another style, or angles of
+    another shape than (n, d_head/2). Su et al. 2021, section 3.4.2.
 
     >>> rotate(torch.tensor([[1.0, 0.0]]), torch.tensor([[math.pi / 2]])).round().tolist()
     [[-0.0, 1.0]]
@@ -316,13 +317,13 @@ class RoPE(_Computed):
 
 
 def sinusoidal_2d(
-    height: int, width: int, d_model: int, base: float = 10000.0
+    height: int, width: int, d_model: int, base: float = 10000.0, device: torch.device | str | None = None
 ) -> Float[Tensor, "{height}*{width} {d_model}"]:
     """Where a patch of an image is, row by row: half of the columns tell its row, the other half its column.
 
     Raises ValueError for a `d_model` that 4 does not divide. Carion et al. 2020, appendix.
     """
-    return grid_sinusoids(height, width, d_model, base).to(torch.get_default_dtype())
+    return grid_sinusoids(height, width, d_model, base).to(device, torch.get_default_dtype())
 
 
 def grid_sinusoids(height: int, width: int, d_model: int, base: float = 10000.0) -> Tensor:
@@ -373,7 +374,7 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, style: RotationStyle) -> Tensor:
     # (a, b) cos θ + (b, a) (−sin θ, sin θ): whole rows in one multiply-add beat one pair at a time.
     # Half precision is turned in float32: bfloat16 keeps 8 bits of a cosine, too few to tell near positions apart.
     dtype = torch.promote_types(x.dtype, torch.float32)
-    cos, sin = cos.to(dtype), sin.to(dtype)                                           # (n, d_head/2)
+    cos, sin = cos.to(x.device, dtype), sin.to(x.device, dtype)                       # (n, d_head/2)
     if style == "half":
         partner = x.roll(x.shape[-1] // 2, dims=-1)                                   # (*batch, n, d_head)
         cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)      # (n, d_head)

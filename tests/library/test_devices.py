@@ -11,11 +11,13 @@ from typing import get_args
 import pytest
 import torch
 from pretend_gpu import DEVICE, Mixed, PretendGPU, here, send, there
+from torch.func import functional_call, grad, vmap
 from two_processes import CONFIG, pairs
 
 from attncourse.beyond_text import ViT, ViTConfig, Wav2Vec2, Wav2Vec2Config
 from attncourse.data import BOS, collate
 from attncourse.decoding import beam_search, greedy, sample
+from attncourse.positions import rope_angles_2d, rotate, sinusoidal_2d
 from attncourse.recurrent import CELLS, SUMMARIES, RecurrentLanguageModel, Seq2Seq
 from attncourse.training import fit, fit_texts
 from attncourse.training.distributed import DistributedContext
@@ -191,6 +193,31 @@ def test_the_short_loops_send_their_batches_where_the_model_is(train, build, dat
     with PretendGPU() as gpu:
         assert train(sent, data, steps=2, progress=False).losses == pytest.approx(losses, abs=1e-3)
     assert gpu.waits["_local_scalar_dense"] == 2, "its loss, once a step"
+
+
+def test_tables_of_a_grid_go_where_they_are_asked_for_or_used():
+    x = torch.randn(2, 12, 8)
+    with PretendGPU():
+        (a,) = there(x)
+        turned = rotate(a, rope_angles_2d(3, 4, 8))
+        table = sinusoidal_2d(3, 4, 8, device=a.device)
+    assert turned.device == DEVICE == table.device
+    torch.testing.assert_close(turned.local, rotate(x, rope_angles_2d(3, 4, 8)))
+
+
+def test_gradients_of_each_example_by_torch_func():
+    model = LanguageModel(replace(CONFIG, dropout=0.0))
+    tokens = torch.randint(4, CONFIG.vocab_size, (3, 6))
+    parameters = dict(model.named_parameters())
+
+    def loss(parameters, row):
+        return functional_call(model, parameters, (row[None, :-1],)).logsumexp(-1).mean()
+
+    each = vmap(grad(loss), in_dims=(None, 0))(parameters, tokens)
+    for i, row in enumerate(tokens):
+        alone = grad(loss)(parameters, row)
+        for name in parameters:
+            torch.testing.assert_close(each[name][i], alone[name], rtol=1e-4, atol=1e-6)
 
 
 # The pretence is worth something
