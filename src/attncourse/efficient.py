@@ -255,8 +255,8 @@ def flex_attend(
     In float32 and 16 bits it runs on CUDA, and on the CPU in the forward direction alone, with a C++ compiler at hand.
     The first call with a pattern compiles, for some ten seconds on a CPU; keep the pattern and pass the same one again.
     Elsewhere (gradients on the CPU, float64, Metal; or nothing compiles, then with a warning) the mask is written out
-    and `attend` gives the same answer, in n_query · n_key memory. A query that may attend to nothing returns zeros either
-    way. The pattern must be the same for every batch element and head.
+    and `attend` gives the same answer, in n_query · n_key memory. A query that may attend to nothing returns zeros
+    either way. The pattern must be the same for every batch element and head.
 
     Raises ValueError where shapes do not fit. Dong et al. 2024.
     """
