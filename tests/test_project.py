@@ -234,3 +234,11 @@ def test_a_reader_who_has_read_enough_is_no_error():
     command = f"{sys.executable} -m attncourse_lessons.cli doctor | head -1"
     said = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.startswith("✓ Python") and said.stderr == ""
+
+
+def test_nothing_that_git_ignores_lies_in_src_because_a_wheel_would_lack_it():
+    lines = (ROOT / ".gitignore").read_text().splitlines()
+    ignored = [line for line in lines if line and not line.startswith(("#", "/"))]
+    made = {"__pycache__/", ".ipynb_checkpoints/", "*.egg-info/"}
+    folders = {f"{path.name}/" for path in (ROOT / "src").rglob("*") if path.is_dir()}
+    assert len(ignored) > 5 and folders & {*ignored} <= made

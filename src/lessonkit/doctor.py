@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from commandkit.errors import CommandError
+from commandkit.errors import CommandError, how_to_install
 
 DISTRIBUTION = "attncourse"  # with which the kit is installed, and what it needs
 FOUND, WARNING, BROKEN = "✓", "!", "✗"
-INSTALL = "pip install -c constraints.txt -e '.[{}]'  (in the course's folder)"
 SERVER_EXTENSIONS = ("formgrader", "validate_assignment", "assignment_list", "course_list")
 TORCH = """
 import torch
@@ -68,7 +67,7 @@ def examine(folder: Path = Path()) -> Iterator[Finding]:
         except Exception as error:
             name = check.__name__.strip("_").replace("_", " ")
             yield Finding(
-                BROKEN, f"{name}: could not be checked ({type(error).__name__}: {error})", INSTALL.format("lab")
+                BROKEN, f"{name}: could not be checked ({type(error).__name__}: {error})", how_to_install("lab")
             )
 
 
@@ -107,7 +106,7 @@ def _packages(folder: Path) -> Iterator[Finding]:
             )
         title = f"extra '{extra}'" if extra else "packages"
         if wrong:
-            yield Finding(BROKEN if needed else WARNING, f"{title}: {', '.join(wrong)}", INSTALL.format(extra or "lab"))
+            yield Finding(BROKEN if needed else WARNING, f"{title}: {', '.join(wrong)}", how_to_install(extra or "lab"))
         else:
             yield Finding(FOUND, f"{title}: {', '.join(fine)}")
 
@@ -117,7 +116,7 @@ def _torch(folder: Path) -> Iterator[Finding]:
     run = subprocess.run([sys.executable, "-c", TORCH], capture_output=True, text=True, timeout=120)
     if run.returncode:
         reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
-        yield Finding(BROKEN, f"torch does not work: {reason}", INSTALL.format("lab"))
+        yield Finding(BROKEN, f"torch does not work: {reason}", how_to_install("lab"))
         return
     version, right, threads, cuda, gpu = run.stdout.strip().split("|")
     if right != "True":
@@ -182,7 +181,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         disabled |= dict.fromkeys(listed, True) if isinstance(listed, list) else listed
     off = [name for name, value in disabled.items() if value and name.startswith("@jupyter/nbgrader")]
     if not there:
-        yield Finding(BROKEN, "nbgrader's JupyterLab extension is missing", INSTALL.format("lab"))
+        yield Finding(BROKEN, "nbgrader's JupyterLab extension is missing", how_to_install("lab"))
     elif off:
         yield Finding(
             BROKEN, f"nbgrader's JupyterLab extension is disabled: {off[0]}", f"jupyter labextension enable {off[0]}"
@@ -198,7 +197,7 @@ def _alembic(folder: Path) -> Iterator[Finding]:
     elif shutil.which("alembic", path=str(beside)):
         yield Finding(FOUND, "alembic is not on PATH, but the course's nbgrader_config.py finds it beside Python")
     else:
-        yield Finding(BROKEN, "alembic is missing: nbgrader cannot make a gradebook", INSTALL.format("lab"))
+        yield Finding(BROKEN, "alembic is missing: nbgrader cannot make a gradebook", how_to_install("lab"))
 
 
 def _exchange(folder: Path) -> Iterator[Finding]:
