@@ -25,8 +25,8 @@ with require_extra(typed("demo"), "grading"):
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from lessonkit.course import Course, course_of
-    from lessonkit.grading.gradebook.nbgrader_app import CONFIG, Log, application, find_course, nbgrader, own_settings
     from lessonkit.grading.engine.grade import Stage, cores, grade
+    from lessonkit.grading.gradebook.nbgrader_app import CONFIG, Log, application, find_course, nbgrader, own_settings
     from lessonkit.grading.report.command import show
     from lessonkit.grading.report.results import Results, read_results
     from lessonkit.grading.submission.answers import answer, solutions
