@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 55 minutes, of which less than one is computing. You need Python, and from
+# *About 50 minutes, of which less than one is computing. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
 # why anybody wants this; nothing here depends on it.*
 #
@@ -156,7 +156,7 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 
 # %%
 def soft_lookup(query, keys, values, T):
-    """One query (d_k,), keys (n_key, d_k), values (n_key, …): the context vector, and the weights."""
+    """One query (d_k,), keys (n_key, d_k), values (n_key, …): context vector and weights."""
     weights = (keys @ query / T).softmax(dim=0)               # (n_key,)
     return weights @ values, weights
 
@@ -165,13 +165,14 @@ day = torch.linspace(0, 24, 289)                              # every five minut
 
 
 def all_day(keys, values, T):
-    return torch.stack([soft_lookup(query, keys, values, T)[0] for query in clock(day)])  # (289,)
+    answers = [soft_lookup(query, keys, values, T)[0] for query in clock(day)]
+    return torch.stack(answers)                               # (289,)
 
 
 def draw(T):
     _, weights = soft_lookup(clock(7), keys, values, T)
-    answers = all_day(keys, values, T)
-    return figures.lookup_frame(hours, values, weights, 7, day, answers, f"temperature T = {T:g}")
+    answers, title = all_day(keys, values, T), f"temperature T = {T:g}"
+    return figures.lookup_frame(hours, values, weights, 7, day, answers, title)
 
 
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
@@ -185,11 +186,12 @@ viz.explore(draw, T=steps, start={"T": 1.0})
 # %%
 hard = torch.stack([values[(keys @ query).argmax()] for query in clock(day)])     # (289,)
 cold, hot = all_day(keys, values, T=1e-5), all_day(keys, values, T=1e5)           # (289,) each
-print(f"T = 0.00001 answers as hard attention does at {((cold - hard).abs() < 0.5).sum()} of 289 times")
-print(f"T = 100,000 answers {hot.min():.1f} to {hot.max():.1f}; the mean is {values.mean():.1f}")
+same = (cold - hard).abs() < 0.5
+print(f"T = 0.00001: as hard attention at {same.sum()} of 289 times")
+print(f"T = 100,000: from {hot.min():.1f} to {hot.max():.1f}; the mean is {values.mean():.1f}")
 
 # %% tags=["hide-input"]
-assert ((cold - hard).abs() < 0.5).float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e-3)
+assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e-3)
 
 # %% [markdown]
 # (At the few other times the query stands halfway between two keys, as at 3:30. Hard attention takes one of them, by an
@@ -289,7 +291,8 @@ valleys = {}
 for seed in range(3):
     sample = counts(60, torch.Generator().manual_seed(seed))
     valleys[f"sample {seed}"] = torch.stack([hidden_error(*sample, t) for t in temperatures])
-viz.function_curves(valleys, temperatures, x_name="temperature", y_name="error (bicycles)", log_x=True)
+viz.function_curves(valleys, temperatures, log_x=True,
+                    x_name="temperature", y_name="error (bicycles)")
 for name, line in valleys.items():
     print(f"{name}: best T = {temperatures[line.argmin()]:.3f}, off by {line.min():.0f};"
           f"  cold {line[0]:.0f},  hot {line[-1]:.0f}")
@@ -334,9 +337,9 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 
 # %%
 def error_in_hidden_hours(vectors, n, generator):
-    today, seen = days(n, generator)                          # (n, 24) hundreds of bicycles, (n, 24) bool
+    today, seen = days(n, generator)                          # (n, 24) each
     scores = (vectors @ vectors.mT).expand(n, 24, 24)         # the same for every day
-    scores = scores.masked_fill(~seen[:, None], -torch.inf)   # only hours that were counted answer
+    scores = scores.masked_fill(~seen[:, None], -torch.inf)   # hours that were seen answer
     answers = (scores.softmax(dim=-1) @ today[:, :, None])[:, :, 0]               # (n, 24)
     return ((answers - today)[~seen] ** 2).mean()
 
@@ -365,8 +368,9 @@ viz.explore(lambda step: figures.learned_keys(paths[0][step], f"after {step} ste
 
 # %%
 def test_error(vectors):
+    generator = torch.Generator().manual_seed(99)
     with torch.no_grad():
-        return error_in_hidden_hours(vectors, 2000, torch.Generator().manual_seed(99)).sqrt().item()
+        return error_in_hidden_hours(vectors, 2000, generator).sqrt().item()
 
 
 by_hand = {t: test_error(clock(range(24)) / math.sqrt(t)) for t in (0.03, 0.1, 0.3)}
@@ -388,7 +392,7 @@ for path in paths:
 # as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$ times the
 # cosine, so $1/r^2$ is the temperature, and all three chose about 0.12. What the network knows about hours it has learned
 # through the softmax. To put the explanation at risk, change what is near: `days(n, generator, waves=(2, 4))` draws days
-# that repeat after twelve hours. Try it. The vectors then go round *twice*, and 3 and 15 share a place.
+# that repeat after twelve hours. Try it. The vectors go round *twice* a day, and 3 and 15 share a place.
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #
@@ -429,7 +433,7 @@ for name, table in tables.items():
 
 # %%
 texts = docstrings(limit=4000)
-texts = [re.findall("[a-z]+", text.lower()) for text in texts.train + texts.test]  # lists of words
+texts = [re.findall("[a-z]+", text.lower()) for text in texts.train + texts.test]
 topics = {"time": ("month week", "day year weekday"),
           "numbers": ("integer float", "fraction decimal complex"),
           "network": ("server socket", "client connection port"),
@@ -459,7 +463,7 @@ print("month:", occurrences["month"], "times, file:", occurrences["file"], "time
 
 # %%
 def who_answers(vectors):
-    """For each new word the known one with the largest dot product; and how often the topic is right."""
+    """Each new word gets the known one with the largest dot product. Is the topic right?"""
     right, found = 0, []
     for (word, topic), query in zip(new, vectors[10:], strict=True):
         answer, answered_topic = known[(vectors[:10] @ query).argmax()]
@@ -495,7 +499,7 @@ assert right_by_counts < 0.4 * len(new) and right_by_direction > 0.75 * len(new)
 # attention says more than who wins. Its weights, at $T = 0.05$:
 
 # %%
-topic_of_key = nn.functional.one_hot(torch.arange(10) // 2).float()               # (10, 5)  values
+topic_of_key = nn.functional.one_hot(torch.arange(10) // 2).float()               # (10, 5)
 table = [soft_lookup(query, vectors[:10], topic_of_key, T=0.05) for query in vectors[10:]]
 weights = torch.stack([weights for _, weights in table])                          # (15, 10)
 figures.lookup_table(weights, queries=words[10:], keys=words[:10])
@@ -560,23 +564,21 @@ with torch.no_grad():
 # *Guess:* with $d_k = 1024$ and sixteen *random* keys, how large is the largest weight, without the root and with it?
 
 # %%
-print("          plain: Var   largest weight   slope    scaled: Var   largest weight   slope")
-for d_k in (4, 16, 64, 256, 1024):
-    generator = torch.Generator().manual_seed(d_k)
-    q = torch.randn(2000, 1, d_k, generator=generator)
-    k = torch.randn(2000, 16, d_k, generator=generator)
-    line = f"d_k {d_k:>5}"
-    for scores in (dot_score(q, k), scaled_dot_score(q, k)):                      # (2000, 1, 16)
-        largest = scores.softmax(dim=-1).amax(dim=-1)                             # (2000, 1)
-        slope = (largest * (1 - largest)).median()
-        line += f"  {scores.var():11.2f} {largest.median():12.2f} {slope:12.4f}  "
-        if d_k == 1024:
-            assert abs(scores.var() / (1024 if line.count(".") < 4 else 1) - 1) < 0.1
-    print(line)
+for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
+    for d_k in (4, 16, 64, 256, 1024):
+        generator = torch.Generator().manual_seed(0)
+        q = torch.randn(2000, 1, d_k, generator=generator)
+        k = torch.randn(2000, 16, d_k, generator=generator)
+        scores = score(q, k)                                  # (2000, 1, 16)
+        largest = scores.softmax(dim=-1).amax(dim=-1)         # (2000, 1)
+        slope = largest * (1 - largest)
+        print(f"{name:>6}, d_k {d_k:>4}: variance {scores.var():7.2f}, largest weight"
+              f" {largest.median():.2f}, its slope {slope.median():.4f}")
+        assert 0.9 < scores.var() / (d_k if name == "plain" else 1) < 1.1
 
 # %% [markdown] erratum="√|k|"
 # Without the root, random vectors of width 1024 give hard attention: one key has all the weight, and the slope is gone
-# before anything was learned. With it, the weights at the start are the same at every width. This root is a temperature,
+# before anything was learned. With it, the weights at the start are nearly the same at every width. This root is a temperature,
 # set once and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training. What layers make of the
 # variance, and what happens to the gradient, is in [lecture @many_heads](@many_heads).)
 #
@@ -584,7 +586,14 @@ for d_k in (4, 16, 64, 256, 1024):
 # > length, $\lVert k \rVert$. Then each key is divided by a number of its own, which changes *who wins*: for $q = (1, −0.45)$
 # > the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90 and 1.10, but divided by $\sqrt{\lVert k \rVert}$ 0.95 and 0.65.
 # > What is meant is how *many* numbers a key has.
-#
+
+# %% tags=["hide-input"]
+q, long_keys = torch.tensor([1.0, -0.45]), torch.tensor([[0.9, 0.0], [2.0, 2.0]])
+products = long_keys @ q
+assert torch.allclose(products, torch.tensor([0.90, 1.10]))
+assert torch.allclose(products / long_keys.norm(dim=1).sqrt(), torch.tensor([0.95, 0.65]), atol=0.005)
+
+# %% [markdown]
 # Does it matter in training? Queries and keys come from two learned layers of width $d_k$, queries in other coordinates
 # than keys, sixteen keys of which one is right. One training recipe for all widths, three seeds. *Guess* where the curves
 # part.
@@ -592,12 +601,12 @@ for d_k in (4, 16, 64, 256, 1024):
 # %%
 def loss_after_training(score, d_k, seed, lr=0.01, steps=150):
     generator = torch.Generator().manual_seed(seed)
-    turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))             # other coordinates
+    turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))   # other coordinates
     W_Q = nn.Parameter(torch.randn(8, d_k, generator=generator) / math.sqrt(8))
     W_K = nn.Parameter(torch.randn(8, d_k, generator=generator) / math.sqrt(8))
     optimizer, history = torch.optim.Adam([W_Q, W_K], lr=lr), []
     for _ in range(steps):
-        x = torch.randn(32, 16, 8, generator=generator)                           # 32 tables, 16 keys
+        x = torch.randn(32, 16, 8, generator=generator)            # 32 tables, 16 keys
         scores = score(x[:, :1] @ turn @ W_Q, x @ W_K)[:, 0]                      # (32, 16)
         loss = nn.functional.cross_entropy(scores, torch.zeros(32, dtype=torch.long))
         optimizer.zero_grad()
@@ -607,12 +616,14 @@ def loss_after_training(score, d_k, seed, lr=0.01, steps=150):
     return sum(history[-25:]) / 25
 
 # %%
-widths, named = [8, 32, 128, 512], {"dot": dot_score, "scaled dot": scaled_dot_score}
-ends = {name: {d_k: [loss_after_training(score, d_k, seed) for seed in range(3)] for d_k in widths}
-        for name, score in named.items()}
-figures.runs_by_width(ends, x_name="width of queries and keys, d_k", y_name="loss after 150 steps",
-                      level=(math.log(16), "equal weights"))
-slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in range(3)]
+seeds, ends = (0, 1, 2), {}
+for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
+    ends[name] = {}
+    for d_k in (8, 32, 128, 512):
+        ends[name][d_k] = [loss_after_training(score, d_k, seed) for seed in seeds]
+figures.runs_by_width(ends, x_name="width of queries and keys, d_k",
+                      y_name="loss after 150 steps", level=(math.log(16), "equal weights"))
+slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in seeds]
 print("dot, width 512, a tenth of the learning rate:", [round(loss, 2) for loss in slower])
 
 # %% tags=["hide-input"]
@@ -620,8 +631,8 @@ assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
 assert max(slower) < 0.7 * min(ends["dot"][512])
 
 # %% [markdown]
-# In narrow layers the two learn equally well. In wide ones the plain dot product starts sure of itself and wrong, and has
-# not caught up after 150 steps. A recipe of its own helps it, as the printed line shows. So the root does not make the
+# In narrow layers the two learn equally well. In wide ones the plain dot product starts saturated, on a random key, and
+# has not caught up after 150 steps. A recipe of its own helps it, as the printed line shows. So the root does not make the
 # impossible possible. What it buys is that *one* recipe fits all widths.
 #
 # **Now you:** [a02](@lookup/assignment), exercises 3 and 4.
@@ -629,20 +640,23 @@ assert max(slower) < 0.7 * min(ends["dot"][512])
 # ## What each score function can express
 #
 # Think of all the places in the plane where a key might be, and colour each by the score that a given query (the green
-# arrow) would give it. The six keys A to F get their weights by softmax. The matrix of the bilinear score turns its query
-# by a right angle. The additive network was set by hand: its four hidden units see how far the key lies to the right of
-# the query, to its left, above and below. (They need biases, which the formula above leaves out.)
+# arrow) would give it: the darker, the higher, and lines are dashed below zero. The six keys A to F get their weights by
+# softmax. The matrix of the bilinear score turns its query by a right angle. The additive network was set by hand: its
+# four hidden units see how far the key lies to the right of the query, to its left, above and below. (They need biases,
+# which the formula above leaves out.)
 #
 # *Before you look:* for the dot product, what shape do the lines of equal score have? Which of the four can prefer a key
 # because it is *near*?
 
 # %%
 names = ["A", "B", "C", "D", "E", "F"]
-places = torch.tensor([[0.9, 0.3], [1.8, 0.6], [-0.2, 1.1], [-1.2, 0.8], [-0.5, -1.5], [1.0, -0.9]])
+places = torch.tensor([[0.9, 0.3], [1.8, 0.6], [-0.2, 1.1],
+                       [-1.2, 0.8], [-0.5, -1.5], [1.0, -0.9]])
 turned = BilinearScore(2, 2)
 with torch.no_grad():
-    turned.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))                  # a right angle
-four = {"dot": dot_score, "scaled dot": scaled_dot_score, "bilinear": turned, "additive": figures.hill}
+    turned.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))        # a right angle
+four = {"dot": dot_score, "scaled dot": scaled_dot_score,
+        "bilinear": turned, "additive": figures.hill}
 
 
 def draw(direction):
@@ -770,7 +784,7 @@ def cool_dot(query, key):
     return dot_score(query, key) / T
 
 
-output, weights = attend(clock([7]), keys, values[:, None], score=cool_dot)       # (1, 1), (1, 6)
+output, weights = attend(clock([7]), keys, values[:, None], score=cool_dot)   # (1, 1), (1, 6)
 assert torch.allclose(output[0, 0], soft_lookup(clock(7), keys, values, T)[0])
 print(f"at seven o'clock: {output.item():.0f} bicycles")
 
