@@ -1,5 +1,6 @@
 """Lecture and assignment 02: the lookups, and the pictures of them."""
 
+import ast
 import math
 
 import pytest
@@ -113,3 +114,15 @@ def test_the_frames_of_the_explorers_come_with_words():
 def test_a_table_whose_shape_does_not_fit_its_labels_is_refused():
     with pytest.raises(ValueError, match=r"got shape \(1, 2\), expected \(1, 3\)"):
         figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b", "c"])
+
+
+def test_the_lecture_does_not_print_the_answers():
+    """It asks one query at a time; the assignment asks for many at once."""
+    lesson = next(lesson for lesson in course.lessons if lesson.name == "lookup")
+    tree = ast.parse((lesson.folder / "lecture.py").read_text(encoding="utf-8"))
+    printed = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names = {"torch": torch, "math": math}
+    exec(compile(ast.Module([printed["soft_lookup"]], []), "lecture", "exec"), names)
+    assert check("soft_lookup", names["soft_lookup"]).points == 0
+    exercises = {"hard_lookup", "scaled_dot_score", "bilinear_score", "additive_score", "top_k_lookup"}
+    assert not exercises & set(printed)
