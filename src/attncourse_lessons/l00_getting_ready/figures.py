@@ -24,7 +24,7 @@ def batch_axes(x: Tensor) -> None:
     names = ("batch", "n", "d")
     batch, n, d = x.shape
     drawn, ax = figure(8.6, 6.4)
-    _square(ax, (-1.3, 19.4), (-0.9, 3 * (n + 2.2) - 0.3))
+    _square(ax, (-1.3, 18.2), (-0.9, 3 * (n + 2.2) - 0.9))
     said = []
     for gone in range(3):
         bottom = (2 - gone) * (n + 2.2)
@@ -52,6 +52,9 @@ def batch_axes(x: Tensor) -> None:
         each = " + ".join(f"{number:g}" for number in x[chosen].tolist())
         sum_of = f"({each}) / {x.shape[gone]} = {mean[at]:g}"
         ax.text(left + columns / 2, low - 0.5, sum_of, ha="center", va="center", fontsize=9.5, color=INK)
+        on = bottom + n + 0.4
+        ax.annotate("", (1.5 * d, on), (d / 2 + 0.8, on), arrowprops={"arrowstyle": "->", "color": GREY})
+        ax.text(d + 0.4, on + 0.35, "batch", ha="center", va="center", fontsize=10.5)
         ax.annotate("", (-0.3, bottom), (-0.3, bottom + n), arrowprops={"arrowstyle": "->", "color": GREY})
         ax.text(-0.55, bottom + n / 2, "n", ha="right", va="center", fontsize=10.5)
         ax.annotate("", (d, bottom - 0.3), (0, bottom - 0.3), arrowprops={"arrowstyle": "->", "color": GREY})
