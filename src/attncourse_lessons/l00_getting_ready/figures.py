@@ -11,9 +11,35 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attncourse.viz.diagrams import arrow
+from attncourse.viz.drill import Question
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, show, stage
 
 FILL = {BLUE: "#d6e6f2", ORANGE: "#f8e0d2", GREEN: "#d2ece4", GREY: "#f2f2f2"}
+
+SAY_THE_SHAPE = (
+    Question({"x": (2, 3, 4)}, "x.sum(dim=1)", ["(2, 3)", "(3, 4)", "(2, 1, 4)"], "dim names the axis that goes."),
+    Question({"x": (2, 3, 4)}, "x.mean(dim=-1, keepdim=True)", ["(2, 3)", "(1, 3, 4)", "(2, 3, 4)"],
+             "The last axis is averaged, and stays with length 1."),
+    Question({"a": (3,), "b": (3, 1)}, "a - b", ["(3,)", "(3, 1)", "an error"],
+             "Flush right: (1, 3) against (3, 1). Both stretch."),
+    Question({"a": (3,), "b": (3, 4)}, "a + b", ["(3, 4)", "(4, 3)", "(3,)"],
+             "Flush right: 3 stands below 4. a[:, None] + b would fit."),
+    Question({"x": (2, 3, 4)}, "x[:, 0]", ["(3, 4)", "(2, 3)", "(2, 1, 4)"],
+             "A number in an index takes its axis away; a colon keeps its own."),
+    Question({"x": (2, 3)}, "x[:, None]", ["(2, 3, 1)", "(1, 2, 3)", "an error"], "None makes an axis where it stands."),
+    Question({"q": (2, 3, 4), "k": (2, 5, 4)}, "q @ k.mT", ["(2, 3, 4)", "(3, 5)", "an error"],
+             "(3, 4) @ (4, 5) is (3, 5), in each of 2 sentences: all dot products."),
+    Question({"q": (3, 4), "k": (5, 4)}, "q @ k", ["(3, 5)", "(3, 4)", "(4, 4)"],
+             "The last axis of q, 4, meets the last but one of k, 5. k.mT is needed."),
+    Question({"q": (3, 4), "k": (5, 4)}, "torch.einsum('id,jd->ij', q, k)", ["(4,)", "(5, 3)", "an error"],
+             "d is not behind the arrow: it is summed over."),
+    Question({"weights": (3, 5), "values": (5, 2)}, "weights @ values", ["(3, 5)", "(5, 2)", "an error"],
+             "A row of weights averages 5 values: one average for each of 3."),
+    Question({"values": (2, 3, 4), "mask": (2, 3)}, "values * mask", ["(2, 3, 4)", "(2, 3)", "(2, 4)"],
+             "3 stands below 4. mask[..., None], (2, 3, 1), fits."),
+    Question({"scores": (2, 3, 5), "mask": (2, 5)}, "scores + mask[:, None]", ["(2, 5)", "(2, 2, 3, 5)", "an error"],
+             "(2, 1, 5) against (2, 3, 5): the mask of a sentence serves all of its queries."),
+)  # fmt: skip
 
 
 def batch_axes(x: Tensor) -> None:

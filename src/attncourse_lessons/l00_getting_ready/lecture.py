@@ -193,6 +193,13 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start={"a": "(3, 1)", "b":
 # three numbers minus three numbers gave nine, without a warning, because one of them was a **column vector**, (3, 1).
 # Nobody who subtracts three numbers from three numbers wants nine.
 #
+# Now practise. Twelve lines of code, some of which use `@` and `einsum`; come back to those after the section on dot
+# products. Say the shape aloud before you press. Only the first answer counts.
+
+# %%
+viz.shape_drill(figures.SAY_THE_SHAPE)
+
+# %% [markdown]
 # > **Check yourself.** `scores` is (batch, n_target, n_source), and `lengths` is (batch,). You want to compare every source
 # > position with its sentence's length, so that the result broadcasts against `scores`. What do you write?
 # > <details><summary>Answer</summary><code>torch.arange(n_source) &lt; lengths[:, None, None]</code>. The positions are
