@@ -3,6 +3,7 @@
 import pytest
 import torch
 from drawn import axes, texts
+from proven import proven
 from traitlets import TraitError
 
 from attncourse import viz
@@ -52,6 +53,7 @@ def test_bad_questions_are_refused():
         viz.shape_drill([MEAN._replace(code="y.mean()")])
 
 
+@proven
 def test_the_still_picture_has_all_questions_and_the_answers_below():
     (ax,) = axes(viz.shape_drill, [MEAN, ERROR])
     said = [words for words, *_ in texts(ax)]
