@@ -19,7 +19,10 @@ def test_each_mean_stands_beside_the_cells_that_it_is_the_mean_of():
     at = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
     for gone in range(3):
         bottom = (2 - gone) * 5.2
-        sheets = [[at[round(4.8 * sheet + j + 0.5, 3), round(bottom + 2.5 - i, 3)] for i in range(3) for j in range(4)] for sheet in (0, 1)]
+        sheets = [
+            [at[round(4.8 * sheet + j + 0.5, 3), round(bottom + 2.5 - i, 3)] for i in range(3) for j in range(4)]
+            for sheet in (0, 1)
+        ]
         assert sheets == [[f"{number:g}" for number in x[sheet].flatten().tolist()] for sheet in (0, 1)]
         mean = x.mean(dim=gone)
         rows, columns = mean.shape

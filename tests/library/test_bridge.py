@@ -11,7 +11,7 @@ def seeded(seed=0):
 
 def test_counts_lie_about_the_rush_and_never_below_zero():
     hours, counted = counts(4000, seeded())
-    assert 0 <= hours.min() and hours.max() < 24 and counted.min() >= 0
+    assert hours.min() >= 0 and hours.max() < 24 and counted.min() >= 0
     busy = rush(hours) > 120                                     # where no noise is cut off at zero
     error = (counted - rush(hours))[busy]
     assert abs(error.mean()) < 5 and 37 < error.std() < 43

@@ -314,7 +314,9 @@ def test_every_name_that_viz_offers_is_there():
 
 
 # What hands on a figure that somebody else drew, or has none; the tests above see to them.
-DRAWS_NOTHING = {"figure", "show", "pattern_presets", "pattern_in_words", "Line", "Question", "hill", "turns", "block_lines"}
+DRAWS_NOTHING = {
+    "figure", "show", "pattern_presets", "pattern_in_words", "Line", "Question", "hill", "turns", "block_lines"
+}  # fmt: skip
 
 
 def drawing_functions():

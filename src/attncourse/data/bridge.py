@@ -15,7 +15,7 @@ def rush(hours: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     return 30 + 270 * torch.exp(-morning) + 230 * torch.exp(-evening)
 
 
-def counts(n: int, generator: torch.Generator, noise: float = 40.0) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+def counts(n: int, generator: torch.Generator, noise: float = 40.0) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
     """n hours of the day and what was counted there: `rush`, and noise of this standard deviation; never below 0."""
     hours = 24 * torch.rand(n, generator=generator)
     return hours, (rush(hours) + noise * torch.randn(n, generator=generator)).clamp(min=0)

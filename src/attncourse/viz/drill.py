@@ -40,7 +40,9 @@ class shape_drill(LiveWidget):
     question whose wrong answers hold the right one or the same one twice, and for code that fails for another reason
     than its shapes.
 
-    >>> shape_drill([Question({"x": (2, 3)}, "x.mT", ["(2, 3)", "an error"], "The axes change places.")])  # doctest: +SKIP
+    >>> turned = Question({"x": (2, 3)}, "x.mT", ["(2, 3)", "an error"], "The axes change places.")
+    >>> shape_drill([turned]).score
+    (0, 0)
     """
 
     _esm = Path(__file__).with_suffix(".js")

@@ -26,7 +26,8 @@ SAY_THE_SHAPE = (
              "Flush right: 3 stands below 4. a[:, None] + b would fit."),
     Question({"x": (2, 3, 4)}, "x[:, 0]", ["(3, 4)", "(2, 3)", "(2, 1, 4)"],
              "A number in an index takes its axis away; a colon keeps its own."),
-    Question({"x": (2, 3)}, "x[:, None]", ["(2, 3, 1)", "(1, 2, 3)", "an error"], "None makes an axis where it stands."),
+    Question({"x": (2, 3)}, "x[:, None]", ["(2, 3, 1)", "(1, 2, 3)", "an error"],
+             "None makes an axis where it stands."),
     Question({"q": (2, 3, 4), "k": (2, 5, 4)}, "q @ k.mT", ["(2, 3, 4)", "(3, 5)", "an error"],
              "(3, 4) @ (4, 5) is (3, 5), in each of 2 sentences: all dot products."),
     Question({"q": (3, 4), "k": (5, 4)}, "q @ k", ["(3, 5)", "(3, 4)", "(4, 4)"],
@@ -73,8 +74,8 @@ def batch_axes(x: Tensor) -> None:
         filled[at] = True
         _numbers(ax, left, low, mean, filled, ORANGE)
         kept = [name for axis, name in enumerate(names) if axis != gone]
-        ax.text(left + columns / 2, low + rows + 0.4, f"({', '.join(kept)}) = {tuple(mean.shape)}", ha="center",
-                va="center", fontsize=10)  # fmt: skip
+        its_shape = f"({', '.join(kept)}) = {tuple(mean.shape)}"
+        ax.text(left + columns / 2, low + rows + 0.4, its_shape, ha="center", va="center", fontsize=10)
         each = " + ".join(f"{number:g}" for number in x[chosen].tolist())
         sum_of = f"({each}) / {x.shape[gone]} = {mean[at]:g}"
         ax.text(left + columns / 2, low - 0.5, sum_of, ha="center", va="center", fontsize=9.5, color=INK)
@@ -88,8 +89,8 @@ def batch_axes(x: Tensor) -> None:
         said.append(f"over dim {gone} ({names[gone]}) it is {tuple(mean.shape)}, for instance {sum_of}")
     show(
         drawn,
-        f"A tensor of shape (batch, n, d) = ({batch}, {n}, {d}) with its numbers, as {batch} sheets of {n} rows and {d} "
-        f"columns, and its means: {'; '.join(said)}. The axis that is averaged over goes, the others stay.",
+        f"A tensor of shape (batch, n, d) = ({batch}, {n}, {d}) with its numbers, as {batch} sheets of {n} rows and "
+        f"{d} columns, and its means: {'; '.join(said)}. The axis that is averaged over goes, the others stay.",
     )
 
 

@@ -190,8 +190,8 @@ def score_landscapes(
     if title:
         drawn.suptitle(title, fontsize=11)
     return drawn, (
-        f"Score landscapes{f', {title}' if title else ''}, for the query ({query[0]:.2f}, {query[1]:.2f}), darker where "
-        f"a key would get a higher score. {'. '.join(said)}."
+        f"Score landscapes{f', {title}' if title else ''}, for the query ({query[0]:.2f}, {query[1]:.2f}), darker "
+        f"where a key would get a higher score. {'. '.join(said)}."
     )
 
 
@@ -226,9 +226,9 @@ def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
         ax.set_title(title, fontsize=11)
     lengths = vectors.norm(dim=-1)
     return drawn, (
-        f"The vectors of {len(vectors)} hours in the plane{f', {title}' if title else ''}, joined from hour to hour. Their "
-        f"lengths lie between {lengths.min():.2f} and {lengths.max():.2f}; steps from one hour to the next add up to "
-        f"{turns(vectors):+.1f} turns.".replace("-", "−")
+        f"The vectors of {len(vectors)} hours in the plane{f', {title}' if title else ''}, joined from hour to hour. "
+        f"Their lengths lie between {lengths.min():.2f} and {lengths.max():.2f}; steps from one hour to the next add "
+        f"up to {turns(vectors):+.1f} turns.".replace("-", "−")
     )
 
 

@@ -238,7 +238,7 @@ hour = torch.tensor(9.0, requires_grad=True)
 by_hard = values[(keys @ clock(hour)).argmax()]
 by_soft, _ = soft_lookup(clock(hour), keys, values, T)
 print("has a gradient?  hard:", by_hard.requires_grad, "  soft:", by_soft.requires_grad)
-for step in range(100):
+for _ in range(100):
     answer, _ = soft_lookup(clock(hour), keys, values, T)
     error = ((answer - 200) / 100) ** 2
     hour.grad = None

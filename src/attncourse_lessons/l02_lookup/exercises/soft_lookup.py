@@ -33,8 +33,8 @@ exercise = Exercise(
     hints=(
         "Three lines: scores, weights, average. Write the shape of each beside it.",
         "Each query shares out one unit over the keys. Which axis of the scores runs over the keys? The temperature is "
-        "applied to the scores, before the softmax. (Exponentials of large scores overflow: torch's `softmax` subtracts "
-        "the largest score of each row first, and whoever writes `exp` out has to do the same.)",
+        "applied to the scores, before the softmax. (Exponentials of large scores overflow. torch's `softmax` "
+        "subtracts the largest score of each row first; whoever writes `exp` out has to do the same.)",
         "The average is a matrix product: (n_query, n_keys) times (n_keys, d_v).",
     ),
 )
