@@ -1,6 +1,7 @@
 """Lecture and assignment 02: the lookups, and the pictures of them."""
 
 import ast
+import functools
 import math
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from attncourse import check, viz
 from attncourse.attention import AdditiveScore, BilinearScore, attend, dot_score
+from attncourse.data.bridge import days
 from attncourse_lessons import course
 
 figures = course.part("lookup", "figures")
@@ -116,13 +118,31 @@ def test_a_table_whose_shape_does_not_fit_its_labels_is_refused():
         figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b", "c"])
 
 
-def test_the_lecture_does_not_print_the_answers():
-    """It asks one query at a time; the assignment asks for many at once."""
+def lectures_definitions():
     lesson = next(lesson for lesson in course.lessons if lesson.name == "lookup")
     tree = ast.parse((lesson.folder / "lecture.py").read_text(encoding="utf-8"))
-    printed = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    names = {"torch": torch, "math": math}
-    exec(compile(ast.Module([printed["soft_lookup"]], []), "lecture", "exec"), names)
-    assert check("soft_lookup", names["soft_lookup"]).points == 0
-    exercises = {"hard_lookup", "scaled_dot_score", "bilinear_score", "additive_score", "top_k_lookup"}
-    assert not exercises & set(printed)
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def lectures_functions(*names, **known):
+    """Functions of the lecture, by name, as they stand in its source; `known` is what they use beside torch."""
+    found = [node for node in lectures_definitions() if node.name in names]
+    scope = {"torch": torch, "nn": torch.nn, "math": math} | known
+    exec(compile(ast.Module(found, []), "lecture", "exec"), scope)
+    return [scope[name] for name in names]
+
+
+def test_the_lecture_does_not_print_the_answers():
+    """It asks one query at a time; the assignment asks for many at once."""
+    (soft_lookup,) = lectures_functions("soft_lookup")
+    assert check("soft_lookup", soft_lookup).points == 0
+    exercises = {exercise.name for exercise in course.part("lookup", "exercises").EXERCISES}
+    assert {node.name for node in lectures_definitions()} & exercises == {"soft_lookup"}
+
+
+def test_where_days_repeat_after_twelve_hours_the_learned_keys_go_round_twice():
+    """The lecture says so, and its page does not run it."""
+    _, learn = lectures_functions("error_in_hidden_hours", "learn", days=functools.partial(days, waves=(2, 4)))
+    vectors = learn(seed=0)[-1]
+    assert abs(figures.turns(vectors)) == pytest.approx(2, abs=1e-3)
+    assert (vectors[:12] - vectors[12:]).norm(dim=-1).max() < 0.3 < (vectors[:6] - vectors[6:12]).norm(dim=-1).min()
