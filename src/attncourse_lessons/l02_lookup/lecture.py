@@ -176,7 +176,7 @@ def draw(T):
 
 
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
-viz.explore(draw, T=steps, start={"T": 1.0})
+viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"})
 
 # %% [markdown]
 # On the left the curve freezes into stairs: that is hard attention. On the right it melts into a level line: every key
