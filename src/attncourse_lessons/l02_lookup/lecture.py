@@ -302,8 +302,8 @@ for line in valleys.values():
     assert line.min() < 0.95 * line[0] and line.min() < 0.7 * line[-1]
 
 # %% [markdown]
-# Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (These counts spread
-# over sixty keys. With so many the best temperature is lower than the 0.1 of our six.)
+# Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (Sixty keys lie
+# close together. At a temperature lower than our 0.1 a query still averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it in 1964, independently. To estimate a curve at $q$, average the
 # measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of the weights:
