@@ -24,8 +24,8 @@ SOURCES = ("assignment.py", "lecture.py")  # of the notebooks: the assignments' 
 def contents(checkout: Checkout) -> Iterator[tuple[str, bytes]]:
     """The files of a release, in the order of their names: (path in it, what it holds).
 
-    Lectures, assignments, the package, what it takes to install it, and the table of notation. Not the solutions, nor the notebooks' sources,
-    which hold them; nothing hidden, and nothing that Python wrote.
+    Lectures, assignments, the package, what it takes to install it, and the table of notation. Not the solutions, nor
+    the notebooks' sources, which hold them; nothing hidden, and nothing that Python wrote.
     """
     held = {file.name: file.read_bytes() for file in OWN.iterdir() if file.is_file()}
     held |= {name: (checkout.root / name).read_bytes() for name in COPIED}
