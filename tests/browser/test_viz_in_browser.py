@@ -9,6 +9,10 @@ from attncourse_lessons import course
 pattern_pad = course.part("cheap_attention", "pattern_pad")
 
 WORDS = ["ninety", "-", "one"]
+QUESTIONS = [
+    viz.Question({"x": (2, 3, 4)}, "x.mean(dim=1)", ["(2, 3)", "(3, 4)"], "dim goes."),
+    viz.Question({"a": (3,), "b": (3, 4)}, "a - b", ["(3, 4)", "(3,)"], "Flush right."),
+]
 
 
 def draw(height, colour="blue"):
@@ -21,6 +25,7 @@ EXPLORERS = {
     "explore": lambda: viz.explore(draw, height=[1, 2, 3], colour=["blue", "red"]),
     "step_through": lambda: viz.step_through(torch.eye(3), WORDS, ["eins", "und", "neunzig"]),
     "pattern_pad": pattern_pad.pattern_pad,
+    "shape_drill": lambda: viz.shape_drill(QUESTIONS),
 }
 
 
@@ -66,6 +71,26 @@ def test_a_cell_of_the_pad_that_a_screen_reader_focuses_is_the_one_that_keys_cha
     page.get_by_role("gridcell", name="query 2, key 5: forbidden").focus()
     page.keyboard.press(" ")
     assert page.get_by_role("gridcell", name="query 2, key 5: allowed").count() == 1
+
+
+def test_the_drill_checks_an_answer_draws_the_result_and_keeps_score(open_page):
+    page = open_page(viz.shape_drill(QUESTIONS).page())
+    said, score = page.get_by_role("status"), page.locator(".sd-count")
+    assert page.get_by_role("img", name="x: shape (2, 3, 4)", exact=True).locator("rect").count() == 24
+    assert page.get_by_role("img", name="result").count() == 0
+    page.get_by_role("button", name="(2, 4)").click()
+    assert said.inner_text() == "Right. dim goes." and "1 right of 1" in score.inner_text()
+    assert page.get_by_role("img", name="result: shape (2, 4)").locator("rect").count() == 8
+    page.get_by_role("button", name="(2, 3)").click(force=True)      # the first answer counts
+    assert "1 right of 1" in score.inner_text()
+    page.get_by_role("button", name="next").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="(3,)").focus()
+    page.keyboard.press("Enter")
+    assert said.inner_text() == "No: it is an error. Flush right." and "1 right of 2" in score.inner_text()
+    assert page.get_by_role("img", name="result").count() == 0
+    page.get_by_role("button", name="begin anew").click()
+    assert score.inner_text() == "Question 1 of 2. Score: 0 right of 0 answered."
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

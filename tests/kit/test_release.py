@@ -31,7 +31,7 @@ def released(tmp_path_factory):
 def test_it_holds_lectures_assignments_the_package_and_how_to_install_it(released):
     assert {path.name for path in released.iterdir()} == {
         "START.md", "README.md", "Makefile", "LICENSE", "LICENSE-texts", "constraints.txt", "environment.yml",
-        "pyproject.toml", "lectures", "assignments", "src",
+        "pyproject.toml", "lectures", "assignments", "src", "docs",
     }  # fmt: skip
     for folder in ("lectures", "assignments", "src/attncourse"):
         found = (ROOT / folder).rglob("*.ipynb" if folder != "src/attncourse" else "*.py")

@@ -1,10 +1,8 @@
 """Pictures of shapes have as many cells as the tensors, and the numbers that torch computes."""
 
-from collections import Counter
-
 import pytest
 import torch
-from drawn import axes, cells, dots, labels, places, strokes, texts
+from drawn import arrows, axes, cells, dots, labels, places, strokes, texts
 from proven import proven
 
 from attncourse.viz.style import BLUE, ORANGE
@@ -14,30 +12,36 @@ figures = course.part("getting_ready", "figures")
 
 
 @proven
-def test_a_batch_is_a_pile_of_sheets_and_each_mean_a_table_without_its_axis():
-    (ax,) = axes(figures.batch_axes)
-    sheets, tables = Counter(), {}
-    for left, low, size, _ in cells(ax):
-        if size == 1:
-            sheets[round(left % 1, 2)] += 1                      # the second sheet stands 0.55 behind the first
-        else:
-            tables.setdefault(round(low % 0.72, 2), set()).add(left)
-    assert sheets == {0: 3 * 4, 0.55: 3 * 4}
-    assert {colour for place, (colour, _) in cells(ax).items() if place[2] == 1} == {figures.FILL[BLUE]}
-    x = torch.zeros(2, 3, 4)
-    at = places(ax)
-    for dim, names in enumerate(("n, d", "batch, d", "batch, n")):
-        shape = tuple(x.mean(dim=dim).shape)
-        middle, high = at[f"x.mean(dim={dim})"]
-        below, low = at[f"({names}) = {shape}"]
-        assert below == middle and low < 0 < high
-        own = [place for place in cells(ax) if place[2] != 1 and abs(place[0] + 0.36 - middle) < 0.36 * shape[1]]
-        columns, rows = {left for left, *_ in own}, {low for _, low, *_ in own}
-        assert (len(rows), len(columns), len(own)) == (*shape, shape[0] * shape[1])
-        assert (min(columns) + max(columns) + 0.72) / 2 == pytest.approx(middle)
-    assert (at["n"], at["d"]) == ((-0.35, 1.5), (2, -0.35))      # beside the rows, below the columns
-    assert at["batch"][0] > 4 and at["batch"][1] > 3
-    assert at["x: (batch, n, d) = (2, 3, 4)"][0] == 2
+def test_each_mean_stands_beside_the_cells_that_it_is_the_mean_of():
+    x = torch.arange(24.0).view(2, 3, 4) ** 2 % 17
+    (ax,) = axes(figures.batch_axes, x)
+    corners, full = cells(ax), {BLUE, ORANGE}
+    at = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
+    for gone in range(3):
+        bottom = (2 - gone) * 5.2
+        sheets = [
+            [at[round(4.8 * sheet + j + 0.5, 3), round(bottom + 2.5 - i, 3)] for i in range(3) for j in range(4)]
+            for sheet in (0, 1)
+        ]
+        assert sheets == [[f"{number:g}" for number in x[sheet].flatten().tolist()] for sheet in (0, 1)]
+        mean = x.mean(dim=gone)
+        rows, columns = mean.shape
+        low = bottom + (3 - rows) / 2
+        beside = [at[12.8 + j + 0.5, round(low + rows - 0.5 - i, 3)] for i in range(rows) for j in range(columns)]
+        assert beside == [f"{number:g}" for number in mean.flatten().tolist()]
+        names = ", ".join(name for axis, name in enumerate(("batch", "n", "d")) if axis != gone)
+        assert at[12.8 + columns / 2, round(low + rows + 0.4, 3)] == f"({names}) = {tuple(mean.shape)}"
+        assert at[10.5, round(bottom + 2.05, 3)] == f"mean(dim={gone})"
+        # What is filled: one cell of the mean, and of x those that were averaged.
+        here = {place for place, (face, _) in corners.items() if face in full and bottom - 1 < place[1] < bottom + 3}
+        averaged = [float(at[round(left + 0.5, 3), round(y + 0.5, 3)]) for left, y, *_ in here if left < 10]
+        (result,) = (float(at[round(left + 0.5, 3), round(y + 0.5, 3)]) for left, y, *_ in here if left > 10)
+        assert len(averaged) == x.shape[gone] and result == pytest.approx(sum(averaged) / len(averaged), rel=1e-4)
+        assert at[12.8 + columns / 2, round(low - 0.5, 3)].endswith(f"/ {x.shape[gone]} = {result:g}")
+        named = [(-0.55, 1.5), (2, -0.62), (4.4, 3.75), (2, 3.4), (6.8, 3.4)]
+        said = [at[x_, round(bottom + y, 3)] for x_, y in named]
+        assert said == ["n", "d", "batch", "x[0]", "x[1]"]
+    assert arrows(ax) == [((9.6, y), (11.8, y)) for y in (11.9, 6.7, 1.5)]
 
 
 def numbers(ax, left, right):

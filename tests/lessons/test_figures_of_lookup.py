@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from drawn import (
@@ -33,26 +32,24 @@ figures = course.part("lookup", "figures")
 
 @proven
 def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
-    (ax,) = axes(figures.two_lookups)
-    keys = ("5 h", "8 h", "12 h")
-    values = ("45", "310", "120")
-    ways = [way for key, value in zip(keys, values, strict=True) for way in (("7 h", key), (value, "208"))]
-    assert joined(ax) == [("8 h", "8 h"), ("310", "310"), *ways]
-    assert arrows(ax)[:2] == [((1.3, 3.6), (2.8, 3.6)), ((6.2, 3.6), (7.2, 3.6))]
-    near = np.exp([5 * math.cos(2 * math.pi * (hour - 7) / 24) for hour in (5, 8, 12)])
-    weights = near / near.sum()
-    assert round(weights @ [45, 310, 120]) == 208
-    at = places(ax, *(f"{weight:.2f}" for weight in weights))
-    heights = [y for _, y in at.values()]
-    assert heights == sorted(heights, reverse=True)              # beside the arrows to the keys, from above
+    entries, weights = {5: 45, 8.5: 310, 12: 120, 23: 41}, torch.tensor([0.3, 0.5, 0.15, 0.05])
+    (ax,) = axes(figures.two_lookups, entries, weights, asked=7)
+    keys, values, answer = ("5 h", "8.5 h", "12 h", "23 h"), ("45", "310", "120", "41"), "189"
+    assert round(0.3 * 45 + 0.5 * 310 + 0.15 * 120 + 0.05 * 41) == 189
+    ways = [way for key, value in zip(keys, values, strict=True) for way in (("7 h", key), (value, answer))]
+    assert joined(ax) == [("12 h", "12 h"), ("120", "120"), *ways]      # the hash table is asked for its third key
+    rows = {words: y for words, x, y in texts(ax) if words in keys and x > 9}
+    assert list(rows) == list(keys) and sorted(rows.values(), reverse=True) == list(rows.values())
+    assert [(y, words) for words, x, y in texts(ax) if words.endswith("×")] == [
+        (rows[key], f"{weight:.2f} ×") for key, weight in zip(keys, weights.tolist(), strict=True)
+    ]
     thick = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
-    assert thick[2::2] == thick[3::2] == pytest.approx(0.8 + 3 * weights)
-    entries = ["5 h", "45", "8 h", "310", "12 h", "120"]
-    assert boxed(ax) == ["8 h", *entries, "7 h", *entries]
-    # A line from each key to its value, in both tables.
-    rows = {words: y for words, x, y in texts(ax) if words in keys and x > 10}
-    gaps = ((4.15, 4.85), (12.75, 13.45))
-    assert strokes(ax) == [[(left, rows[key]), (right, rows[key])] for left, right in gaps for key in keys]
+    assert thick[2::2] == thick[3::2] == pytest.approx(0.5 + 3 * weights)
+    pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
+    assert boxed(ax) == ["12 h", *pairs, "7 h", *pairs]
+    assert strokes(ax) == [[(4.15, rows[key]), (4.85, rows[key])] for key in keys]
+    (query,) = (y for words, x, y in texts(ax) if words == "7 h")
+    assert arrows(ax)[:2] == [((1.3, query), (2.8, rows["12 h"])), ((6.2, rows["12 h"]), (7.0, rows["12 h"]))]
 
 
 @proven
@@ -96,6 +93,7 @@ def test_functions_are_drawn_as_they_are_over_their_points():
         viz.function_curves, {"square": xs**2, "line": 3 - xs}, xs, points=(xs[:2], xs[1:] + 1), log_x=True, x_name="x"
     )
     assert curves(ax) == {"square": {1: 1, 10: 100, 100: 10000}, "line": {1: 2, 10: -7, 100: -97}}
+    assert all(line.get_marker() in ("", "None") for line in ax.lines), "only what was measured is a point"
     assert dots(ax) == [(1, 11), (10, 101)] and (ax.get_xscale(), ax.get_xlabel()) == ("log", "x")
 
 
@@ -121,16 +119,71 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
 @proven
 def test_a_score_landscape_has_each_height_where_a_key_would_get_that_score():
     query, keys = torch.tensor([1.0, 0.5]), torch.tensor([[1.0, 0.0], [2.0, -1.0], [0.0, 1.5]])
-    plane, beside = axes(figures.score_landscape, lambda q, k: q @ k.mT, query, keys, ["A", "B", "C"])
-    for low, high, outline in contours(plane):
-        assert all(low - 1e-4 <= x + 0.5 * y <= high + 1e-4 for x, y in outline)
-    assert {low for low, high, _ in contours(plane) if low == high and abs(low) < 3} == {-2, -1, 0, 1, 2}
-    assert dots(plane) == [(1, 0), (2, -1), (0, 1.5)]
-    weights = (keys @ query).softmax(dim=0).tolist()
-    assert sizes(plane) == pytest.approx([30 + 350 * weight for weight in weights], rel=1e-5)
-    assert texts(plane)[-3:] == [("A", 1, 0), ("B", 2, -1), ("C", 0, 1.5)]
-    assert arrows(plane) == [((0, 0), (1, 0.5))]
-    assert bars(beside) == {"": {name: pytest.approx(weight) for name, weight in zip("ABC", weights, strict=True)}}
-    assert [words for words, *_ in texts(beside)] == [f"{weight:.2f}" for weight in weights]
-    assert [y for *_, y in texts(beside)] == [0, 1, 2]
-    assert (plane.get_title(), beside.get_title()) == ("score of a key at each place", "weights of the keys")
+    steep = {"gentle": 0.5, "as it is": 1.0, "backwards": -1.0, "steep": 1.5}
+    scores = {name: lambda q, k, by=by: by * (q @ k.mT) for name, by in steep.items()}
+    panels = axes(figures.score_landscapes, scores, query, keys, ["A", "B", "C"])
+    for plane, (name, by) in zip(panels, steep.items(), strict=True):
+        for low, high, outline in contours(plane):
+            assert all(low - 1e-4 <= by * (x + 0.5 * y) <= high + 1e-4 for x, y in outline)
+        assert {low for low, high, _ in contours(plane) if low == high and abs(low) < 1.3} == {-1, 0, 1}
+        assert dots(plane) == [(1, 0), (2, -1), (0, 1.5)]
+        weights = (by * keys @ query).softmax(dim=0).tolist()
+        assert sizes(plane) == pytest.approx([20 + 300 * weight for weight in weights], rel=1e-5)
+        said = zip("ABC", weights, dots(plane), strict=True)
+        assert texts(plane) == [(f"{label} {weight:.2f}", *place) for label, weight, place in said]
+        assert arrows(plane) == [((0, 0), (1, 0.5))]
+        best = max(zip(weights, "ABC", strict=True))[1]
+        assert plane.get_title() == f"{name}: {best} gets most"
+
+
+def test_the_hill_is_an_additive_score_and_prefers_what_is_near():
+    query = torch.tensor([[1.0, 0.0], [-0.5, 0.5]])
+    near, far = query + torch.tensor([0.1, 0.1]), query * 2 + torch.tensor([0.0, 0.3])
+    assert (figures.hill(query, near).diagonal() > figures.hill(query, far).diagonal()).all()
+    assert figures.hill(query, torch.randn(5, 2)).shape == (2, 5)
+    here = figures.hill(query, query).diagonal()
+    for way in ([1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]):
+        assert (figures.hill(query, query + torch.tensor(way)).diagonal() < here - 0.5).all()
+
+
+@proven
+def test_learned_keys_stand_where_they_are_each_with_its_hour_and_joined_in_their_order():
+    vectors = torch.tensor([[2.0, 0.5], [0.0, 3.0], [-1.0, -2.0], [1.0, -1.0]])
+    (ax,) = axes(figures.learned_keys, vectors, "after 7 steps")
+    assert dots(ax) == [(2, 0.5), (0, 3), (-1, -2), (1, -1)]
+    assert texts(ax) == [(f"{hour}", *place) for hour, place in enumerate(dots(ax))]
+    assert strokes(ax) == [[*dots(ax), (2, 0.5)]]
+    assert ax.get_title() == "after 7 steps" and ax.get_xlim() == ax.get_ylim() == (-3.5, 3.5)
+
+
+@pytest.mark.parametrize("times", [1, -1, 2])
+def test_turns_are_counted_on_the_way_from_each_vector_to_the_next(times):
+    angle = times * 2 * math.pi * torch.arange(24) / 24 + 0.3
+    vectors = torch.stack([angle.cos(), angle.sin()], dim=-1) * torch.linspace(1, 2, 24)[:, None]
+    assert figures.turns(vectors) == pytest.approx(times, abs=1e-4)
+    assert f"{times:+.1f} turns".replace("-", "−") in figures.learned_keys(vectors)[1]
+
+
+@proven
+def test_every_run_is_a_point_and_a_line_goes_through_the_means():
+    runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 3.5, 4.0]}, "scaled": {8: [0.5, 0.75, 1.0], 32: [0.25, 0.5, 1.5]}}
+    (ax,) = axes(figures.runs_by_width, runs, x_name="d_k", y_name="loss", level=(2.25, "equal weights"))
+    assert strokes(ax) == [
+        [(8, 2.5), (32, 3.5)], [(8, 1), (8, 2), (8, 4.5), (32, 3), (32, 3.5), (32, 4)],
+        [(8, 0.75), (32, 0.75)], [(8, 0.5), (8, 0.75), (8, 1), (32, 0.25), (32, 0.5), (32, 1.5)],
+        [(0, 2.25), (1, 2.25)],
+    ]  # fmt: skip
+    assert list(curves(ax))[:2] == ["dot", "scaled"]
+    assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
+
+
+@proven
+def test_worlds_have_a_mark_for_each_seed_in_the_row_of_its_score():
+    runs = {"one": {"dot": [0.9, 0.95], "additive": [0.2, 0.4]}, "two": {"dot": [0.1, 0.3], "additive": [0.7, 0.8]}}
+    panels = axes(figures.worlds, runs, chance=0.125)
+    for ax, (world, scores) in zip(panels, runs.items(), strict=True):
+        rows = [[(value, y) for value in values] for y, values in enumerate(scores.values())]
+        assert strokes(ax) == [*rows, [(0.125, 0), (0.125, 1)]]
+        assert ax.get_title() == world and ax.get_xlim() == (0, 1) and ax.yaxis_inverted()
+        assert labels(ax.xaxis) == {0: "0", 0.5: "0.5", 1: "1"}
+    assert labels(panels[0].yaxis) == {0: "dot", 1: "additive"}

@@ -1,5 +1,7 @@
 """Lecture and assignment 02: the lookups, and the pictures of them."""
 
+import ast
+import functools
 import math
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 
 from attncourse import check, viz
 from attncourse.attention import AdditiveScore, BilinearScore, attend, dot_score
+from attncourse.data.bridge import days
 from attncourse_lessons import course
 
 figures = course.part("lookup", "figures")
@@ -72,7 +75,18 @@ def shown(monkeypatch):
 
 XS = torch.linspace(0, 24, 25)
 FIGURES = {
-    "two lookups": (figures.two_lookups, "5 h 0.37, 8 h 0.61, 12 h 0.02"),
+    "two lookups": (
+        lambda: figures.two_lookups({5: 45, 8: 310, 12: 120}, torch.tensor([0.25, 0.5, 0.25]), asked=7),
+        "5 h 0.25, 8 h 0.50, 12 h 0.25; the values, so weighted, add up to 196",
+    ),
+    "runs": (
+        lambda: figures.runs_by_width({"dot": {8: [1.0, 2.0]}}, "d_k", "loss"),
+        "loss against d_k, a point for each seed. dot: means 1.50 at 8.",
+    ),
+    "worlds": (
+        lambda: figures.worlds({w: {"dot": [0.5, 0.75]} for w in "ab"}, chance=0.125),
+        "a: dot 0.50 to 0.75. b: dot 0.50 to 0.75. Guessing gives 0.12.",
+    ),
     "clock": (lambda: figures.clock_keys([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2 h −0.50, 8 h 0.90"),
     "curves": (
         lambda: viz.function_curves({"a": XS}, XS, points=(XS, XS), x_name="x", y_name="y"),
@@ -94,12 +108,41 @@ def test_the_frames_of_the_explorers_come_with_words():
     weights = torch.tensor([0.25, 0.75])
     _, words = figures.lookup_frame([2, 8], torch.tensor([10.0, 50.0]), weights, 7, XS, 2 * XS, "temperature 1")
     assert "2 h 0.25, 8 h 0.75" in words and "the answer is 14" in words
-    _, words = figures.score_landscape(
-        dot_score, torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [2.0, 0.0]]), ["A", "B"]
-    )
-    assert "A 0.27, B 0.73; most goes to B" in words
+    query, keys = torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [2.0, 0.0]])
+    _, words = figures.score_landscapes(dict.fromkeys(("dot", "b", "c", "d"), dot_score), query, keys, ["A", "B"])
+    assert "dot: scores from -2.0 to 2.0; weights A 0.27, B 0.73" in words
 
 
 def test_a_table_whose_shape_does_not_fit_its_labels_is_refused():
     with pytest.raises(ValueError, match=r"got shape \(1, 2\), expected \(1, 3\)"):
         figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b", "c"])
+
+
+def lectures_definitions():
+    lesson = next(lesson for lesson in course.lessons if lesson.name == "lookup")
+    tree = ast.parse((lesson.folder / "lecture.py").read_text(encoding="utf-8"))
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def lectures_functions(*names, **known):
+    """Functions of the lecture, by name, as they stand in its source; `known` is what they use beside torch."""
+    found = [node for node in lectures_definitions() if node.name in names]
+    scope = {"torch": torch, "nn": torch.nn, "math": math} | known
+    exec(compile(ast.Module(found, []), "lecture", "exec"), scope)
+    return [scope[name] for name in names]
+
+
+def test_the_lecture_does_not_print_the_answers():
+    """It asks one query at a time; the assignment asks for many at once."""
+    (soft_lookup,) = lectures_functions("soft_lookup")
+    assert check("soft_lookup", soft_lookup).points == 0
+    exercises = {exercise.name for exercise in course.part("lookup", "exercises").EXERCISES}
+    assert {node.name for node in lectures_definitions()} & exercises == {"soft_lookup"}
+
+
+def test_where_days_repeat_after_twelve_hours_the_learned_keys_go_round_twice():
+    """The lecture says so, and its page does not run it."""
+    _, learn = lectures_functions("error_in_hidden_hours", "learn", days=functools.partial(days, waves=(2, 4)))
+    vectors = learn(seed=0)[-1]
+    assert abs(figures.turns(vectors)) == pytest.approx(2, abs=1e-3)
+    assert (vectors[:12] - vectors[12:]).norm(dim=-1).max() < 0.3 < (vectors[:6] - vectors[6:12]).norm(dim=-1).min()

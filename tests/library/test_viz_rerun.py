@@ -30,6 +30,10 @@ WIDGETS = {
     ),
     "pad": (lambda: pattern_pad.pattern_pad(n=4), {"rows": ["1000", "0100", "0010", "1111"], "asking": 0}),
     "slider and buttons": (explorer, {"chosen": ["3", "blue"]}),
+    "drill": (
+        lambda: viz.shape_drill([viz.Question({"x": (2, 3)}, "x.mT", ["(2, 3)"], "why")] * 2),
+        {"answers": ["(3, 2)", ""], "at": 1},
+    ),
     "steps": (lambda: viz.step_through(WEIGHTS[0, 0], WORDS, WORDS), {"chosen": ["3: c"]}),
 }
 

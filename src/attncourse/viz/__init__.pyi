@@ -9,12 +9,14 @@ from .charts import (
     ranking,
     strip_plot,
 )
+from .drill import Question, shape_drill
 from .figures import alignment_heatmap, curves, draw_masks, draw_weights, weight_tables
 from .style import figure, show
 from .viewer import attention_viewer, show_attention
 from .widgets import explore, step_through
 
 __all__ = [
+    "Question",
     "alignment_heatmap",
     "attention_viewer",
     "curves",
@@ -28,6 +30,7 @@ __all__ = [
     "labelled_points",
     "line_plot",
     "ranking",
+    "shape_drill",
     "show",
     "show_attention",
     "step_through",

@@ -141,12 +141,15 @@ def function_curves(
     title: str = "",
     alt: str = "",
 ) -> None:
-    """Named functions over one axis, each as it is (nothing is smoothed here), and the points that they belong to."""
+    """Named functions over one axis, each as it is (nothing is smoothed here), and the points that they belong to.
+
+    A function has no markers, so that only what was measured is drawn as points.
+    """
     drawn, ax = figure(6.6, 3.4)
     if points is not None:
         ax.scatter(points[0].tolist(), points[1].tolist(), color=GREY, s=16, zorder=2, label="measured")
     for i, (name, line) in enumerate(lines.items()):
-        style = line_style(i) | {"markevery": max(1, len(xs) // 9), "markersize": 6 if i == 0 else 5}
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
         ax.plot(xs.tolist(), line.tolist(), label=name, **style)
     if log_x:
         ax.set_xscale("log")

@@ -10,9 +10,10 @@
 # # Assignment @getting_ready · Getting ready
 #
 # Three small functions, which the rest of the course stands on: sequences of several lengths become one rectangle, scores
-# become shares, and a mean leaves out whoever is not there. [Lecture @getting_ready](@getting_ready) has all that
-# you need. None of the functions is longer than five lines; what they ask for is that you know the shape of everything that
-# you write down.
+# become weights, and a mean leaves out what is padding. [Lecture @getting_ready](@getting_ready) has all that you need.
+# None of the functions is longer than five lines. What they ask for is that you know the shape of everything that you
+# write down. After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is
+# not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -27,7 +28,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -67,7 +68,56 @@ def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
 check("pad_batch", pad_batch)
 
 # %% [markdown]
-# ## 2 · The mean of those who are there
+# **Use it.** The shop's ratings as a rectangle. *Guess* how many places are real.
+
+# %%
+ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3], "umbrella": [1, 2], "lamp": [5]}
+
+if solved("pad_batch"):
+    table, is_rating = pad_batch(list(ratings.values()), pad=0)                                  # (4, 8) each
+    print(table)
+    print(is_rating.sum().item(), "of", is_rating.numel(), "places are ratings")
+
+# %% [markdown]
+# ## 2 · A stable softmax
+#
+# The softmax turns any scores into weights, positive numbers that sum to one:
+#
+# $$\operatorname{softmax}(s)_i = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+#
+# Write it along the last axis, for a single row of scores, for a table of rows, and for as many axes in front as may come.
+# The formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds
+# above the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) The
+# weights are never NaN.
+
+# %% exercise="softmax"
+def softmax(scores: Tensor) -> Tensor:
+    """Turn each row of scores into weights that sum to one, without overflow.
+
+    scores: (*batch, n), any number of axes in front
+    returns (*batch, n); along the last axis they sum to one
+    """
+    ...  # solution
+
+# %% check="softmax"
+check("softmax", softmax)
+
+# %% [markdown]
+# **Use it.** The lecture's two customers, who grow more and more decided: their scores are multiplied. The naive formula
+# stands beside yours. *Guess* from which factor on it fails.
+
+# %%
+if solved("softmax"):
+    scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])                        # (2, 4)
+    for factor in (0.1, 1, 10, 100):
+        weights, naive = softmax(factor * scores), (factor * scores).exp()
+        naive = naive / naive.sum(dim=-1, keepdim=True)
+        for who, row, other in zip(("reader", "from the rain"), weights, naive, strict=True):
+            said = dict(zip(ratings, (round(x, 2) for x in row.tolist()), strict=True))
+            print(f"× {factor:>4} {who:>13}: {said}", "  (naive: NaN)" if other.isnan().any() else "")
+
+# %% [markdown]
+# ## 3 · A masked mean
 #
 # Each sequence $b$ of the batch has vectors $x_{b1}, \dots, x_{bn}$, one for each position. Average them, each
 # sequence for itself, over the positions that are real:
@@ -90,38 +140,31 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# ## 3 · Shares
-#
-# Softmax turns any scores into shares, positive numbers that sum to one:
-#
-# $$\operatorname{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
-#
-# Write it along the last axis, for a single row of scores, for a table of rows, and for as many axes in front as may come.
-# The formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds
-# above the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) Shares are
-# never NaN.
+# **Use it.** Save the lamp: the shop's list by your `masked_mean`, beside the mean over the padding. And what rating may
+# the two customers expect, if the products count by their interest? Your three functions together are attention.
 
-# %% exercise="softmax"
-def softmax(scores: Tensor) -> Tensor:
-    """Turn each row of scores into shares that sum to one, without overflow.
-
-    scores: (*batch, n), any number of axes in front
-    returns (*batch, n); along the last axis they sum to one
-    """
-    ...  # solution
-
-# %% check="softmax"
-check("softmax", softmax)
+# %%
+if solved("pad_batch") and solved("masked_mean"):
+    stars, is_rating = pad_batch(list(ratings.values()), pad=0)                                  # (4, 8) each
+    means = masked_mean(stars.float()[..., None], is_rating)                                     # (4, 1)
+    padded = stars.float().mean(dim=1)                                                           # (4,)
+    for place in means[:, 0].argsort(descending=True).tolist():
+        name = list(ratings)[place]
+        print(f"{name:>9}: {means[place, 0]:.2f} stars   (with the padding: {padded[place]:.2f})")
+    if solved("softmax"):
+        interest = softmax(torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]]))         # (2, 4)
+        expected = interest @ means                                                              # (2, 1)
+        print(f"the reader expects {expected[0, 0]:.2f} stars, the one from the rain {expected[1, 0]:.2f}")
 
 # %% [markdown]
 # ## 4 · In your own words
 #
-# Two course-mates want to keep their exponentials small, and neither takes away the maximum. Ada *divides* each row of scores
-# by its largest score. Ben takes away each row's *mean*; with all scores between 1000 and 1003 his shares are right.
+# Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of scores
+# by its largest score. Ben subtracts each row's *mean*; with all scores between 1000 and 1003 his weights are right.
 #
-# **(a)** As long as a row's largest score is positive Ada never overflows, but her shares are wrong. Show it with a row of two
-# scores, and say what dividing changes that taking away does not. **(b)** Give a row of scores for which, in float32, Ben's
-# version gives NaN, and say where it arises. **(c)** With the maximum taken away, other exponentials may still be rounded down
+# **(a)** As long as a row's largest score is positive Ada never overflows, but her weights are wrong. Show it with a row of two
+# scores, and say what dividing changes that subtracting does not. **(b)** Give a row of scores for which, in float32, Ben's
+# version gives NaN, and say where it arises. **(c)** With the maximum subtracted, other exponentials may still be rounded down
 # to 0. Why can that make no NaN, and why is the harm so small that nobody minds?
 #
 # Answer in four to eight sentences or lines. (3 points)
@@ -148,13 +191,13 @@ check("softmax", softmax)
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# The logarithm of a share is $\log \operatorname{softmax}(s)_i = s_i - \operatorname{logsumexp}(s)$, where
+# The logarithm of a weight is $\log \operatorname{softmax}(s)_i = s_i - \operatorname{logsumexp}(s)$, where
 #
-# $$\operatorname{logsumexp}(s) = \log \sum_j e^{s_j}$$
+# $$\operatorname{logsumexp}(s) = \log \sum_j \exp(s_j)$$
 #
-# is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every cross entropy contains
-# it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where neither $e^{1000}$ nor $\log 0$
-# will do.
+# is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every
+# cross-entropy contains it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where
+# neither $\exp(1000)$ nor $\log 0$ will do. (This is the **log-sum-exp trick**.)
 
 # %% exercise="logsumexp"
 def logsumexp(scores: Tensor) -> Tensor:
@@ -167,6 +210,19 @@ def logsumexp(scores: Tensor) -> Tensor:
 
 # %% check="logsumexp"
 check("logsumexp", logsumexp)
+
+# %% [markdown]
+# **Use it.** The cross-entropy of a prediction is logsumexp minus the score of what was right. Yours beside torch's, for
+# scores that no exponential survives. *Guess* the loss of the third row, which is sure and wrong.
+
+# %%
+if solved("logsumexp"):
+    scores = torch.tensor([[1000.0, 998.0, 0.0], [-1000.0, -1001.0, -1000.0], [0.0, 500.0, 2.0]])  # (3, 3)
+    right = torch.tensor([0, 2, 2])
+    ours = logsumexp(scores) - scores[torch.arange(3), right]                                    # (3,)
+    torchs = torch.nn.functional.cross_entropy(scores, right, reduction="none")
+    print("yours:  ", ours.tolist())
+    print("torch's:", torchs.tolist())
 
 # %% [markdown]
 # ---

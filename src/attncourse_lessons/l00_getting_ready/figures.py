@@ -10,35 +10,97 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from attncourse.viz.diagrams import arrow
+from attncourse.viz.drill import Question
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, show, stage
 
 FILL = {BLUE: "#d6e6f2", ORANGE: "#f8e0d2", GREEN: "#d2ece4", GREY: "#f2f2f2"}
 
+SAY_THE_SHAPE = (
+    Question({"x": (2, 3, 4)}, "x.sum(dim=1)", ["(2, 3)", "(3, 4)", "(2, 1, 4)"], "dim names the axis that goes."),
+    Question({"x": (2, 3, 4)}, "x.mean(dim=-1, keepdim=True)", ["(2, 3)", "(1, 3, 4)", "(2, 3, 4)"],
+             "The last axis is averaged, and stays with length 1."),
+    Question({"a": (3,), "b": (3, 1)}, "a - b", ["(3,)", "(3, 1)", "an error"],
+             "Flush right: (1, 3) against (3, 1). Both stretch."),
+    Question({"a": (3,), "b": (3, 4)}, "a + b", ["(3, 4)", "(4, 3)", "(3,)"],
+             "Flush right: 3 stands below 4. a[:, None] + b would fit."),
+    Question({"x": (2, 3, 4)}, "x[:, 0]", ["(3, 4)", "(2, 3)", "(2, 1, 4)"],
+             "A number in an index takes its axis away; a colon keeps its own."),
+    Question({"x": (2, 3)}, "x[:, None]", ["(2, 3, 1)", "(1, 2, 3)", "an error"],
+             "None makes an axis where it stands."),
+    Question({"q": (2, 3, 4), "k": (2, 5, 4)}, "q @ k.mT", ["(2, 3, 4)", "(3, 5)", "an error"],
+             "(3, 4) @ (4, 5) is (3, 5), in each of 2 sentences: all dot products."),
+    Question({"q": (3, 4), "k": (5, 4)}, "q @ k", ["(3, 5)", "(3, 4)", "(4, 4)"],
+             "The last axis of q, 4, meets the last but one of k, 5. k.mT is needed."),
+    Question({"q": (3, 4), "k": (5, 4)}, "torch.einsum('id,jd->ij', q, k)", ["(4,)", "(5, 3)", "an error"],
+             "d is not behind the arrow: it is summed over."),
+    Question({"weights": (3, 5), "values": (5, 2)}, "weights @ values", ["(3, 5)", "(5, 2)", "an error"],
+             "A row of weights averages 5 values: one average for each of 3."),
+    Question({"values": (2, 3, 4), "mask": (2, 3)}, "values * mask", ["(2, 3, 4)", "(2, 3)", "(2, 4)"],
+             "3 stands below 4. mask[..., None], (2, 3, 1), fits."),
+    Question({"scores": (2, 3, 5), "mask": (2, 5)}, "scores + mask[:, None]", ["(2, 5)", "(2, 2, 3, 5)", "an error"],
+             "(2, 1, 5) against (2, 3, 5): the mask of a sentence serves all of its queries."),
+)  # fmt: skip
 
-def batch_axes() -> None:
-    """A tensor (batch, n, d) as a pile of sheets, and what is left of it when one of its axes is averaged away."""
-    batch, n, d = 2, 3, 4
-    drawn, ax = figure(8.6, 2.7)
-    _square(ax, (-0.9, 17.6), (-1.5, 4.3))
-    for sheet in reversed(range(batch)):
-        _grid(ax, 0.55 * sheet, 0.55 * sheet, n, d, BLUE)
-    _along(ax, (0, 0), (0, n), "n", side=(-0.35, 0), ha="right")
-    _along(ax, (0, 0), (d, 0), "d", side=(0, -0.35), va="top")
-    _along(ax, (d, n), (d + 0.55, n + 0.55), "batch", side=(0.1, 0.15), ha="left", va="bottom", shift=(0.3, 0))
-    ax.text(d / 2, -1.25, f"x: (batch, n, d) = {batch, n, d}", ha="center", va="center", fontsize=10)
-    left = 6.8
-    for gone, (rows, columns), names in ((0, (n, d), "n, d"), (1, (batch, d), "batch, d"), (2, (batch, n), "batch, n")):
-        _grid(ax, left, (n - rows) / 2, rows, columns, ORANGE, size=0.72)
-        middle = left + 0.36 * columns
-        ax.text(middle, n + 0.45, f"x.mean(dim={gone})", ha="center", va="center", fontsize=10, family="monospace")
-        ax.text(middle, -1.25, f"({names}) = {rows, columns}", ha="center", va="center", fontsize=10)
-        left += 0.72 * columns + 1.3
+
+def batch_axes(x: Tensor) -> None:
+    """A tensor (batch, n, d) with its numbers, and its mean over each axis: a row for each.
+
+    One cell of each mean is filled, and so are the cells of x that it is the mean of. Sizes up to 2, 3 and 4 fit.
+    """
+    names = ("batch", "n", "d")
+    batch, n, d = x.shape
+    drawn, ax = figure(8.6, 6.4)
+    _square(ax, (-1.3, 18.2), (-0.9, 3 * (n + 2.2) - 0.9))
+    said = []
+    for gone in range(3):
+        bottom = (2 - gone) * (n + 2.2)
+        mean = x.mean(dim=gone)
+        at = tuple(size - 1 - (size > 2) for size in mean.shape)             # which cell of the mean is filled
+        source = list(at)
+        source.insert(gone, slice(None))                                     # type: ignore[arg-type]
+        chosen = torch.zeros_like(x, dtype=torch.bool)
+        chosen[tuple(source)] = True
+        for sheet in range(batch):
+            _numbers(ax, sheet * (d + 0.8), bottom, x[sheet], chosen[sheet], BLUE)
+            ax.text(sheet * (d + 0.8) + d / 2, bottom + n + 0.4, f"x[{sheet}]", ha="center", va="center", fontsize=10)
+        right = batch * (d + 0.8)
+        arrow(ax, (right, bottom + n / 2), (right + 2.2, bottom + n / 2), colour=INK, width=1.5)
+        ax.text(right + 0.9, bottom + n / 2 + 0.55, f"mean(dim={gone})", ha="center", va="center", fontsize=9.5,
+                family="monospace")  # fmt: skip
+        rows, columns = mean.shape
+        left, low = right + 3.2, bottom + (n - rows) / 2
+        filled = torch.zeros_like(mean, dtype=torch.bool)
+        filled[at] = True
+        _numbers(ax, left, low, mean, filled, ORANGE)
+        kept = [name for axis, name in enumerate(names) if axis != gone]
+        its_shape = f"({', '.join(kept)}) = {tuple(mean.shape)}"
+        ax.text(left + columns / 2, low + rows + 0.4, its_shape, ha="center", va="center", fontsize=10)
+        each = " + ".join(f"{number:g}" for number in x[chosen].tolist())
+        sum_of = f"({each}) / {x.shape[gone]} = {mean[at]:g}"
+        ax.text(left + columns / 2, low - 0.5, sum_of, ha="center", va="center", fontsize=9.5, color=INK)
+        on = bottom + n + 0.4
+        ax.annotate("", (1.5 * d, on), (d / 2 + 0.8, on), arrowprops={"arrowstyle": "->", "color": GREY})
+        ax.text(d + 0.4, on + 0.35, "batch", ha="center", va="center", fontsize=10.5)
+        ax.annotate("", (-0.3, bottom), (-0.3, bottom + n), arrowprops={"arrowstyle": "->", "color": GREY})
+        ax.text(-0.55, bottom + n / 2, "n", ha="right", va="center", fontsize=10.5)
+        ax.annotate("", (d, bottom - 0.3), (0, bottom - 0.3), arrowprops={"arrowstyle": "->", "color": GREY})
+        ax.text(d / 2, bottom - 0.62, "d", ha="center", va="center", fontsize=10.5)
+        said.append(f"over dim {gone} ({names[gone]}) it is {tuple(mean.shape)}, for instance {sum_of}")
     show(
         drawn,
-        f"A tensor of shape (batch, n, d) = ({batch}, {n}, {d}), drawn as {batch} sheets of {n} rows and {d} columns. "
-        f"Its mean over dim 0 is one sheet of ({n}, {d}), over dim 1 a table of ({batch}, {d}), over dim 2 a table of "
-        f"({batch}, {n}): the axis that is averaged over goes, the others stay.",
+        f"A tensor of shape (batch, n, d) = ({batch}, {n}, {d}) with its numbers, as {batch} sheets of {n} rows and "
+        f"{d} columns, and its means: {'; '.join(said)}. The axis that is averaged over goes, the others stay.",
     )
+
+
+def _numbers(ax: Axes, left: float, bottom: float, table: Tensor, filled: Tensor, colour: str) -> None:
+    """A table's cells with their numbers, the first row on top; those that are `filled` in full colour."""
+    for (i, j), number in np.ndenumerate(table.numpy()):
+        corner = (left + j, bottom + len(table) - 1 - i)
+        face, ink = (colour, "white") if filled[i, j] else (FILL[colour], INK)
+        ax.add_patch(Rectangle(corner, 1, 1, facecolor=face, edgecolor=colour, linewidth=1.1))
+        ax.text(corner[0] + 0.5, corner[1] + 0.5, f"{number:g}", ha="center", va="center", fontsize=9.5, color=ink)
 
 
 def broadcasting(a: str, b: str) -> tuple[Figure, str]:
@@ -185,19 +247,6 @@ def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
 def _square(ax: Axes, xlim: tuple[float, float], ylim: tuple[float, float]) -> None:
     stage(ax, xlim, ylim)
     ax.set_aspect("equal")
-
-
-def _grid(ax: Axes, left: float, bottom: float, rows: int, columns: int, colour: str, size: float = 1.0) -> None:
-    for i in range(rows):
-        for j in range(columns):
-            corner = (left + size * j, bottom + size * i)
-            ax.add_patch(Rectangle(corner, size, size, facecolor=FILL[colour], edgecolor=colour, linewidth=1.1))
-
-
-def _along(ax: Axes, start, end, name: str, side, ha="center", va="center", shift=(0.0, 0.0)) -> None:
-    """Names an axis beside the middle of the line from start to end."""
-    x, y = (start[0] + end[0]) / 2 + side[0] + shift[0], (start[1] + end[1]) / 2 + side[1] + shift[1]
-    ax.text(x, y, name, ha=ha, va=va, fontsize=10.5, color=INK)
 
 
 def _tensor(ax: Axes, left: float, name: str, tensor: Tensor, shape: tuple[int, ...] | None, colour: str) -> None:

@@ -9,9 +9,11 @@
 # %% [markdown]
 # # Assignment @lookup · Attention is a lookup
 #
-# In this assignment you build the lookup of [lecture @lookup](@lookup) twice, hard and soft, and then three
-# of the four ways to say how well a query matches a key. (The fourth, the plain dot product, you write on the way.) None of the
-# functions needs more than five lines. What needs thought is which axis is which, and what stands to the left of what.
+# In this assignment you build hard and soft attention, and then three of the four score functions of
+# [lecture @lookup](@lookup). (The fourth, the plain dot product, you write on the way.) The lecture asks one query at a time;
+# here many queries come at once, without a loop. None of the functions needs more than five lines. What takes thought is
+# which axis is which, and what stands to the left of what. After each check comes a cell that *uses* what you wrote. It
+# waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -26,7 +28,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -38,8 +40,17 @@ import math
 import torch
 from torch import Tensor, nn
 
+from attncourse import viz
+from attncourse.data.bridge import BICYCLES, counts, rush
+
+
+def clock(hours):
+    """Each hour as a vector of length 1, one turn a day: (n,) to (n, 2)."""
+    angle = 2 * math.pi * torch.as_tensor(hours, dtype=torch.float32) / 24
+    return torch.stack([angle.sin(), angle.cos()], dim=-1)
+
 # %% [markdown]
-# ## 1 · A hard lookup
+# ## 1 · Hard attention
 #
 # A table holds $n$ keys $k_1, \dots, k_n$ and beside each of them a value $v_1, \dots, v_n$. A query $q$ comes in. Which key
 # matches it best, by the dot product, and what is stored beside that key?
@@ -61,15 +72,25 @@ def hard_lookup(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 check("hard_lookup", hard_lookup)
 
 # %% [markdown]
-# ## 2 · A soft lookup
+# **Use it.** The bridge of the lecture, asked at every hour. *Guess* between which hours the answer jumps.
+
+# %%
+if solved("hard_lookup"):
+    numbers = torch.tensor([float(n) for n in BICYCLES.values()])
+    answers = hard_lookup(clock(range(24)), clock(list(BICYCLES)), numbers[:, None])[:, 0]       # (24,)
+    print("counted: ", BICYCLES)
+    print("answered:", {hour: round(answer) for hour, answer in enumerate(answers.tolist())})
+
+# %% [markdown]
+# ## 2 · Soft attention
 #
-# Now every key has a say. The dot products, divided by a temperature $T$, go through softmax and become weights; the answer is
-# the average of the values by these weights:
+# Now every key contributes. The dot products, divided by a temperature $T$, go through the softmax and become attention
+# weights; the answer is the average of the values by these weights:
 #
 # $$\alpha_i = \frac{\exp(q \cdot k_i / T)}{\sum_j \exp(q \cdot k_j / T)} \qquad \text{soft}(q) = \sum_i \alpha_i \, v_i$$
 #
-# Hand back the weights, too: whoever wants to draw where a query looked needs them. The temperature is a positive number and
-# may be small. At $T = 1/16$ an innocent score of 8 becomes 128, and $e^{128}$ does not fit into float32.
+# Return the weights, too: whoever wants to draw where a query looked needs them. The temperature is a positive number and
+# may be small. At $T = 1/16$ an innocent score of 8 becomes 128, and $\exp(128)$ does not fit into float32.
 
 # %% exercise="soft_lookup"
 def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -84,11 +105,36 @@ def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, temperature: float)
 check("soft_lookup", soft_lookup)
 
 # %% [markdown]
+# **Use it.** Your function is a kernel regression now. Here are sixty noisy counts; it predicts the bicycles at every hour
+# of the day. The temperature is chosen by leave-one-out: hide a count, predict it from the others. In truth the counts
+# were drawn around a known curve. *Guess* where the prediction will miss it most.
+
+# %%
+if solved("soft_lookup"):
+    hours, counted = counts(60, torch.Generator().manual_seed(4))                                # (60,) each
+
+    def error_when_hidden(temperature):
+        missed = []
+        for i in range(60):
+            others = torch.arange(60) != i
+            answer, _ = soft_lookup(clock(hours[i : i + 1]), clock(hours[others]), counted[others, None], temperature)
+            missed.append((answer[0, 0] - counted[i]) ** 2)
+        return torch.stack(missed).mean().sqrt().item()
+
+    errors = {t: error_when_hidden(t) for t in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
+    best = min(errors, key=errors.get)
+    print("off by", {t: round(error) for t, error in errors.items()}, " best T:", best)
+    day = torch.linspace(0, 24, 145)
+    answers, _ = soft_lookup(clock(day), clock(hours), counted[:, None], best)                   # (145, 1)
+    lines = {"your lookup": answers[:, 0], "the truth": rush(day)}
+    viz.function_curves(lines, day, points=(hours, counted), x_name="hour", y_name="bicycles")
+
+# %% [markdown]
 # ## 3 · The scaled dot product
 #
 # The three score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own,
-# and no query ever meets the keys of another table. What comes back is a table of scores for each, queries down the rows and
-# keys along them. Softmax is not their business.
+# and no query ever meets the keys of another table. What comes back is a table of scores for each, with a row for each query
+# and a column for each key. No softmax here.
 #
 # The first is the one that Transformers use, the dot product over the root of the width of a key:
 #
@@ -105,6 +151,21 @@ def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
 
 # %% check="scaled_dot_score"
 check("scaled_dot_score", scaled_dot_score)
+
+# %% [markdown]
+# **Use it.** Random queries, sixteen random keys. *Guess* the standard deviation of your scores at each width, and how
+# large the largest weight is.
+
+# %%
+if solved("scaled_dot_score"):
+    for d_k in (4, 64, 1024):
+        draws = torch.Generator().manual_seed(0)
+        scores = scaled_dot_score(
+            torch.randn(500, 1, d_k, generator=draws), torch.randn(500, 16, d_k, generator=draws)
+        )
+        for name, table in {"scaled": scores, "plain": scores * math.sqrt(d_k)}.items():
+            largest = table.softmax(dim=-1).amax(dim=-1).median()
+            print(f"d_k {d_k:>4}, {name:>6}: standard deviation {table.std():5.2f}, largest weight {largest:.2f}")
 
 # %% [markdown]
 # ## 4 · The bilinear score
@@ -129,21 +190,45 @@ def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
 check("bilinear_score", bilinear_score)
 
 # %% [markdown]
+# **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, turned by a matrix
+# that nobody is told. Your score learns the dictionary. *Guess* what $W$ will have to do with that matrix.
+
+# %%
+if solved("bilinear_score"):
+    draws = torch.Generator().manual_seed(0)
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=draws))
+    W = nn.Parameter(0.1 * torch.randn(4, 4, generator=draws))
+    optimizer = torch.optim.Adam([W], lr=0.1)
+    for step in range(301):
+        keys = nn.functional.normalize(torch.randn(64, 8, 4, generator=draws), dim=-1)           # the first is right
+        scores = bilinear_score(keys[:, :1] @ turn, keys, W)[:, 0]                               # (64, 8)
+        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            right = (scores.argmax(dim=-1) == 0).float().mean()
+            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
+    print("turn @ W, up to a factor:")
+    for row in (2 * turn @ W / W.norm()).tolist():
+        print("   ", *(f"{x:6.2f}" for x in row))
+
+# %% [markdown]
 # ## 5 · The additive score
 #
 # The oldest of them lets a small network look at each pair. Put query and key side by side, query first; a hidden layer; tanh;
-# and a vector $v$ that makes one number of what is left:
+# and a vector $w$ that makes one number of what is left:
 #
-# $$e_{ij} = \tanh\bigl([\,q_i;\ k_j\,]\, W\bigr) \cdot v$$
+# $$e_{ij} = \tanh\bigl([\,q_i;\ k_j\,]\, W\bigr) \cdot w$$
 #
 # Here all vectors are rows, so $W$ has a row for each number that comes in and a column for each hidden unit. Every query has
 # to meet every key. That makes a table of pairs, with a hidden vector in each of its cells.
 
 # %% exercise="additive_score"
-def additive_score(query: Tensor, key: Tensor, W: Tensor, v: Tensor) -> Tensor:
+def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
     """How well each query matches each key, as a network with one hidden layer sees it (Bahdanau et al. 2015).
 
-    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query + d_key, d_hidden)   v: (d_hidden,)
+    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query + d_key, d_hidden)   w: (d_hidden,)
     returns (batch, n_query, n_key)
     """
     ...  # solution
@@ -152,12 +237,34 @@ def additive_score(query: Tensor, key: Tensor, W: Tensor, v: Tensor) -> Tensor:
 check("additive_score", additive_score)
 
 # %% [markdown]
+# **Use it.** Hours as plain numbers, where every dot product fails: the query is the number of one of eight keys, and that
+# key should win. Your score learns it in some seconds. (Each vector has a 1 beside its number, for a bias.)
+
+# %%
+if solved("additive_score"):
+    draws = torch.Generator().manual_seed(0)
+    W = nn.Parameter(torch.randn(4, 32, generator=draws))
+    w = nn.Parameter(torch.randn(32, generator=draws) / 6)
+    optimizer = torch.optim.Adam([W, w], lr=0.03)
+    for step in range(601):
+        numbers = 2 * torch.rand(64, 8, 1, generator=draws) - 1
+        keys = torch.cat([numbers, torch.ones(64, 8, 1)], dim=-1)                                # the first is right
+        scores = additive_score(keys[:, :1], keys, W, w)[:, 0]                                   # (64, 8)
+        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 200 == 0:
+            right = (scores.argmax(dim=-1) == 0).float().mean()
+            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
+
+# %% [markdown]
 # ## 6 · In your own words
 #
 # A course-mate has simplified the additive score: "tanh only makes it slow. I left it out,
-# $e_{ij} = [\,q_i;\ k_j\,]\, W \cdot v$, and it is still a score that depends on the query and on the key."
+# $e_{ij} = [\,q_i;\ k_j\,]\, W \cdot w$, and it is still a score that depends on the query and on the key."
 #
-# **(a)** Show what softmax over the keys makes of these scores: which weights do two different queries get?
+# **(a)** Show what the softmax over the keys makes of these scores: which weights do two different queries get?
 # **(b)** What have they built, then, in the words of the lecture, and what is it that tanh prevents?
 # **(c)** Does $q_i^\top W k_j$, which has no tanh either, have the same defect? Why, or why not?
 #
@@ -183,9 +290,9 @@ check("additive_score", additive_score)
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Between the hard lookup, where one key takes all, and the soft one, where each gets something, there is a lookup in which the
-# $k$ best keys of a query share everything and all others get exactly nothing. Score by the *scaled* dot product, choose, share
-# out by softmax among those chosen, average their values. Each query has its own $k$ best. (No two scores of a query will be
+# Between hard attention, where one key takes all, and soft attention, where each gets something, there is a lookup in which
+# the $k$ best keys of a query get all the weight and the others exactly none. Score by the *scaled* dot product, choose, take
+# the softmax among those chosen, average their values. Each query has its own $k$ best. (No two scores of a query will be
 # equal.)
 
 # %% exercise="top_k_lookup"
@@ -199,6 +306,17 @@ def top_k_lookup(query: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
 
 # %% check="top_k_lookup"
 check("top_k_lookup", top_k_lookup)
+
+# %% [markdown]
+# **Use it.** The bridge once more, by the two nearest keys. Longer vectors are a lower temperature: the clock's are
+# multiplied by 3 here. *Guess* what the answer at seven is made of.
+
+# %%
+if solved("top_k_lookup"):
+    numbers = torch.tensor([float(n) for n in BICYCLES.values()])[:, None]
+    for k in (1, 2, 6):
+        answers = top_k_lookup(3 * clock([7, 15]), 3 * clock(list(BICYCLES)), numbers, k)[:, 0]
+        print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at three in the afternoon")
 
 # %% [markdown]
 # ---

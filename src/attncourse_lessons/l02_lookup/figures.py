@@ -1,10 +1,9 @@
 """Pictures of a lookup: what was asked, who matched how well, and what came back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -22,48 +21,59 @@ from attncourse.viz.style import (
     check_places,
     figure,
     hold_still,
+    line_style,
+    name_lines,
     show,
     stage,
 )
 
 
-def two_lookups() -> None:
-    """A hash table, in which one key answers or none, beside a soft lookup, in which all keys do."""
-    keys, values = ("5 h", "8 h", "12 h"), ("45", "310", "120")
-    near = np.exp(np.cos(2 * np.pi * (np.array([5, 8, 12]) - 7) / 24) / 0.2)  # on a clock, at temperature 0.2
-    weights = near / near.sum()
-    drawn, ax = figure(8.2, 3.9)
-    stage(ax, (0, 16.4), (-0.2, 7.6))
-    for left, title, query in ((0.0, "hash table", "8 h"), (8.6, "soft lookup", "7 h")):
-        ax.text(left + 3.6, 7.2, title, ha="center", va="center", fontsize=12, color=INK)
-        ax.text(left + 0.7, 6.3, "query", ha="center", va="center", fontsize=10.5)
-        ax.text(left + 3.5, 6.3, "keys", ha="center", va="center", fontsize=10.5)
-        ax.text(left + 5.5, 6.3, "values", ha="center", va="center", fontsize=10.5)
-        box(ax, left + 0.7, 3.6, query, GREEN, width=1.2)
+def two_lookups(table: Mapping[float, float], weights: Tensor, asked: float) -> None:
+    """A hash table, in which one key answers or none, beside a soft lookup, in which all keys do.
+
+    `table` {hour: value}, `weights` (n_keys,) of the soft lookup at `asked`. The hash table is asked for its third key.
+    Raises ValueError for another number of weights than keys, and for what are no weights.
+    """
+    check_places(table=len(table))
+    check_shape("weights", weights, "n_keys", n_keys=len(table))
+    check_shares("weights", weights.numpy())
+    keys, values = [f"{hour:g} h" for hour in table], [f"{value:g}" for value in table.values()]
+    top, step, equal = 6.0, 1.2, 2
+    middle = top - step * (len(keys) - 1) / 2
+    found, foot = top - step * equal, top - step * len(keys) - 0.1
+    drawn, ax = figure(8.2, 5.0)
+    stage(ax, (0, 17.2), (foot - 0.5, 8.1))
+    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.2, "soft lookup", f"{asked:g} h", 0.9)):
+        ax.text(left + 3.6, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
+        for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values")):
+            ax.text(left + column, 6.95, name, ha="center", va="center", fontsize=10.5)
+        box(ax, left + 0.7, middle, query, GREEN, width=1.2)
         for row, (key, value) in enumerate(zip(keys, values, strict=True)):
-            y = 5.2 - 1.6 * row
+            y = top - step * row
             box(ax, left + 3.5, y, key, BLUE, width=1.3)
-            box(ax, left + 5.5, y, value, ORANGE, width=1.3)
-            ax.plot([left + 4.15, left + 4.85], [y, y], color=GREY, linewidth=1)
-    arrow(ax, (1.3, 3.6), (2.8, 3.6), colour=GREEN, width=2.5)
-    arrow(ax, (6.2, 3.6), (7.2, 3.6), colour=ORANGE, width=2.5)
-    ax.text(7.5, 3.6, "310", ha="center", va="center", fontsize=12)
-    ax.text(3.6, 0.4, "one key is equal, or none is", ha="center", va="center", fontsize=10.5)
-    for row, weight in enumerate(weights):
-        y = 5.2 - 1.6 * row
-        arrow(ax, (9.9, 3.6), (11.4, y), colour=GREEN, width=0.8 + 3 * weight)
-        arrow(ax, (14.8, y), (15.65, 3.6 + 0.25 * (1 - row)), colour=ORANGE, width=0.8 + 3 * weight)
-        ax.text(10.75, [4.85, 3.85, 2.35][row], f"{weight:.2f}", ha="center", va="center", fontsize=10, color=INK)
-    answer = sum(weight * float(value) for weight, value in zip(weights, values, strict=True))
-    ax.text(15.72, 3.6, f"{answer:.0f}", ha="left", va="center", fontsize=12)
-    ax.text(12.2, 0.4, "each key answers, as loudly as it matches", ha="center", va="center", fontsize=10.5)
-    said = ", ".join(f"{key} {weight:.2f}" for key, weight in zip(keys, weights, strict=True))
+            box(ax, left + 5.5 + apart, y, value, ORANGE, width=1.3)
+            if not apart:
+                ax.plot([left + 4.15, left + 4.85], [y, y], color=GREY, linewidth=1)
+    arrow(ax, (1.3, middle), (2.8, found), colour=GREEN, width=2.5)
+    arrow(ax, (6.2, found), (7.0, found), colour=ORANGE, width=2.5)
+    ax.text(7.05, found, values[equal], ha="left", va="center", fontsize=12)
+    ax.text(3.6, foot, "one key is equal, or none is", ha="center", va="center", fontsize=10.5)
+    ax.text(13.15, 6.95, "weights", ha="center", va="center", fontsize=10.5)
+    for row, weight in enumerate(weights.tolist()):
+        y = top - step * row
+        arrow(ax, (9.5, middle), (11.0, y), colour=GREEN, width=0.5 + 3 * weight)
+        arrow(ax, (15.3, y), (16.2, middle + 0.12 * (2.5 - row)), colour=ORANGE, width=0.5 + 3 * weight)
+        ax.text(13.15, y, f"{weight:.2f} ×", ha="center", va="center", fontsize=10, color=INK)
+    answer = sum(weight * value for weight, value in zip(weights.tolist(), table.values(), strict=True))
+    ax.text(16.27, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
+    ax.text(12.8, foot, "every key answers, by its weight", ha="center", va="center", fontsize=10.5)
+    said = ", ".join(f"{key} {weight:.2f}" for key, weight in zip(keys, weights.tolist(), strict=True))
     show(
         drawn,
         f"Two lookups in a table with the keys {', '.join(keys)} and the values {', '.join(values)}. On the left a "
-        "hash table: the query 8 h equals one key, and its value comes out, 310. On the right a soft lookup: the query "
-        f"7 h is compared with every key, which gives the weights {said}; the values, so weighted, add up to "
-        f"{answer:.0f}.",
+        f"hash table: the query {keys[equal]} equals one key, and its value comes out, {values[equal]}. On the right a "
+        f"soft lookup: the query {asked:g} h is compared with every key, which gives the weights {said}; the values, "
+        f"so weighted, add up to {answer:.0f}.",
     )
 
 
@@ -140,46 +150,144 @@ def lookup_frame(
     )
 
 
-def score_landscape(
-    score: Callable[[Tensor, Tensor], Tensor], query: Tensor, keys: Tensor, labels: Sequence[str], title: str = ""
+def score_landscapes(
+    scores: Mapping[str, Callable[[Tensor, Tensor], Tensor]],
+    query: Tensor,
+    keys: Tensor,
+    labels: Sequence[str],
+    title: str = "",
 ) -> tuple[Figure, str]:
-    """What `score` gives a query (2,) and every place in the plane where a key could be; and the keys that there are.
+    """Four score functions {name: score}: what each gives a query (2,) and every place where a key could be.
 
-    `keys` (n_keys, 2); the dot of a key grows with its weight, softmax of the scores. Returns the figure and the words
-    for it: for `explore`.
+    `keys` (n_keys, 2) are the keys that there are: each is a dot that grows with its weight, softmax of the scores,
+    which stands beside it. Returns the figure and the words for it: for `explore`.
     """
     side = torch.linspace(-2, 2, 41)
-    places = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1).view(-1, 2)  # (41 · 41, 2)
-    with torch.no_grad():
-        heights = score(query[None], places)[0].view(41, 41)
-        weights = score(query[None], keys)[0].softmax(dim=-1)
-    drawn, (ax, bars) = figure(6.5, 3.4, columns=2)
-    hold_still(drawn, left=0.04, right=0.98, bottom=0.09, top=0.83, wspace=0.16)
-    levels = np.arange(-3.5, 4, 0.5)
-    shade = ax.contourf(side, side, heights, levels=levels, cmap=WEIGHTS, extend="both", alpha=0.55)
-    shade.set_rasterized(True)
-    lines = ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
-    for number in ax.clabel(lines, fontsize=8, fmt="%g"):
-        number.set_visible(max(map(abs, number.get_position())) < 1.85)  # at the edge it would be cut
-    arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
-    for (x, y), label, weight in zip(keys.tolist(), labels, weights.tolist(), strict=True):
-        ax.scatter([x], [y], s=30 + 350 * weight, color=ORANGE, edgecolor="white", zorder=4)
-        ax.annotate(label, (x, y), (6, 6), textcoords="offset points", fontsize=10, color=INK, zorder=5)
-    ax.set_aspect("equal")
-    ax.set_xticks([-2, 0, 2])
-    ax.set_yticks([-2, 0, 2])
-    ax.set_title("score of a key at each place", fontsize=10)
-    _bars(bars, labels, weights)
-    bars.set_title("weights of the keys", fontsize=10)
+    plane = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1).view(-1, 2)  # (41 · 41, 2)
+    drawn, axes = figure(6.5, 6.9, rows=2, columns=2)
+    hold_still(drawn, left=0.06, right=0.98, bottom=0.04, top=0.91, wspace=0.16, hspace=0.2)
+    levels, said = np.arange(-3.5, 4, 0.5), []
+    for ax, (name, score) in zip(axes.flat, scores.items(), strict=True):
+        with torch.no_grad():
+            heights = score(query[None], plane)[0].view(41, 41)
+            weights = score(query[None], keys)[0].softmax(dim=-1)
+        shade = ax.contourf(side, side, heights, levels=levels, cmap=WEIGHTS, extend="both", alpha=0.55)
+        shade.set_rasterized(True)
+        ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
+        arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
+        for (x, y), label, weight in zip(keys.tolist(), labels, weights.tolist(), strict=True):
+            ax.scatter([x], [y], s=20 + 300 * weight, color=ORANGE, edgecolor="white", zorder=4)
+            side_of = "right" if x > 1.4 else "center"                                      # inside of the panel
+            ax.annotate(f"{label} {weight:.2f}", (x, y), (0, 4 + 7 * weight**0.5), textcoords="offset points",
+                        ha=side_of, va="bottom", fontsize=8.5, color=INK, zorder=5)  # fmt: skip
+        ax.set_aspect("equal")
+        ax.set_xticks([-2, 0, 2])
+        ax.set_yticks([-2, 0, 2])
+        best = labels[int(weights.argmax())]
+        ax.set_title(f"{name}: {best} gets most", fontsize=10)
+        each = ", ".join(f"{label} {weight:.2f}" for label, weight in zip(labels, weights.tolist(), strict=True))
+        said.append(f"{name}: scores from {heights.min():.1f} to {heights.max():.1f}; weights {each}")
     if title:
         drawn.suptitle(title, fontsize=11)
-    best = int(weights.argmax())
-    said = ", ".join(f"{label} {weight:.2f}" for label, weight in zip(labels, weights.tolist(), strict=True))
     return drawn, (
-        f"Score landscape{f', {title}' if title else ''}, for the query ({query[0]:.2f}, {query[1]:.2f}): scores in "
-        f"the plane from {heights.min():.1f} to {heights.max():.1f}. Weights of the keys: {said}; most goes to "
-        f"{labels[best]}."
+        f"Score landscapes{f', {title}' if title else ''}, for the query ({query[0]:.2f}, {query[1]:.2f}), darker "
+        f"where a key would get a higher score. {'. '.join(said)}."
     )
+
+
+def hill(query: Tensor, key: Tensor) -> Tensor:
+    """An additive score, set by hand, that prefers what is near: (n_query, 2), (n_key, 2) to (n_query, n_key).
+
+    Its four hidden units see how far the key lies to the right of the query, to its left, above it, and below it.
+    """
+    sides = 1.5 * torch.tensor([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])          # (2, 4)
+    pairs = (query @ -sides)[:, None] + (key @ sides)[None] - 1.0                       # (n_query, n_key, 4)
+    return torch.tanh(pairs) @ torch.full((4,), -2.0) - 3.0
+
+
+def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
+    """The vectors of the hours, (n_hours, 2), each with its number, joined in the order of the day: for `explore`.
+
+    All frames have the same frame, ±3.5. Returns the figure and the words for it.
+    """
+    drawn, ax = figure(4.6, 4.6)
+    hold_still(drawn, left=0.1, right=0.98, bottom=0.08, top=0.92)
+    around = torch.cat([vectors, vectors[:1]])
+    ax.plot(around[:, 0].tolist(), around[:, 1].tolist(), color=GREY, linewidth=1, zorder=2)
+    ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=190, color=BLUE, edgecolor="white", zorder=3)
+    for hour, (x, y) in enumerate(vectors.tolist()):
+        ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=8, color="white", zorder=4)
+    ax.set_xlim(-3.5, 3.5)
+    ax.set_ylim(-3.5, 3.5)
+    ax.set_aspect("equal")
+    ax.set_xticks([-3, 0, 3])
+    ax.set_yticks([-3, 0, 3])
+    if title:
+        ax.set_title(title, fontsize=11)
+    lengths = vectors.norm(dim=-1)
+    return drawn, (
+        f"The vectors of {len(vectors)} hours in the plane{f', {title}' if title else ''}, joined from hour to hour. "
+        f"Their lengths lie between {lengths.min():.2f} and {lengths.max():.2f}; steps from one hour to the next add "
+        f"up to {turns(vectors):+.1f} turns.".replace("-", "−")
+    )
+
+
+def turns(vectors: Tensor) -> float:
+    """How often vectors (n, 2) go round the origin on the way from each to the next and back to the first."""
+    angle = torch.atan2(vectors[:, 1], vectors[:, 0])
+    steps = (angle.roll(-1) - angle + np.pi) % (2 * np.pi) - np.pi
+    return float(steps.sum() / (2 * np.pi))
+
+
+def runs_by_width(
+    runs: Mapping[str, Mapping[int, Sequence[float]]], x_name: str, y_name: str, level: tuple[float, str] | None = None
+) -> None:
+    """{name: {x: one value a seed}}: every run a point, a line through their means; `level` is a dotted line's height
+    and name."""
+    drawn, ax = figure(6.6, 3.4)
+    said = []
+    for i, (name, points) in enumerate(runs.items()):
+        means = [sum(values) / len(values) for values in points.values()]
+        style = line_style(i)
+        ax.plot(list(points), means, color=style["color"], linestyle=style["linestyle"], linewidth=2, label=name)
+        xs = [x for x, values in points.items() for _ in values]
+        ys = [y for values in points.values() for y in values]
+        ax.plot(xs, ys, linestyle="none", marker=style["marker"], color=style["color"], markersize=5)
+        each = ", ".join(f"{mean:.2f} at {x}" for x, mean in zip(points, means, strict=True))
+        said.append(f"{name}: means {each}")
+    if level:
+        ax.axhline(level[0], color=INK, linewidth=1.2, linestyle=":", label=level[1])
+    ax.set_xscale("log")
+    widths = list(next(iter(runs.values())))
+    ax.set_xticks(widths, [f"{x}" for x in widths])
+    ax.minorticks_off()
+    ax.set_ylim(bottom=0)
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a point for each seed. {'; '.join(said)}.")
+
+
+def worlds(runs: Mapping[str, Mapping[str, Sequence[float]]], chance: float) -> None:
+    """{world: {score: one accuracy a seed}}: a panel for each world, a row for each score, a mark for each seed."""
+    drawn, axes = figure(7.6, 2.5, columns=len(runs))
+    said = []
+    for ax, (world, scores) in zip(axes, runs.items(), strict=True):
+        for y, values in enumerate(scores.values()):
+            ax.plot(values, [y] * len(values), clip_on=False, **line_style(y) | {"linestyle": "none"})
+        ax.axvline(chance, color=INK, linewidth=1.2, linestyle=":")
+        first = ax is axes[0]
+        ax.set_yticks(range(len(scores)), list(scores) if first else [""] * len(scores))
+        ax.set_ylim(len(scores) - 0.5, -0.5)
+        ax.set_xlim(0, 1)
+        ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_title(world)
+        each = ", ".join(f"{name} {min(values):.2f} to {max(values):.2f}" for name, values in scores.items())
+        said.append(f"{world}: {each}")
+    drawn.get_layout_engine().set(wspace=0.06)
+    drawn.supxlabel("accuracy: the right key has the largest weight", fontsize=10.5)
+    show(drawn, f"Accuracy of score functions, a mark for each seed. {'. '.join(said)}. Guessing gives {chance:.2f}.")
 
 
 def lookup_table(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str = "", alt: str = "") -> None:
@@ -206,17 +314,6 @@ def lookup_table(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
     if title:
         ax.set_title(title, pad=10)
     show(drawn, alt or f"Table of weights{f', {title}' if title else ''}. {describe(matrix, keys, queries)}")
-
-
-def _bars(ax: Axes, labels: Sequence[str], weights: Tensor) -> None:
-    places = range(len(labels))
-    ax.barh(places, weights.tolist(), color=ORANGE, height=0.65)
-    for place, weight in zip(places, weights.tolist(), strict=True):
-        ax.text(weight + 0.02, place, f"{weight:.2f}", ha="left", va="center", fontsize=9, color=INK)
-    ax.set_yticks(places, labels)
-    ax.invert_yaxis()
-    ax.set_xlim(0, 1.15)
-    ax.set_xticks([0, 0.5, 1])
 
 
 def _on_the_clock(hour: float) -> tuple[float, float]:

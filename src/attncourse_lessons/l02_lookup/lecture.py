@@ -7,23 +7,27 @@
 # ---
 
 # %% [markdown]
-# # Lecture @lookup · Attention is a lookup
+# # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 50 minutes, of which a few seconds are computing. You need Python, tensors and the softmax of
-# [lecture @getting_ready](@getting_ready), and for one section the idea of learning by gradient descent. The bottleneck of
-# [lecture @bottleneck](@bottleneck) is why anybody wants this, but nothing here depends on it.*
+# *About 50 minutes, of which less than one is computing. You need Python, and from
+# [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
+# why anybody wants this; nothing here depends on it.*
 #
-# When you have finished you will be able to say what queries, keys and values are without mentioning a neural network; to
-# build a lookup that always answers, to tune how sharply it chooses, and to say why it can be learned where an ordinary one
-# cannot; and to write the four score functions that the literature uses, with what each of them can and cannot tell apart.
-# In [assignment @lookup](@lookup/assignment) you build them.
+# After this lecture you can
 #
-# ## A table that refuses
+# * say what **query**, **key** and **value** are, without mentioning a neural network;
+# * compute **hard** and **soft attention**, and choose the **temperature** of the soft one;
+# * explain why soft attention can be trained and a hash table cannot;
+# * recognise it as **kernel regression**, and say what a network adds: keys that are learned;
+# * write the four **score functions** of the literature, and say what each of them can and cannot learn;
+# * derive the **√d_k** of the scaled dot product.
 #
-# A counter on a bridge has counted bicycles in six hours of one day. (We made the numbers up, but bridges are like that.)
-# Somebody would like to know how many there were at seven.
+# ## A hash table needs an equal key
+#
+# A counter on a bridge has counted bicycles in six hours of one day. (The numbers are made up.) How many were there at
+# seven?
 
-# %%
+# %% tags=["hide-input"]
 try:
     from attncourse import viz
 
@@ -43,738 +47,773 @@ from torch import nn
 
 from attncourse.attention import AdditiveScore, BilinearScore, attend, dot_score, scaled_dot_score
 from attncourse.data import docstrings
+from attncourse.data.bridge import BICYCLES, counts, days
 
-torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %%
-bicycles = {2: 12, 5: 45, 8: 310, 12: 120, 17: 280, 23: 40}
+print(BICYCLES)
 try:
-    bicycles[7]
+    BICYCLES[7]
 except KeyError as error:
     print("KeyError:", error)
-
-# %% [markdown]
-# A dictionary knows the hours that it knows, and about seven it knows nothing. It cannot even say that eight is *near*. That
-# is how it was made: it turns a key into a hash, a place in a table, and a good hash sends keys that are nearly equal to
-# places that have nothing to do with each other.
-
-# %%
-print(hash(7.0), hash(7.000001))
+print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
 # %% [markdown] erratum="exactly one pair"
-# Nearness is destroyed, deliberately, and with it goes any hope of an answer when no key is equal. (Small whole numbers are
-# their own hash in Python, as you see. But the table never asks whether two keys are near, only whether they are equal.)
+# A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
+# turns a key into a **hash**, a place in a table, and a good hash sends keys that are nearly equal to unrelated places.
 #
-# > **On the slide.** One deck says of a hash table that each query maps to "exactly one" key–value pair. At most one: the
-# > query above mapped to none. It matters, because to *always* answer is the first of the two things that a lookup
-# > has to learn before a network can use it. (The second is to have a gradient.)
+# > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query above mapped to
+# > none. To *always* answer is the first of two things that a lookup has to learn before a network can use it. The
+# > second is to have a gradient.
 #
-# Two of the six entries are nearly right, though: five o'clock and eight. What would you like the table to answer at seven? Fix
-# a number in your mind before you read on. You will probably have done one of two things: taken the nearest entry as it stands,
-# or mixed the two nearest. These are the two lookups of this lecture.
-
-# %% [markdown]
-# ## A key that one can be near to
+# Yet two of the six entries are nearly right. *What would you like the table to answer at seven?* Write a number down.
+# You have probably done one of two things: taken the nearest entry as it stands, or mixed the two nearest. These are the
+# two lookups of this lecture.
 #
-# For both we need to say how near a key is. Let us put the hours on the face of a clock, one turn a day. Each hour becomes a
-# vector of two numbers, and 23:00 comes to lie beside 1:00, where it belongs.
+# ## Keys that can be near: the dot product as a score
+#
+# Both lookups need to know how near a key is. Put the hours on the face of a clock, one turn a day. Each hour becomes a
+# vector of two numbers, and 23:00 lies close to 1:00, where it belongs.
 
 # %%
 def clock(hours):
-    angle = 2 * math.pi * torch.as_tensor(hours, dtype=torch.float32) / 24  # (n,)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1)    # (n, 2)  vectors of length 1
+    angle = 2 * math.pi * torch.as_tensor(hours, dtype=torch.float32) / 24
+    return torch.stack([angle.sin(), angle.cos()], dim=-1)    # (…, 2)  vectors of length 1
 
 
-hours = list(bicycles)
+hours = list(BICYCLES)
 keys = clock(hours)                                           # (6, 2)
-values = torch.tensor([[float(n)] for n in bicycles.values()])  # (6, 1)
-query = clock([7])                                            # (1, 2)
-scores = query @ keys.mT                                      # (1, 6)  one for each key
-figures.clock_keys(hours, scores[0], asked=7, title="scores")
+values = torch.tensor([float(n) for n in BICYCLES.values()])  # (6,)
+query = clock(7)                                              # (2,)
+scores = keys @ query                                         # (6,)  one for each key
+figures.clock_keys(hours, scores, asked=7, title="scores")
 
 # %% [markdown]
-# We compare by the dot product, $q \cdot k_i$. For vectors of length one it is the cosine of the angle between them: 1 where
-# they point the same way, 0 at a right angle (six hours apart), −1 on the other side of the day. Eight o'clock has the highest
-# score, five comes second, and the afternoon is below zero.
+# The **attention score** $e_i$ says how well key $i$ matches the query. Ours is the dot product, $e_i = q \cdot k_i$. For
+# vectors of length one it is the cosine of the angle between them: 1 where they point the same way, 0 at a right angle
+# (six hours apart), −1 on the other side of the day. Eight o'clock has the highest score, five comes second, and the
+# afternoon is below zero.
 #
-# The **hard lookup** takes the key with the highest score and returns the value beside it:
+# > **Check yourself.** Why the clock? Let the keys be the plain numbers 2, 5, 8, 12, 17, 23 and the query the number 7,
+# > and let the score be their product. Which key wins, and what is wrong?
+# > <details><summary>Answer</summary>23, with a score of 161. The product does not measure nearness: the largest key
+# > wins for every query above zero. A dot product measures likeness only between vectors of about the same length, as on
+# > the clock. The same trap waits below, with words.</details>
+#
+# ## Hard attention and soft attention
+#
+# **Hard attention** takes the key with the highest score and returns the value beside it:
 #
 # $$\operatorname{hard}(q) = v_{i^*}, \qquad i^* = \arg\max_i \; q \cdot k_i$$
 
 # %%
-best = scores.argmax(dim=-1)                                  # (1,)  a place in the table
+best = scores.argmax()                                        # ()  a place in the table
 print("hard:", values[best].item())
-assert hours[best] == 8
 
 # %% [markdown]
-# It never refuses. But at 7 it answers 310 bicycles as if it were eight, and so it does at 6:31; two minutes
-# earlier it says 45. It throws away what it knows about the second best.
+# It always answers. But at seven it says 310 bicycles, as if it were eight, and so it does at 6:31. Two minutes earlier
+# it says 45. It ignores what it knows about the second best.
 #
-# The **soft lookup** lets every key have a say. Softmax turns the scores into shares that sum to one, the **weights**, and the
-# answer is the average of the values by these weights:
+# **Soft attention** lets every key contribute. The softmax turns the scores into **attention weights** $\alpha_i$, which
+# are positive and sum to one. The answer is the average of the values by these weights. It is called the **context
+# vector** $c$ (here it is a single number):
 #
-# $$\alpha_i = \frac{\exp(q \cdot k_i)}{\sum_j \exp(q \cdot k_j)} \qquad \operatorname{soft}(q) = \sum_i \alpha_i\, v_i$$
+# $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$
 #
-# *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, on the other side of the day
-# and with a negative score: does it get nothing?
+# *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, with its negative score:
+# does it get nothing?
 
 # %%
-weights = scores.softmax(dim=-1)                              # (1, 6)  shares
-output = weights @ values                                     # (1, 1)  their average
-figures.clock_keys(hours, weights[0], asked=7, title="weights")
-print("soft:", round(output.item()))
+weights = scores.softmax(dim=0)                               # (6,)  they sum to one
+context = weights @ values                                    # ()    their average
+figures.clock_keys(hours, weights, asked=7, title="attention weights")
+print("soft:", round(context.item()))
+
+# %% tags=["hide-input"]
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 
 # %% [markdown]
-# Everybody got something: eight o'clock 0.30, hardly more than five, and even 17:00 has 0.05. Softmax takes exponentials, and
-# an exponential is never zero (on paper; a float may be rounded down to it), so even the wrong side of the day is listened
-# to. That is a promise, because what has a share can be learned from, and it is a debt: where somebody must *not* be listened
-# to, a small weight will not do. (Lecture @masking pays it.)
+# Every key got something. Eight o'clock has 0.30, hardly more than five, and even 17:00 has 0.05. The softmax takes
+# exponentials, and an exponential is never zero. (On paper: a float may be rounded down to it.) That is useful, because
+# a key with some weight can be learned from. It also has a cost: where a key must *not* be attended to, a small weight is
+# still too much. [Lecture @masking](@masking) deals with that.
 #
-# The answer, about 140, is poor: too much of it is noon and night. We shall turn a knob in a moment. First the words, since
-# they stay with us for the rest of the course. The **query** asks. It is compared with the **keys**, and nothing else is done
-# with those. What comes back is made of the **values**, and of nothing else. The query is said to *attend to* the values. The
-# drawing shows three entries of the table, asked in both ways (on the right with the knob turned already).
+# The answer, 143, is poor: too much of it is noon and night. The next section mends that. First the words, which stay
+# with us through the course. The **query** asks. It is compared with the **keys**, which serve for nothing else. What
+# comes back is made of the **values**, and of nothing else. We say that the query **attends to** the values.
+#
+# **Now you:** [a02](@lookup/assignment), exercise 1.
+#
+# ## Temperature: from a dictionary to a mean
+#
+# Divide the scores by a number $T$ before the softmax, the **temperature**:
+#
+# $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$
+#
+# So far $T$ was 1. *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to
+# your first guess? And what will the orange curve, the answer at every hour of the day, look like at either end?
 
 # %%
-figures.two_lookups()
-
-# %% [markdown]
-# > **Check yourself.** Why go to the trouble of a clock? Let the keys be the plain numbers 2, 5, 8, 12, 17, 23 and the query
-# > the number 7, and score by their product. Which key wins, and what is wrong?
-# > <details><summary>Answer</summary>23, with a score of 161. The product measures no nearness: the largest key wins
-# > for every query above zero. A dot product measures likeness only between vectors that are about equally long, as on the
-# > clock. We shall fall into the same trap with words below, and a score function that can get out of it ends the
-# > lecture.</details>
-
-# %% [markdown]
-# ## The knob
-#
-# Divide the scores by a number $T$ before the softmax. It is called the **temperature**:
-#
-# $$\alpha = \operatorname{softmax}\!\left(\frac{q K^\top}{T}\right)$$
-#
-# *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to your first guess?
-# And what will the orange curve, the answer at every hour of the day, look like at either end?
-
-# %%
-def soft_lookup(query, keys, values, temperature=1.0):
-    weights = (query @ keys.mT / temperature).softmax(dim=-1)  # (n_query, n_keys)
-    return weights @ values, weights                          # (n_query, d_v), the same
+def soft_lookup(query, keys, values, T):
+    """One query (d_k,), keys (n_key, d_k), values (n_key, …): context vector and weights."""
+    weights = (keys @ query / T).softmax(dim=0)               # (n_key,)
+    return weights @ values, weights
 
 
 day = torch.linspace(0, 24, 289)                              # every five minutes
 
 
-def draw(temperature):
-    _, weights = soft_lookup(clock([7]), keys, values, temperature)  # (1, 6)
-    answers, _ = soft_lookup(clock(day), keys, values, temperature)  # (289, 1)
-    title = f"temperature {temperature:g}"
-    return figures.lookup_frame(hours, values[:, 0], weights[0], 7, day, answers[:, 0], title)
+def all_day(keys, values, T):
+    answers = [soft_lookup(query, keys, values, T)[0] for query in clock(day)]
+    return torch.stack(answers)                               # (289,)
+
+
+def draw(T):
+    _, weights = soft_lookup(clock(7), keys, values, T)
+    answers, title = all_day(keys, values, T), f"temperature T = {T:g}"
+    return figures.lookup_frame(hours, values, weights, 7, day, answers, title)
 
 
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
-viz.explore(draw, temperature=steps, start={"temperature": 0.1})
+viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"})
 
 # %% [markdown]
-# With the slider on the left the curve freezes into stairs: the hard lookup. On the right it melts into a level line: every
-# key counts the same, whatever is asked. That end has a name, too. It is *mean pooling*, the summary with which lecture @bottleneck
-# tried to pass on a sentence. So the two things that we knew before, a dictionary and a mean, are the two ends of one knob.
+# On the left the curve freezes into stairs: that is hard attention. On the right it melts into a level line: every key
+# counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture @bottleneck](@bottleneck) tried.
+# So a dictionary and a mean are the two ends of one scale.
 
 # %%
-cold, _ = soft_lookup(clock(day[1:]), keys, values, temperature=1e-5)
-hot, _ = soft_lookup(clock(day[1:]), keys, values, temperature=1e5)
-hard = values[(clock(day[1:]) @ keys.mT).argmax(dim=-1)]      # (288, 1)
-halfway = (cold - hard).abs() > 0.5                           # between two keys
-print("cold is hard at", (~halfway).sum().item(), "of 288 times")
-print("hot is the mean:", round(hot.mean().item(), 1))
-assert (~halfway).float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e-3)
+hard = torch.stack([values[(keys @ query).argmax()] for query in clock(day)])     # (289,)
+cold, hot = all_day(keys, values, T=1e-5), all_day(keys, values, T=1e5)           # (289,) each
+same = (cold - hard).abs() < 0.5
+print(f"T = 0.00001: as hard attention at {same.sum()} of 289 times")
+print(f"T = 100,000: from {hot.min():.1f} to {hot.max():.1f}; the mean is {values.mean():.1f}")
+
+# %% tags=["hide-input"]
+assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e-3)
 
 # %% [markdown]
-# (At the few other times the query stands halfway between two keys, like 3:30, between two and five. The hard lookup takes one
-# of them, by an accident of rounding. The soft one gives each of the two its half, however cold it is, up to what rounding
-# decides.)
+# (At the few other times the query stands halfway between two keys, as at 3:30. Hard attention takes one of them, by an
+# accident of rounding. Soft attention mixes the two, however cold it is.)
 #
-# The knob has other handles. Multiply every key by ten and you have divided the temperature by ten, and the same goes for the
-# query. A network that learns its keys and queries learns how sharply to look as well.
+# From here on we take $T = 0.1$ for the bridge. Here are both lookups, the whole table at once:
+
+# %%
+T = 0.1
+context, weights = soft_lookup(clock(7), keys, values, T)
+figures.two_lookups(BICYCLES, weights, asked=7)
+
+# %% [markdown]
+# There are other ways to set the temperature. Multiply every key by ten, and you have divided the temperature by ten; the
+# same goes for the query. A network that learns its keys and queries learns how sharply to choose as well.
 #
-# > **Check yourself.** You take the same number away from all scores of a query. What becomes of its weights?
+# > **Check yourself.** You subtract the same number from all scores of a query. What becomes of its weights?
 # > <details><summary>Answer</summary>Nothing changes. The factor exp(−c) stands in the numerator and in the denominator.
-# > Softmax sees differences of scores and never their level, which is also why a stable softmax may take away the
+# > The softmax sees differences of scores and never their level. That is also why a stable softmax may subtract the
 # > maximum.</details>
-
-# %% [markdown]
-# ## Why soft: because it can be learned
 #
-# Suppose that we know an answer and not the question. Somebody says: "there were 200". When was that? A network is
-# in this position all the time: it is told what should have come out, and has to find out what it should have asked.
+# **Now you:** [a02](@lookup/assignment), exercise 2.
+#
+# ## Why soft: it has a gradient
+#
+# Suppose that we know an answer and not the question. Somebody says: "there were 200". When was that? A network is in
+# this position all the time. It is told what should have come out, and has to find out what it should have asked.
 #
 # Below is the squared error of both lookups, for every hour that could have been asked. *What would you do on either of
 # the two curves, standing at nine o'clock and able to feel nothing but the slope under your feet?*
 
 # %%
-soft = soft_lookup(clock(day), keys, values, temperature=0.1)[0][:, 0]  # (289,)
-hard = values[(clock(day) @ keys.mT).argmax(dim=-1)][:, 0]    # (289,)
-errors = {"soft, T = 0.1": ((soft - 200) / 100) ** 2, "hard": ((hard - 200) / 100) ** 2}
+errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
+          "hard": ((hard - 200) / 100) ** 2}
 viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared error / 100²")
 
 # %% [markdown]
-# The hard curve is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at all. So torch does
-# not even offer one: what comes out of `argmax` is a place, and a place remembers nothing of the scores it was chosen by.
+# The error of hard attention is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at
+# all. torch does not even offer one. What comes out of `argmax` is a place, and a place keeps nothing of the scores by
+# which it was chosen.
 
 # %%
-lookups = {
-    "hard": lambda query: values[(query @ keys.mT).argmax(dim=-1)],
-    "soft": lambda query: soft_lookup(query, keys, values, temperature=0.1)[0],
-}
-for name, lookup in lookups.items():
-    hour = torch.tensor([9.0], requires_grad=True)
-    error = ((lookup(clock(hour)) - 200) / 100).square().sum()
-    slope = torch.autograd.grad(error, hour)[0].item() if error.requires_grad else math.nan
-    print(f"{name}: error {error:.2f}, has a gradient: {error.requires_grad}, slope {slope:.2f}")
-
-# %% [markdown]
-# So we walk downhill on the soft one, a hundred steps.
-
-# %%
-hour = torch.tensor([9.0], requires_grad=True)
+hour = torch.tensor(9.0, requires_grad=True)
+by_hard = values[(keys @ clock(hour)).argmax()]
+by_soft, _ = soft_lookup(clock(hour), keys, values, T)
+print("has a gradient?  hard:", by_hard.requires_grad, "  soft:", by_soft.requires_grad)
 for _ in range(100):
-    error = ((lookups["soft"](clock(hour)) - 200) / 100).square().sum()
-    [slope] = torch.autograd.grad(error, hour)
-    hour = (hour - 0.1 * slope).detach().requires_grad_()
-answer = lookups["soft"](clock(hour)).item()
-print(f"after 100 steps: {hour.item():.1f} o'clock, answer {answer:.1f}")
-assert abs(answer - 200) < 2
+    answer, _ = soft_lookup(clock(hour), keys, values, T)
+    error = ((answer - 200) / 100) ** 2
+    hour.grad = None
+    error.backward()                                          # hour.grad: the slope
+    with torch.no_grad():
+        hour -= 0.1 * hour.grad                               # a step downhill
+print(f"after 100 steps: {hour.item():.1f} o'clock, answer {answer.item():.1f}")
+
+# %% tags=["hide-input"]
+assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item() - 200) < 2
 
 # %% [markdown]
-# It has found an hour at which the lookup says 200, a little after ten: the count was falling towards noon, so later was less.
-# (There are other such hours, one for each crossing. Downhill finds the one whose slope it stands on.) The same gradient flows
-# into the keys and into the values, so a whole table can be learned from wrong answers. This is the reason why attention is
-# soft. It is a choice, made so gently that one can differentiate it.
-
-# %% [markdown]
-# ## Older than neural networks
+# It has found an hour at which soft attention says 200, a little after ten: the count falls towards noon, so later was
+# less. (There are other such hours. Downhill finds the one whose slope it stands on.) The same gradient flows into the
+# keys and into the values, so a whole table can be learned from wrong answers.
 #
-# Our six entries were exact. Measurements are not. Here are sixty counts on sixty days, at random hours, with the noise that
-# rain and holidays make. There would be no sense in asking a dictionary of these, but a soft lookup does not mind.
+# Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
+# that turned out well are made more likely (REINFORCE). Xu et al. (2015) trained a captioning model both ways, and gave
+# the two kinds their names. The gradient of the soft kind is exact and costs one backward pass. This is why nearly all
+# attention is soft.
+#
+# ## Kernel regression: the same average in 1964
+#
+# Our six entries were exact. Measurements are not. Here are sixty counts on sixty days, at random hours, with the noise
+# that rain and holidays make. A dictionary of these would be useless. A soft lookup smooths them:
 
 # %%
-def rush(hours):
-    """What a bridge is like on average: two peaks. (This is the rule that draws the numbers.)"""
-    morning, evening = ((hours - 8) / 1.6) ** 2, ((hours - 17.5) / 2.2) ** 2
-    return 30 + 270 * torch.exp(-morning) + 230 * torch.exp(-evening)
-
-
-generator = torch.Generator().manual_seed(0)
-asked = 24 * torch.rand(60, generator=generator)              # (60,)
-counted = (rush(asked) + 40 * torch.randn(60, generator=generator)).clamp(min=0)  # (60,)
-smoothed = {}
-for t in (0.001, 0.03, 1.0):
-    answers, _ = soft_lookup(clock(day), clock(asked), counted[:, None], t)  # (289, 1)
-    smoothed[f"T = {t:g}"] = answers[:, 0]
+asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
+smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
 viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles")
 
 # %% [markdown]
-# Too cold, and every accident of the data is believed. Too hot, and both rush hours are averaged away. Which temperature is
-# best? We can let the data say: hide each count in turn, look it up in the other fifty-nine, and see how far off the answer is.
-# *Sketch the error against the temperature before you look.*
+# Too cold, and every accident of the data is believed: **overfitting**. Too hot, and both rush hours are averaged away.
+# Which temperature is best? The data can say. Hide each count in turn, predict it from the other fifty-nine, and average
+# the squared errors. This is **leave-one-out cross-validation**. *Sketch the error against the temperature before you
+# look.* We draw it for three samples of sixty counts.
 
 # %%
-def error_when_hidden(temperature):
-    scores = clock(asked) @ clock(asked).mT / temperature     # (60, 60)
-    scores.fill_diagonal_(-torch.inf)                         # nobody may look itself up
-    return (scores.softmax(dim=-1) @ counted - counted).square().mean().sqrt()
+def hidden_error(asked, counted, T):
+    squares = []
+    for i in range(len(asked)):
+        others = torch.arange(len(asked)) != i                # nobody may look themselves up
+        answer, _ = soft_lookup(clock(asked[i]), clock(asked[others]), counted[others], T)
+        squares.append((answer - counted[i]) ** 2)
+    return torch.stack(squares).mean().sqrt()
 
 
-temperatures = torch.logspace(-4, 2, 37)
-errors = torch.stack([error_when_hidden(t) for t in temperatures])  # (37,)
-curve = {"error on a\nhidden count": errors}
-viz.function_curves(curve, temperatures, x_name="temperature", y_name="bicycles", log_x=True)
-best = temperatures[errors.argmin()]
-print(f"best, T = {best:.3f}: off by {errors.min():.0f};  cold: {errors[0]:.0f};  hot: {errors[-1]:.0f}")
-assert errors.min() < 0.92 * errors[0] and errors.min() < 0.65 * errors[-1]
+temperatures = torch.logspace(-4, 2, 25)
+valleys = {}
+for seed in range(3):
+    sample = counts(60, torch.Generator().manual_seed(seed))
+    valleys[f"sample {seed}"] = torch.stack([hidden_error(*sample, t) for t in temperatures])
+viz.function_curves(valleys, temperatures, log_x=True,
+                    x_name="temperature", y_name="error (bicycles)")
+for name, line in valleys.items():
+    print(f"{name}: best T = {temperatures[line.argmin()]:.3f}, off by {line.min():.0f};"
+          f"  cold {line[0]:.0f},  hot {line[-1]:.0f}")
+
+# %% tags=["hide-input"]
+for line in valleys.values():
+    assert line.min() < 0.95 * line[0] and line.min() < 0.7 * line[-1]
 
 # %% [markdown]
-# There is a valley in between, and near its floor the error is hardly above the noise that we put in, 40 bicycles.
+# Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (Sixty keys lie
+# close together. At a temperature lower than our 0.1 a query still averages several of them.)
 #
-# This method is old. Nadaraya and Watson proposed it in 1964, independently: to estimate a curve at $q$, average the measured
-# values, each weighted by a bell around its place, $\exp(-\lVert q - k_i \rVert^2 / 2h^2)$, and divide by the sum of the
-# weights. That *is* a soft lookup. For vectors of length one, $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the 2 cancels in the
-# division, and a bell of width $h$ is a temperature of $h^2$.
+# The method is old. Nadaraya and Watson proposed it in 1964, independently. To estimate a curve at $q$, average the
+# measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of the weights:
+#
+# $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
+#
+# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention: for vectors of
+# length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the 2 cancels in the division, and a bandwidth of $h$ is a
+# temperature of $h^2$. Asserted, for every five minutes of the day:
 
 # %%
 h = 0.2
-bells = torch.exp(-torch.cdist(clock(day), clock(asked)) ** 2 / (2 * h**2))  # (289, 60)
-nadaraya_watson = (bells * counted).sum(dim=-1) / bells.sum(dim=-1)  # (289,)
-attention, _ = soft_lookup(clock(day), clock(asked), counted[:, None], temperature=h**2)
-assert torch.allclose(nadaraya_watson, attention[:, 0], rtol=1e-5)
+for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), strict=True):
+    kernel = torch.exp(-((clock(asked) - query) ** 2).sum(dim=1) / (2 * h**2))    # (60,)
+    assert torch.isclose((kernel * counted).sum() / kernel.sum(), attention, rtol=1e-4)
 
 # %% [markdown]
-# > **On the slide.** One deck closes its tour of attention with "a new idea from after 2010". The average whose weights
-# > depend on the query, normalised, over a set of any size, is half a century older, and the same to the last digit that
-# > counts, as the cell above asserts. What was new, in Bahdanau et al. (2015), is that queries, keys and values come out of a
-# > network, and that the network is trained *through* the average. Such a network would have learned the clock that we chose
-# > by hand.
+# So the average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
+# et al. (2015) is that queries, keys and values come out of a network, and that the network is trained *through* the
+# average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters. They are computed
+# anew for each query. What is learned is what makes the vectors.
 #
-# The same deck says that a weighted average is powerful "if the weights are learned". Take that with care. The weights $\alpha$
-# are no parameters. No optimiser ever touches them; they are computed, anew for each query, from vectors. What is learned is
-# what makes the vectors.
-
-# %% [markdown]
-# ## A summary of fixed size, of a set
+# ## Learned keys: training through the average
 #
-# Seen from a network, a lookup does something else that is worth having. A sentence may have three words or three
-# thousand. Whatever comes next wants a vector of one width.
+# We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each of
+# the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from the
+# usual in its own way (rain in the morning, a concert at night), and its counter worked in eight hours only. The other
+# sixteen are to be answered by soft attention to the eight. The squared error trains the vectors.
+#
+# *Guess:* nobody says that 7 lies beside 8. Where will the 24 vectors go?
 
 # %%
-generator = torch.Generator().manual_seed(0)
-one_query = torch.randn(1, 8, generator=generator)            # (1, d_k)
-for n in (3, 30, 3000):
-    some_keys = torch.randn(n, 8, generator=generator)        # (n, d_k)
-    some_values = torch.randn(n, 5, generator=generator)      # (n, d_v)
-    output, weights = soft_lookup(one_query, some_keys, some_values)
-    print(f"{n:>5} keys: weights {tuple(weights.shape)}, output {tuple(output.shape)}")
-    assert output.shape == (1, 5)
+def error_in_hidden_hours(vectors, n, generator):
+    today, seen = days(n, generator)                          # (n, 24) each
+    scores = (vectors @ vectors.mT).expand(n, 24, 24)         # the same for every day
+    scores = scores.masked_fill(~seen[:, None], -torch.inf)   # hours that were seen answer
+    answers = (scores.softmax(dim=-1) @ today[:, :, None])[:, :, 0]               # (n, 24)
+    return ((answers - today)[~seen] ** 2).mean()
 
-# %% [markdown]
-# The output is as wide as a value, however many there are. A mean would do that, too. But this summary is *selective*: the
-# query says what it should be about, and another query gets another summary of the same values. That is the whole difference
-# between mean pooling and attention. (In [lecture @cross_attention](@cross_attention) a translator asks for a fresh one before every
-# word.)
-#
-# Note also what was not needed. Nothing in the formula says which key is the first. *Predict:* we shuffle the keys and the
-# values of a table together; then the keys alone. What happens to the answers?
+
+def learn(seed, steps=600):
+    generator = torch.Generator().manual_seed(seed)
+    vectors = nn.Parameter(0.3 * torch.randn(24, 2, generator=generator))         # (24, 2)
+    optimizer = torch.optim.Adam([vectors], lr=0.03)
+    path = [vectors.detach().clone()]
+    for _ in range(steps):
+        loss = error_in_hidden_hours(vectors, 64, generator)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        path.append(vectors.detach().clone())
+    return path
 
 # %%
-shuffle = torch.randperm(6, generator=generator)
-asked_at = clock([3, 7, 15])                                  # (3, 2)
-answer, _ = soft_lookup(asked_at, keys, values, 0.1)
-together, _ = soft_lookup(asked_at, keys[shuffle], values[shuffle], 0.1)
-alone, _ = soft_lookup(asked_at, keys[shuffle], values, 0.1)
-for name, x in {"as it was": answer, "together": together, "keys alone": alone}.items():
-    print(f"{name:>10}:", x[:, 0].round().tolist())
-assert torch.allclose(together, answer, rtol=1e-4)
-assert not torch.allclose(alone, answer, rtol=0.1)
+paths = [learn(seed) for seed in range(3)]
+viz.explore(lambda step: figures.learned_keys(paths[0][step], f"after {step} steps"),
+            step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={"step": 600})
 
 # %% [markdown]
-# Together nothing happens: a table is a set of pairs, and a sum does not care about order. Alone, every hour is told another
-# hour's count. So attention by itself does not know what came first. If order matters, and in a sentence it does, it has to be
-# written into the keys. Hours were, on our clock; [lecture @order](@order) does it for words.
+# They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any good?
+# Three seeds, on 2,000 new days, beside the hand-made clock and beside the mean:
+
+# %%
+def test_error(vectors):
+    generator = torch.Generator().manual_seed(99)
+    with torch.no_grad():
+        return error_in_hidden_hours(vectors, 2000, generator).sqrt().item()
+
+
+by_hand = {t: test_error(clock(range(24)) / math.sqrt(t)) for t in (0.03, 0.1, 0.3)}
+for seed, path in enumerate(paths):
+    length = path[-1].norm(dim=-1).mean()
+    print(f"learned, seed {seed}: off by {test_error(path[-1]):.2f} hundred;"
+          f"  {figures.turns(path[-1]):+.0f} turn a day;  1 / length² = {1 / length**2:.2f}")
+print("clock by hand:", ",  ".join(f"{off:.2f} at T = {t:g}" for t, off in by_hand.items()))
+print(f"mean of the hours seen: {test_error(torch.zeros(24, 2)):.2f}")
+
+# %% tags=["hide-input"]
+for path in paths:
+    assert abs(abs(figures.turns(path[-1])) - 1) < 1e-3, "once round, in the order of the day"
+    assert test_error(path[-1]) < 1.02 * min(by_hand.values())
+    assert 0.08 < 1 / path[-1].norm(dim=-1).mean() ** 2 < 0.16
 
 # %% [markdown]
-# ## Keys for words
+# Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as well
+# as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$ times the
+# cosine, so $1/r^2$ is the temperature, and all three chose about 0.12. What the network knows about hours it has learned
+# through the softmax. To put the explanation at risk, change what is near: `days(n, generator, waves=(2, 4))` draws days
+# that repeat after twelve hours. Try it. The vectors go round *twice* a day, and 3 and 15 share a place.
 #
-# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's (1957): you shall know
-# a word by the company it keeps. We read four thousand docstrings of Python's standard library, which everybody who runs this
-# page has, and count for each word which others stand within three places of it.
+# ## Attention pooling: a summary of fixed size, of a set
+#
+# A network gets something else from soft attention. A sentence may have three words or three thousand, and whatever comes
+# next wants a vector of one width. The context vector is as wide as a value, however many there are. A mean gives that,
+# too. But this summary is *selective*: another query gets another summary of the same values. This is **attention
+# pooling**, in contrast to mean pooling.
+#
+# Nothing in the formula says which key is the first. *Predict:* we shuffle keys and values together; then the keys alone.
+# What happens to the answers at 3, 7 and 15 o'clock?
+
+# %%
+shuffle = torch.tensor([4, 2, 0, 5, 1, 3])
+tables = {"as it was": (keys, values),
+          "shuffled together": (keys[shuffle], values[shuffle]),
+          "keys alone": (keys[shuffle], values)}
+for name, table in tables.items():
+    answers = [round(soft_lookup(clock(hour), *table, T)[0].item()) for hour in (3, 7, 15)]
+    print(f"{name:>17}:", answers)
+
+# %% [markdown]
+# Together nothing happens: a table is a set of pairs, and a sum does not care about order. Alone, every hour gets another
+# hour's count. So attention by itself does not know what came first. If order matters, and in a sentence it does, it has
+# to be written into the keys. [Lecture @order](@order) does that for words.
+#
+# The same read operation has had several names. **Memory networks** (Weston et al. 2015; Sukhbaatar et al. 2015) read a
+# table of stored sentences by it. The Neural Turing Machine (Graves et al. 2014) calls it **content-based addressing**: a
+# place in memory is found by what it contains. Programmers call a place in memory a **pointer**, so attention is a
+# pointer with a gradient. **Pointer networks** (Vinyals et al. 2015) leave out the values. There the weights themselves
+# are the output, and say *which* input is meant.
+#
+# ## Keys for words: direction, not length
+#
+# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's (1957): you shall
+# know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and count for each
+# word which others stand within three places of it. Ten words are the keys of a table, two for each topic. Then we ask
+# for fifteen words that are not in it.
 
 # %%
 texts = docstrings(limit=4000)
-texts = [re.findall("[a-z]+", text.lower()) for text in texts.train + texts.test]      # lists of words
+texts = [re.findall("[a-z]+", text.lower()) for text in texts.train + texts.test]
+topics = {"time": ("month week", "day year weekday"),
+          "numbers": ("integer float", "fraction decimal complex"),
+          "network": ("server socket", "client connection port"),
+          "threads": ("thread process", "lock threads child"),
+          "files": ("file directory", "path filename files")}
+known = [(word, topic) for topic, (words, _) in topics.items() for word in words.split()]
+new = [(word, topic) for topic, (_, words) in topics.items() for word in words.split()]
+words = [word for word, _ in known + new]                     # 25: keys first, then queries
+
+# %%
 occurrences = Counter(word for text in texts for word in text)
-print(f"about {round(sum(occurrences.values()), -4):,} words, of which")
-print("month:", occurrences["month"], "times, file:", occurrences["file"], "times")
-
-# %% [markdown]
-# The table: ten words as keys, each with its topic as the value, written as a 1 in one of five places. Then we ask for
-# fifteen words that are not in it. Keys and values need not be alike at all; here a key will have five hundred numbers and a
-# value five.
-
-# %%
-topics = {
-    "time": ("month week", "day year weekday"),
-    "numbers": ("integer float", "fraction decimal complex"),
-    "network": ("server socket", "client connection port"),
-    "threads": ("thread process", "lock threads child"),
-    "files": ("file directory", "path filename files"),
-}
-table = [(word, topic) for topic, (known, _) in topics.items() for word in known.split()]
-questions = [(word, topic) for topic, (_, new) in topics.items() for word in new.split()]
-numbers = torch.tensor([list(topics).index(topic) for _, topic in table])  # (10,)
-word_values = nn.functional.one_hot(numbers).float()          # (10, 5)
-
-# %%
-words = [word for word, _ in table + questions]
-context = {word: column for column, (word, _) in enumerate(occurrences.most_common(500))}
-counts = torch.zeros(len(words), len(context))                # (25, 500)
+context_words = [word for word, _ in occurrences.most_common(500)]
+column = {word: number for number, word in enumerate(context_words)}
+neighbours = torch.zeros(len(words), 500)                     # (25, 500)
 for text in texts:
     for place, word in enumerate(text):
         if word in words:
-            for other in text[max(0, place - 3) : place] + text[place + 1 : place + 4]:
-                if other in context:
-                    counts[words.index(word), context[other]] += 1
+            around = text[max(0, place - 3) : place] + text[place + 1 : place + 4]
+            for other in around:
+                if other in column:
+                    neighbours[words.index(word), column[other]] += 1
+print("month:", occurrences["month"], "times, file:", occurrences["file"], "times")
 
 # %% [markdown]
-# So each word is a row of 500 counts. We ask by the dot product of rows, and take the hard lookup first, to see who wins. *What
-# do you expect?* "Day" should find "month" or "week". Bear in mind how often "month" occurs in these texts, and how often
-# "file".
+# Each word is a row of 500 counts. We ask by hard attention first, to see who wins. *What do you expect?* "Day" should
+# find "month" or "week". Bear in mind how often "month" occurs in these texts, and how often "file".
 
 # %%
 def who_answers(vectors):
-    word_keys, word_queries = vectors.split([len(table), len(questions)])  # (10, 500), (15, 500)
-    return [table[place] for place in (word_queries @ word_keys.mT).argmax(dim=-1)]
+    """Each new word gets the known one with the largest dot product. Is the topic right?"""
+    right, found = 0, []
+    for (word, topic), query in zip(new, vectors[10:], strict=True):
+        answer, answered_topic = known[(vectors[:10] @ query).argmax()]
+        found.append(f"{word} → {answer}")
+        right += answered_topic == topic
+    print(", ".join(found), f"\nright: {right} of {len(new)}")
+    return right
 
 
-def share_right(winners):
-    """Print who answered whom, and count."""
-    pairs = list(zip(winners, questions, strict=True))
-    print(", ".join(f"{question} → {found}" for (found, _), (question, _) in pairs))
-    return sum(topic == wanted for (_, topic), (_, wanted) in pairs) / len(pairs)
-
-
-right = share_right(who_answers(counts))
-print(f"right: {right:.0%}")
-assert right < 0.4
+right_by_counts = who_answers(neighbours)
 
 # %% [markdown]
-# It is "file" that answers, whatever the question. This is the trap of the largest hour again. "File" occurs so often that
-# its row is *long*, and a dot product rewards length as much as direction.
+# It is "file" that answers, whatever the question: the trap of the largest hour again. "File" occurs so often that its
+# row is *long*, and a dot product rewards length as much as direction.
 #
-# Two repairs, both standard. First, do not count how often a neighbour comes, but how much more often it comes than it would
-# by chance. (The logarithm of that ratio, with negatives set to zero, is called positive pointwise mutual information. It
-# silences "the", which is everybody's neighbour.) Second, make all rows equally long, so that only direction is left.
+# There are two standard repairs. First, do not count how often a neighbour comes, but how much more often than by chance.
+# The logarithm of that ratio is the **pointwise mutual information** of two words (Church and Hanks, 1990); with
+# negatives set to zero it is PPMI. It silences "the", which is everybody's neighbour. Second, give all rows the same
+# length. Then the dot product is the **cosine similarity**.
 
 # %%
-frequency = torch.tensor([float(occurrences[word]) for word in context])  # (500,)
-by_chance = counts.sum(dim=1, keepdim=True) * frequency / frequency.sum()  # (25, 500)
-information = (counts / by_chance).clamp(min=1.0).log()       # (25, 500)
-vectors = information / information.norm(dim=-1, keepdim=True)  # (25, 500)  all of length 1
-right = share_right(who_answers(vectors))
-print(f"right: {right:.0%}")
-assert right > 0.75
+frequency = torch.tensor([float(occurrences[word]) for word in context_words])    # (500,)
+by_chance = neighbours.sum(dim=1, keepdim=True) * frequency / frequency.sum()     # (25, 500)
+ppmi = (neighbours / by_chance).clamp(min=1.0).log()                              # (25, 500)
+vectors = ppmi / ppmi.norm(dim=1, keepdim=True)                                   # (25, 500)
+right_by_direction = who_answers(vectors)
+
+# %% tags=["hide-input"]
+assert right_by_counts < 0.4 * len(new) and right_by_direction > 0.75 * len(new)
 
 # %% [markdown]
-# Same lookup, same dot product, better vectors. Nobody told the machine what a month is; it has seen which words stand around
-# it. And the soft lookup says more than who wins. Its weights, at a low temperature:
+# The lookup and the score are the same, the vectors are better. Nobody told the machine what a month is. And soft
+# attention says more than who wins. Its weights, at $T = 0.05$:
 
 # %%
-word_keys, word_queries = vectors.split([len(table), len(questions)])
-answers, weights = soft_lookup(word_queries, word_keys, word_values, temperature=0.05)
-asked_for, stored = [word for word, _ in questions], [word for word, _ in table]
-figures.lookup_table(weights, queries=asked_for, keys=stored)
+topic_of_key = nn.functional.one_hot(torch.arange(10) // 2).float()               # (10, 5)
+table = [soft_lookup(query, vectors[:10], topic_of_key, T=0.05) for query in vectors[10:]]
+weights = torch.stack([weights for _, weights in table])                          # (15, 10)
+figures.lookup_table(weights, queries=words[10:], keys=words[:10])
+contexts = torch.stack([context for context, _ in table])                         # (15, 5)
+unsure = contexts.amax(dim=1).argmin()
+said = ", ".join(f"{topic} {x:.2f}" for topic, x in zip(topics, contexts[unsure], strict=True))
+print(f"least sure: {words[10 + unsure]}.", said)
 
 # %% [markdown]
-# Each pair of columns answers for its topic, and where a row is pale the lookup is unsure. The output, the average of the
-# values, says how sure: here it is a row of five shares. An average of labels is a vote.
-
-# %%
-unsure = answers.max(dim=-1).values.argmin()
-shares = zip(topics, answers[unsure].tolist(), strict=True)
-print(f"least sure: {questions[unsure][0]}.", ", ".join(f"{topic} {x:.2f}" for topic, x in shares))
-
-# %% [markdown]
-# In the models of this course nobody counts. Keys and queries are made by learned layers, and what they come to mean is
-# whatever made the loss fall. But the picture stays: a key is how a thing wishes to be found.
-
-# %% [markdown]
-# ## Four ways to match
+# Each pair of columns answers for its topic, and where a row is pale the lookup is unsure. The values are topics, written
+# as a 1 in one of five places, so the context vector is a vote: it says how sure. Keys and values need not be alike: here
+# a key has five hundred numbers and a value five. In the models of this course nobody counts. Learned layers make keys
+# and queries, and what they come to mean is whatever made the loss fall.
 #
-# The dot product asks query and key to speak the same language: as wide as each other, coordinate by coordinate of the same
-# meaning. In a translator the one comes from a decoder, the other from an encoder, and why should they? A **score function** is
-# any rule that says how well a query matches a key. Four have names (vectors are columns here, and rows in the code):
+# ## Score functions: additive, dot, bilinear, scaled dot
 #
-# | | score of $q$ and $k$ | learns | proposed by |
+# The dot product asks query and key to have the same width, and in each coordinate the same meaning. In a translator the
+# one comes from a decoder and the other from an encoder, so why should they? A **score function** is any rule that says
+# how well a query matches a key. Four have names. (Vectors are rows, as everywhere in this course.)
+#
+# | | $e(q, k)$ | learns | proposed by |
 # |---|---|---|---|
-# | additive | $v^\top \tanh(W q + U k)$ | $W, U, v$ | Bahdanau et al. 2015 |
-# | dot | $q^\top k$ | nothing | Luong et al. 2015 |
-# | bilinear | $q^\top W k$ | $W$ | Luong et al. 2015 ("general") |
-# | scaled dot | $q^\top k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
+# | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | Bahdanau et al. 2015 |
+# | **dot** | $q \cdot k$ | nothing | Luong et al. 2015 |
+# | **bilinear** | $q W \cdot k$ | $W$ | Luong et al. 2015 ("general") |
+# | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
 #
-# In code, each maps queries $(n_q, d_q)$ and keys $(n_k, d_k)$ to a table $(n_q, n_k)$:
+# For one query and one key, in code, beside the package's layers:
 
 # %%
-def dot(query, key):
-    return query @ key.mT                                     # (n_q, n_k)
-
-
-def scaled_dot(query, key):
-    return query @ key.mT / math.sqrt(key.shape[-1])          # (n_q, n_k)
-
-
-def bilinear(query, key, W):
-    return query @ W @ key.mT                                 # (n_q, n_k)
-
-
-def additive(query, key, W, U, v):
-    pairs = (query @ W)[:, None] + (key @ U)[None]            # (n_q, n_k, d)
-    return torch.tanh(pairs) @ v                              # (n_q, n_k)
-
-# %% [markdown]
-# The bilinear one translates the query, $q^\top W$, and takes a dot product. The additive one is a small network that looks at
-# each pair: a hidden layer in which the two are added (hence the name), and a vector $v$ that makes one number of it. One deck
-# prints it as $w_2^\top \tanh(W_1 [q; k])$, with query and key put side by side. That is the same: $W_1$ side by side is $W$
-# and $U$. Here is the check, and with it that ours are the package's.
-
-# %%
-generator = torch.Generator().manual_seed(0)
-q, k = torch.randn(3, 6, generator=generator), torch.randn(4, 6, generator=generator)
 torch.manual_seed(0)
+q, k = torch.randn(6), torch.randn(6)
 by_matrix, by_network = BilinearScore(6, 6), AdditiveScore(6, 6, 10)
 W, U = by_network.query.weight.mT, by_network.key.weight.mT   # (6, 10) each
-v = by_network.v.weight[0]                                    # (10,)
+w = by_network.v.weight[0]                                    # (10,)
 with torch.no_grad():
-    assert torch.allclose(dot(q, k), dot_score(q, k))
-    assert torch.allclose(scaled_dot(q, k), scaled_dot_score(q, k))
-    assert torch.allclose(bilinear(q, k, by_matrix.weight), by_matrix(q, k), atol=1e-6)
-    assert torch.allclose(additive(q, k, W, U, v), by_network(q, k), atol=1e-6)
-    side_by_side = torch.cat([q[1], k[2]]) @ torch.cat([W, U])  # (12,) · (12, 10)
-    assert torch.isclose(torch.tanh(side_by_side) @ v, by_network(q, k)[1, 2], atol=1e-6)
-
-# %% [markdown] erratum="√|k|"
-# > **On the slide.** For the scaled dot product one deck writes $q^\top k / \sqrt{|k|}$ and says "scale by size of the vector".
-# > Bars around a vector are read as its length, $\lVert k \rVert$, and then each key is divided by something else, which
-# > changes who wins. What is meant is how *many* numbers there are in a key:
-
-# %%
-long_keys = torch.tensor([[0.9, 0.0], [2.0, 2.0]])            # two keys: (2, 2)
-ask = torch.tensor([[1.0, -0.45]])                            # (1, 2)
-by_width = ask @ long_keys.mT / math.sqrt(2)                  # (1, 2)
-by_length = ask @ long_keys.mT / long_keys.norm(dim=-1).sqrt()  # (1, 2)
-print("√d_k:  ", by_width.numpy().round(2), " best key:", by_width.argmax().item())
-print("√‖k‖:  ", by_length.numpy().round(2), " best key:", by_length.argmax().item())
-assert torch.allclose(by_width, scaled_dot_score(ask, long_keys))
-assert by_width.argmax() != by_length.argmax()
+    by_equation = {"additive": torch.tanh(q @ W + k @ U) @ w, "dot": q @ k,
+                   "bilinear": (q @ by_matrix.weight) @ k, "scaled dot": q @ k / math.sqrt(6)}
+    by_package = {"additive": by_network, "dot": dot_score, "bilinear": by_matrix,
+                  "scaled dot": scaled_dot_score}
+    for name, layer in by_package.items():
+        same = torch.isclose(layer(q[None], k[None])[0, 0], by_equation[name], atol=1e-6)
+        print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}")
 
 # %% [markdown]
-# What kind of rule is each of them? A picture tells more than the formula. Think of all the places in the plane where a key
-# might be, and colour each by the score that a given query would give it. Below you choose the score and turn the query (the
-# green arrow). The six keys A to F get weights by softmax. The matrix of the bilinear score turns its query by a right angle.
-# The additive network was set by hand, and has biases, which the formula above leaves out.
+# The bilinear score turns the query by a matrix and then takes a dot product. The additive score is a small network that
+# looks at each pair: a hidden layer in which the two are *added*, and a vector $w$ that makes one number of it. Often it
+# is printed as $w_2^\top \tanh(W_1 [q; k])$, with query and key put side by side. That is the same, since $W_1$ is then
+# $W$ and $U$ side by side.
 #
-# *Before you play:* for the dot product, what shape do the lines of equal score have? Which of the four can prefer a key
+# ## Why √d_k: the variance of a dot product
+#
+# Why does the last row divide by $\sqrt{d_k}$? Let the components of $q$ and $k$ be independent, with mean 0 and variance
+# 1. Each product $q_c k_c$ has mean 0 and variance $E[q_c^2]\, E[k_c^2] = 1$. Variances of independent terms add up:
+#
+# $$\operatorname{Var}(q \cdot k) = \sum_{c=1}^{d_k} \operatorname{Var}(q_c k_c) = d_k
+# \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$
+#
+# So plain scores have a standard deviation of $\sqrt{d_k}$: the wider the vectors, the larger the scores. What does the
+# softmax make of them? A weight answers to its own score with the slope $\partial \alpha_i / \partial e_i = \alpha_i
+# (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or nearly 0. The softmax is then **saturated**.
+# *Guess:* with $d_k = 1024$ and sixteen *random* keys, how large is the largest weight, without the root and with it?
+
+# %%
+for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
+    for d_k in (4, 16, 64, 256, 1024):
+        generator = torch.Generator().manual_seed(0)
+        q = torch.randn(2000, 1, d_k, generator=generator)
+        k = torch.randn(2000, 16, d_k, generator=generator)
+        scores = score(q, k)                                  # (2000, 1, 16)
+        largest = scores.softmax(dim=-1).amax(dim=-1)         # (2000, 1)
+        slope = largest * (1 - largest)
+        print(f"{name:>6}, d_k {d_k:>4}: variance {scores.var():7.2f}, largest weight"
+              f" {largest.median():.2f}, its slope {slope.median():.4f}")
+        assert 0.9 < scores.var() / (d_k if name == "plain" else 1) < 1.1
+
+# %% [markdown] erratum="√|k|"
+# Without the root, random vectors of width 1024 give hard attention: one key has all the weight, and the slope is gone
+# before anything was learned. With it, the weights at the start are nearly the same at every width. This root is a temperature,
+# set once and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training. What layers make of the
+# variance, and what happens to the gradient, is in [lecture @many_heads](@many_heads).)
+#
+# > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as its
+# > length, $\lVert k \rVert$. Then each key is divided by a number of its own, which changes *who wins*: for $q = (1, −0.45)$
+# > the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90 and 1.10, but divided by $\sqrt{\lVert k \rVert}$ 0.95 and 0.65.
+# > What is meant is how *many* numbers a key has.
+
+# %% tags=["hide-input"]
+q, long_keys = torch.tensor([1.0, -0.45]), torch.tensor([[0.9, 0.0], [2.0, 2.0]])
+products = long_keys @ q
+assert torch.allclose(products, torch.tensor([0.90, 1.10]))
+assert torch.allclose(products / long_keys.norm(dim=1).sqrt(), torch.tensor([0.95, 0.65]), atol=0.005)
+
+# %% [markdown]
+# Does it matter in training? Queries and keys come from two learned layers of width $d_k$, queries in other coordinates
+# than keys, sixteen keys of which one is right. One training recipe for all widths, three seeds. *Guess* where the curves
+# part.
+
+# %%
+def loss_after_training(score, d_k, seed, lr=0.01, steps=150):
+    generator = torch.Generator().manual_seed(seed)
+    turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))   # other coordinates
+    W_Q = nn.Parameter(torch.randn(8, d_k, generator=generator) / math.sqrt(8))
+    W_K = nn.Parameter(torch.randn(8, d_k, generator=generator) / math.sqrt(8))
+    optimizer, history = torch.optim.Adam([W_Q, W_K], lr=lr), []
+    for _ in range(steps):
+        x = torch.randn(32, 16, 8, generator=generator)            # 32 tables, 16 keys
+        scores = score(x[:, :1] @ turn @ W_Q, x @ W_K)[:, 0]                      # (32, 16)
+        loss = nn.functional.cross_entropy(scores, torch.zeros(32, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        history.append(loss.item())
+    return sum(history[-25:]) / 25
+
+# %%
+seeds, ends = (0, 1, 2), {}
+for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
+    ends[name] = {}
+    for d_k in (8, 32, 128, 512):
+        ends[name][d_k] = [loss_after_training(score, d_k, seed) for seed in seeds]
+figures.runs_by_width(ends, x_name="width of queries and keys, d_k",
+                      y_name="loss after 150 steps", level=(math.log(16), "equal weights"))
+slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in seeds]
+print("dot, width 512, a tenth of the learning rate:", [round(loss, 2) for loss in slower])
+
+# %% tags=["hide-input"]
+assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
+assert max(slower) < 0.7 * min(ends["dot"][512])
+
+# %% [markdown]
+# In narrow layers the two learn equally well. In wide ones the plain dot product starts saturated, on a random key, and
+# has not caught up after 150 steps. A recipe of its own helps it, as the printed line shows. So the root does not make the
+# impossible possible. What it buys is that *one* recipe fits all widths.
+#
+# **Now you:** [a02](@lookup/assignment), exercises 3 and 4.
+#
+# ## What each score function can express
+#
+# Think of all the places in the plane where a key might be, and colour each by the score that a given query (the green
+# arrow) would give it: the darker, the higher, and lines are dashed below zero. The six keys A to F get their weights by
+# softmax. The matrix of the bilinear score turns its query by a right angle. The additive network was set by hand: its
+# four hidden units see how far the key lies to the right of the query, to its left, above and below. (They need biases,
+# which the formula above leaves out.)
+#
+# *Before you look:* for the dot product, what shape do the lines of equal score have? Which of the four can prefer a key
 # because it is *near*?
 
 # %%
 names = ["A", "B", "C", "D", "E", "F"]
-places = torch.tensor([[0.9, 0.3], [1.8, 0.6], [-0.2, 1.1], [-1.2, 0.8], [-0.5, -1.5], [1.0, -0.9]])
-quarter_turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
-sides = 1.5 * torch.tensor([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])  # (2, 4)
+places = torch.tensor([[0.9, 0.3], [1.8, 0.6], [-0.2, 1.1],
+                       [-1.2, 0.8], [-0.5, -1.5], [1.0, -0.9]])
+turned = BilinearScore(2, 2)
+with torch.no_grad():
+    turned.weight.copy_(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))        # a right angle
+four = {"dot": dot_score, "scaled dot": scaled_dot_score,
+        "bilinear": turned, "additive": figures.hill}
 
 
-def near(query, key):
-    """An additive score: its units see how far the key is to the right of the query, left, above, below."""
-    pairs = (query @ -sides)[:, None] + (key @ sides)[None] - 1.0  # (n_q, n_k, 4)
-    return torch.tanh(pairs) @ torch.full((4,), -2.0) - 3.0   # (n_q, n_k)
-
-# %%
-four = {"dot": dot, "scaled dot": scaled_dot, "additive": near}
-four["bilinear"] = lambda query, key: bilinear(query, key, quarter_turn)
-
-
-def draw(score, direction):
+def draw(direction):
     angle = torch.tensor(math.radians(direction))
     query = torch.stack([angle.cos(), angle.sin()])           # (2,)
-    return figures.score_landscape(four[score], query, places, names, f"{score}, {direction}°")
+    return figures.score_landscapes(four, query, places, names, f"query at {direction}°")
 
 
-directions = [0, 60, 120, 180, 240, 300]
-viz.explore(draw, score=list(four), direction=directions, start={"score": "dot", "direction": 0})
+viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
 
 # %% [markdown]
-# Three of the four are slopes, as even as a roof. A dot product rises steadily in the query's direction, the lines of equal
-# score stand across it, and so among keys in one direction the farther one wins: B over A. Dividing by a constant makes the
-# same slope gentler, and the weights more equal. The bilinear score is such a slope, too, except that the query is turned
-# first. The additive score can be a hill. Its hidden units bend, so it can prefer what is *near* to what is far in the right
-# direction, and A beats B.
+# Three of the four are slopes, as even as a roof. A dot product rises steadily in the query's direction, and the lines of
+# equal score stand across it. So among keys in one direction the farther one wins: B over A. Dividing by a constant makes
+# the same slope gentler, and the weights more equal. The bilinear score is such a slope, too, for a query that was turned
+# first. The additive score can be a hill, because its hidden units are not linear: A, which is near, beats B.
 
-# %%
+# %% tags=["hide-input"]
 east = torch.tensor([[1.0, 0.0]])                             # (1, 2)  the query at 0°
 winner = {name: names[score(east, places).argmax()] for name, score in four.items()}
-print(winner)
 assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A"
 
 # %% [markdown]
-# ## Which of them can learn what?
-#
-# A picture in two dimensions can only suggest; let us count. A table has eight keys, one of which belongs to the query, and a
-# score function is right if it gives that one the largest weight. There are three worlds:
+# A picture in two dimensions can only suggest; let us measure. A table has eight keys, one of which belongs to the query.
+# A score function is right if it gives that one the largest weight. There are three worlds:
 #
 # * **one language**: a key is a direction in four dimensions, and the query is the same vector;
-# * **two languages**: the query is the same direction, but in other coordinates (turned and mirrored by a fixed matrix that
-#   nobody is told);
+# * **two languages**: the query is the same direction in other coordinates, turned by a fixed matrix;
 # * **plain hours**: a key is one number between −1 and 1, as in the trap above, and the query is the same number.
 #
 # Every vector gets one more coordinate, which is always 1, so that a learned score may have a constant in it (a bias).
 
 # %%
-def tables(world, generator, batch=64, n=8):
+def tables(world, turn, generator, batch=64, n=8):
     """Queries (batch, 1, d), keys (batch, n, d), and which key is the right one (batch,)."""
-    keys = torch.randn(batch, n, 4, generator=generator)
-    keys = keys / keys.norm(dim=-1, keepdim=True)
     if world == "plain hours":
         keys = 2 * torch.rand(batch, n, 1, generator=generator) - 1
+    else:
+        keys = torch.randn(batch, n, 4, generator=generator)
+        keys = keys / keys.norm(dim=-1, keepdim=True)
     right = torch.randint(n, (batch,), generator=generator)
-    query = keys[torch.arange(batch), right][:, None]
+    query = keys[torch.arange(batch), right][:, None]         # (batch, 1, d)
     if world == "two languages":
-        query = query @ rotation
-    query, keys = (nn.functional.pad(x, (0, 1), value=1.0) for x in (query, keys))
-    return query, keys, right
+        query = query @ turn
+    ones = torch.ones(batch, n, 1)
+    return torch.cat([query, ones[:, :1]], dim=-1), torch.cat([keys, ones], dim=-1), right
 
 
-rotation = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(0)))[0]
-
-# %% [markdown]
-# Training is what it will be in every lecture: the loss is the negative logarithm of the weight that the right key gets, and
-# its gradient flows through softmax and score into $W$, $U$ and $v$. The dot products have nothing to learn.
-#
-# *Your prediction, please, a table of three worlds by four scores:* who gets nearly all right, and who is left guessing?
-
-# %%
-def train(score, world, steps=500):
-    generator = torch.Generator().manual_seed(1)
-    if isinstance(score, nn.Module):
+def accuracy(score, world, seed, steps=400):
+    generator = torch.Generator().manual_seed(seed)
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator))
+    if isinstance(score, nn.Module):                          # the others have nothing to learn
         optimizer = torch.optim.Adam(score.parameters(), lr=0.02)
         for _ in range(steps):
-            query, keys, right = tables(world, generator)
+            query, keys, right = tables(world, turn, generator)
             loss = nn.functional.cross_entropy(score(query, keys)[:, 0], right)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    query, keys, right = tables(world, generator, batch=2000)
+    query, keys, right = tables(world, turn, generator, batch=2000)
     return (score(query, keys)[:, 0].argmax(dim=-1) == right).float().mean().item()
 
-# %%
-accuracy = {name: {} for name in ("dot", "scaled dot", "bilinear", "additive")}
-for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items():
-    torch.manual_seed(0)
-    candidates = dot_score, scaled_dot_score, BilinearScore(d, d), AdditiveScore(d, d, 32)
-    for name, score in zip(accuracy, candidates, strict=True):
-        accuracy[name][world] = train(score, world)
-viz.grouped_bars(accuracy, y_name="right key has the largest weight", chance=1 / 8)
+# %% [markdown]
+# The loss is the negative logarithm of the weight of the right key, and its gradient flows through softmax and score into
+# $W$, $U$ and $w$. *Your prediction, please, a table of three worlds by four scores:* who gets nearly all right, and who
+# is left guessing?
 
 # %%
-right = {world: [line[world] for line in accuracy.values()] for world in accuracy["dot"]}
-assert min(right["one language"]) > 0.9
-assert max(right["two languages"][:2]) < 0.5 and min(right["two languages"][2:]) > 0.9
-assert max(right["plain hours"][:3]) < 0.4 and right["plain hours"][3] > 0.9
+runs = {}
+for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items():
+    runs[world] = {name: [] for name in ("dot", "scaled dot", "bilinear", "additive")}
+    for seed in range(3):
+        torch.manual_seed(seed)
+        four = (dot_score, scaled_dot_score, BilinearScore(d, d), AdditiveScore(d, d, 32))
+        for name, score in zip(runs[world], four, strict=True):
+            runs[world][name].append(accuracy(score, world, seed))
+figures.worlds(runs, chance=1 / 8)
+
+# %% tags=["hide-input"]
+assert min(min(values) for values in runs["one language"].values()) > 0.9
+two, plain = runs["two languages"], runs["plain hours"]
+assert max(two["dot"] + two["scaled dot"]) < 0.5 and min(two["bilinear"] + two["additive"]) > 0.9
+assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4 and min(plain["additive"]) > 0.9
 
 # %% [markdown]
 # In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other,
-# and is as sure of itself as before. (Here it does worse than guessing, because this matrix happens to turn three queries in
-# four away from their own keys.) A matrix in between mends that. And among plain hours no even slope can help, because the
-# query's number sits somewhere in the middle of the others, and a slope is highest at an edge: the three pick the largest or
-# the smallest, which is right two times in eight. Only the score that can be a hill finds the middle.
+# and a matrix in between mends that. (How far below guessing it falls depends on the matrix.) Among plain hours no even
+# slope can help. The query's number sits somewhere in the middle of the others, and a slope is highest at an edge: the
+# three pick the largest or the smallest, which is right two times in eight. Only the score that can be a hill finds the
+# middle. (The two dot products share every answer: a constant divisor does not change which score is the largest.)
 #
-# (The two dot products share every answer. To divide all scores by one number does not change which is the largest.)
+# So is the additive score the best? It is the most flexible, and it has a price. For each pair of a query and a key it
+# needs a hidden vector, $n_\text{query} \cdot n_\text{key} \cdot d$ numbers and as many tanh, where a matrix product needs
+# the scores alone. And the weakness of the dot product can be mended elsewhere: on the clock, good vectors were all it
+# needed. This is the road that the field has taken. Learned layers make keys and queries that speak one language, and the
+# score stays cheap:
 #
-# So is the additive score simply the best? It is the most flexible, and it has a price. For each pair of a query and a key it
-# needs a hidden vector, that is $n_q \cdot n_k \cdot d$ numbers and as many tanh, where a matrix product needs only the scores.
-# And the weakness of the dot product can be mended elsewhere: on the clock, we turned hours into vectors of equal length, and
-# the dot product was all we needed. This is the road that the field has taken. Let learned layers make keys and queries that
-# speak one language, $(x W_Q) \cdot (y W_K)$, and keep the score as cheap as it can be. (Multiplied out, that is
-# $x\, W_Q W_K^\top y^\top$: a bilinear score, whose matrix comes in two factors.)
+# $$(x\, W_Q) \cdot (y\, W_K) \;=\; x\, W_Q W_K^\top\, y^\top$$
 #
-# > **Check yourself.** Take the 1 away from every vector, in the world of two languages, and the additive score learns nothing:
-# > its average loss cannot fall below $\ln 8$, that of equal weights, however long it is trained. Why? (The package's network
-# > has no bias, and $\tanh(-x) = -\tanh(x)$.)
-# > <details><summary>Answer</summary>Without a constant the network is odd: if query and keys change their signs, so do all
-# > scores. But a query and its key match as well after both have changed sign, and they come with either sign equally often.
-# > What the network wins on a table it loses on the mirrored one, and at least as much, because the loss is convex in the
-# > scores. The best that it can do is to give all keys the same weight.</details>
-
-# %% [markdown]
-# ## What the root is for
+# That is a bilinear score whose matrix comes in two factors. Its rank is at most $d_k$, the width of queries and keys:
+# fewer parameters than a full matrix, and fewer questions that can be asked.
 #
-# The last experiment changed nothing between dot and scaled dot. So why does anybody divide? Let queries and keys come from
-# learned layers of width $d_k$, whose outputs are of size about 1 in each coordinate. The dot product is then a sum of $d_k$
-# terms, and a sum of many terms is large. Softmax over large scores is a hard lookup, from the first step on and between
-# *random* vectors.
+# **Now you:** [a02](@lookup/assignment), exercise 5 and the question in words.
 #
-# We learn the two languages again, with eight dimensions, sixteen keys, two learned layers and one training recipe for all
-# widths. *Guess:* by what factor does the loss at the start grow, when $d_k$ goes from 8 to 512, with the root and without?
-
-# %%
-def losses(score, d_k, lr=0.01, steps=150, d=8, n=16, batch=32):
-    generator = torch.Generator().manual_seed(0)
-    rotation = torch.linalg.qr(torch.randn(d, d, generator=generator))[0]
-    W_Q, W_K = (nn.Parameter(torch.randn(d, d_k, generator=generator) / math.sqrt(d)) for _ in range(2))
-    optimizer, history = torch.optim.Adam([W_Q, W_K], lr=lr), []
-    for _ in range(steps):
-        x = torch.randn(batch, n, d, generator=generator)
-        scores = score(x[:, :1] @ rotation @ W_Q, x @ W_K)    # (batch, 1, n)  the first key is right
-        loss = -scores.log_softmax(dim=-1)[:, 0, 0].mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        history.append(loss.item())
-    return sum(history[:3]) / 3, sum(history[-25:]) / 25      # at the start, at the end
-
-# %%
-widths = [8, 32, 128, 512]
-starts, ends = {}, {}
-for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
-    pairs = torch.tensor([losses(score, d_k) for d_k in widths])  # (4, 2)
-    starts[name], ends[name] = pairs.unbind(dim=-1)
-    print(f"{name}: loss at the start", starts[name].numpy().round(1), "at widths", widths)
-lines = {name: dict(zip(widths, line.tolist(), strict=True)) for name, line in ends.items()}
-viz.line_plot(lines, x_name="width of queries and keys, d_k", y_name="loss after 150 steps", log_x=True)
-
-# %% [markdown]
-# Somebody who gives all sixteen keys the same weight has a loss of $\ln 16 \approx 2.8$. The scaled dot product starts about
-# there, at every width. The plain one starts above it, and the wider the vectors, the farther. From 8 to 512 the width grows
-# 64-fold, the scores eightfold (by the root of that), and this loss roughly follows the scores: it is sure of itself before
-# it has seen anything, and wrong. After the same 150 steps it has caught up where vectors are narrow, and not where they are
-# wide.
-
-# %%
-assert starts["dot"][-1] > 3 * starts["scaled dot"][-1], "sure of itself, and wrong"
-assert ends["dot"][-1] > 2 * ends["scaled dot"][-1]
-assert abs(ends["dot"][0] - ends["scaled dot"][0]) < 0.2
-
-# %% [markdown]
-# In fairness to the plain dot product, it can be helped by a recipe of its own. Here it gets a tenth of the learning rate:
-
-# %%
-_, helped = losses(dot_score, 512, lr=0.001)
-print(f"dot, width 512, lr 0.001: {helped:.2f}  (lr 0.01: {ends['dot'][-1]:.2f})")
-assert helped < 0.7 * ends["dot"][-1]
-
-# %% [markdown]
-# What the root buys, then, is that *one* recipe fits all widths. It is the knob of this lecture, set once and for all:
-# $T = \sqrt{d_k}$. Why it is the root and not $d_k$ itself, and what a hard softmax does to a gradient, is the subject of
-# lecture @many_heads.
-
-# %% [markdown]
-# ## What you have
+# ## In short
 #
-# > **Given a set of values and a query, attention computes a weighted sum of the values, where the weights depend on the
-# > query**, by comparing it with one key for each value.
+# > | | | shape |
+# > |---|---|---|
+# > | score | $e_i = q \cdot k_i / \sqrt{d_k}$, or bilinear, or additive | $(n)$ |
+# > | attention weights | $\alpha = \operatorname{softmax}(e)$, along the keys | $(n)$, sum to one |
+# > | context vector | $c = \sum_i \alpha_i v_i$ | $(d_v)$ |
+# > | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ | $(d_v)$ |
+# > | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
+# >
+# > Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
+# > the query. It always answers, has a fixed size, and has a gradient. With a Gaussian kernel it is kernel regression; in
+# > a network the keys are learned. The dot product is cheap and needs vectors of similar length in one language; learned
+# > layers provide them. Every query meets every key, so $m$ queries on $n$ keys cost $m \cdot n$ scores, a price that
+# > stays until [lecture @cheap_attention](@cheap_attention).
 #
-# This is how the decks define it, almost word for word, and you can now say what each part is there for. *Weighted sum*: so
-# that it has a gradient, a fixed size, and always an answer. *Depend on the query*: or else it would be mean pooling. *Keys*:
-# so that what a thing is asked by may differ from what it answers. Programmers have a word for the hard version, a pointer;
-# attention is a pointer with a gradient. The package says it in one line, with the scaled dot product unless you choose another
-# score:
+# The package says all of it in one function, with the scaled dot product unless you choose another score. Seven o'clock,
+# for the last time:
 
 # %%
 def cool_dot(query, key):
-    return dot_score(query, key) / 0.1
+    return dot_score(query, key) / T
 
 
-output, weights = attend(clock([7]), keys, values, score=cool_dot)  # (1, 1), (1, 6)
-same_output, same_weights = soft_lookup(clock([7]), keys, values, temperature=0.1)
-assert torch.allclose(output, same_output) and torch.allclose(weights, same_weights)
+output, weights = attend(clock([7]), keys, values[:, None], score=cool_dot)   # (1, 1), (1, 6)
+assert torch.allclose(output[0, 0], soft_lookup(clock(7), keys, values, T)[0])
 print(f"at seven o'clock: {output.item():.0f} bicycles")
 
 # %% [markdown]
-# That is perhaps closer to what you had in mind at the beginning. What it costs: every query meets every key, so $m$ queries
-# on $n$ keys take $m \times n$ scores. A hash table finds its key in one step, however large it is. This is the price of an
-# answer from everybody, and it will be with us until lecture @cheap_attention. A GPU changes nothing on this page; it is for tables of
-# thousands of keys, and there it computes all scores at once.
+# > **Check yourself.**
+# > 1. Five queries, nine keys of width 16, values of width 3: what are the shapes of scores, weights and output?
+# > 2. Two keys are equal and their values are not. What does soft attention answer when asked for that key, at a very low
+# >    temperature? And a Python dictionary?
+# > 3. One value is changed. Which weights change?
+# > 4. Somebody divides by $d_k$ in place of $\sqrt{d_k}$. What is the variance of the scores, and what do the weights look
+# >    like in wide layers?
+# > <details><summary>Answers</summary>
+# >
+# > 1. Scores and weights (5, 9), output (5, 3). The 16 has been summed away.
+# > 2. The mean of the two values: equal keys get equal weights. The dictionary keeps the one that was written last.
+# > 3. None. Weights come from queries and keys alone.
+# > 4. $d_k / d_k^2 = 1 / d_k$. All scores are nearly equal, so attention starts as mean pooling.</details>
 #
-# > **Check yourself.** (1) Five queries, nine keys of width 16, values of width 3: what are the shapes of scores, weights and
-# > output? (2) Two keys are equal and their values are not. What does the soft lookup answer when asked for that key, at a very
-# > low temperature? And a Python dictionary? (3) One value is changed. Which weights change?
-# > <details><summary>Answers</summary>(1) Scores and weights (5, 9), output (5, 3). The 16 has been summed away. (2) The mean
-# > of the two values: equal keys get equal shares. The dictionary keeps the one that was written last. (3) None. Weights come
-# > from queries and keys alone.</details>
+# **Now do** [assignment @lookup](@lookup/assignment): five exercises, a question in words, and an extension. **Next:**
+# [lecture @cross_attention](@cross_attention), where a translator asks.
 #
-# **In the package.** `attncourse.attention` has `dot_score`, `scaled_dot_score`, `BilinearScore`, `AdditiveScore` and `attend`,
-# in one short file. Assignment @lookup asks for the same functions, and for the two lookups of the bridge.
-#
-# **Read next.** Bahdanau, Cho and Bengio, *Neural machine translation by jointly learning to align and translate* (2015),
-# section 3.1 and appendix A.1.2: the additive score. Luong, Pham and Manning, *Effective approaches to attention-based neural
-# machine translation* (2015), section 3.1: dot, general, and a third that they call concat. Vaswani et al., *Attention is all
-# you need* (2017), section 3.2.1: the scaled dot product, and why it is scaled. Nadaraya, *On estimating regression* (1964),
-# and Watson, *Smooth regression analysis* (1964): the same average, before there was a network to learn it. Then [lecture
-# @cross_attention](@cross_attention), where a translator asks.
+# **Further reading.** Bahdanau, Cho and Bengio, [*Neural machine translation by jointly learning to align and
+# translate*](https://arxiv.org/abs/1409.0473) (2015), section 3.1: the additive score. Luong, Pham and Manning,
+# [*Effective approaches to attention-based neural machine translation*](https://arxiv.org/abs/1508.04025) (2015), section
+# 3.1: dot, general, and a third, concat. Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762)
+# (2017), section 3.2.1: the scaled dot product. Xu et al., [*Show, attend and tell*](https://arxiv.org/abs/1502.03044)
+# (2015): hard and soft attention. Vinyals, Fortunato and Jaitly, [*Pointer networks*](https://arxiv.org/abs/1506.03134)
+# (2015). Graves, Wayne and Danihelka, [*Neural Turing machines*](https://arxiv.org/abs/1410.5401) (2014). Sukhbaatar et
+# al., [*End-to-end memory networks*](https://arxiv.org/abs/1503.08895) (2015). Nadaraya, *On estimating regression*
+# (1964), and Watson, *Smooth regression analysis* (1964); Zhang et al., [*Dive into deep
+# learning*](https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html), section 11.2, on other
+# kernels.

@@ -16,6 +16,7 @@ from lessonkit.course import FOLDER
 # A learner's Makefile and README are others than the course's own.
 OWN = files("lessonkit.authoring") / "student"
 COPIED = ("START.md", "LICENSE", "LICENSE-texts", "constraints.txt", "environment.yml", "pyproject.toml")
+PAGES = ("docs/notation.md",)  # of docs/, what lectures link to; a course may do without
 FOLDERS = ("lectures", "assignments", "src")
 SOURCES = ("assignment.py", "lecture.py")  # of the notebooks: the assignments' hold mark schemes
 
@@ -23,11 +24,12 @@ SOURCES = ("assignment.py", "lecture.py")  # of the notebooks: the assignments' 
 def contents(checkout: Checkout) -> Iterator[tuple[str, bytes]]:
     """The files of a release, in the order of their names: (path in it, what it holds).
 
-    Lectures, assignments, the package, and what it takes to install it. Not the solutions, nor the notebooks' sources,
-    which hold them; nothing hidden, and nothing that Python wrote.
+    Lectures, assignments, the package, what it takes to install it, and the table of notation. Not the solutions, nor
+    the notebooks' sources, which hold them; nothing hidden, and nothing that Python wrote.
     """
     held = {file.name: file.read_bytes() for file in OWN.iterdir() if file.is_file()}
     held |= {name: (checkout.root / name).read_bytes() for name in COPIED}
+    held |= {name: (checkout.root / name).read_bytes() for name in PAGES if (checkout.root / name).is_file()}
     for folder in FOLDERS:
         for path in (checkout.root / folder).rglob("*"):
             relative = path.relative_to(checkout.root)

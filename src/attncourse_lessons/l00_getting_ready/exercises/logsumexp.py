@@ -33,7 +33,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("value", points=1)
+@aspect("value", points=1, hint=2)
 def value(answer, draw):
     """the logarithm of the sum of the exponentials, one number for each row of a batch of tables"""
     return answer(draw.normal(*draw.sizes(3, 3, 7)))
@@ -49,7 +49,7 @@ def _above(got, expected):
     return f"with scores near ±1000 the result is {apart}"
 
 
-@aspect("large scores", points=1, explain=_above)
+@aspect("large scores", points=1, hint=1, explain=_above)
 def large_scores(answer, draw):
     """right for scores of ±1000: throughout a row, and both in one row"""
     rows, n = draw.sizes(2, 3, 7)

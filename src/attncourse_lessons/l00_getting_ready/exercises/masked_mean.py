@@ -45,14 +45,14 @@ def _padded(draw, filled_with=0.0):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("nothing to leave out", points=1)
+@aspect("nothing to leave out", points=1, hint=1)
 def nothing_to_leave_out(answer, draw):
     """where every position is real, the plain mean over them"""
     batch, n, d = draw.sizes(3, 3, 8)
     return answer(draw.normal(batch, n, d), torch.ones(batch, n, dtype=torch.bool))
 
 
-@aspect("short sequences", points=2)
+@aspect("short sequences", points=2, hint=1)
 def short_sequences(answer, draw):
     """a short sequence has the mean that it has alone"""
     return answer(*_padded(draw))
@@ -61,6 +61,7 @@ def short_sequences(answer, draw):
 @aspect(
     "what stands in the padding",
     points=1,
+    hint=2,
     explain=explain_worst("mean {place} changes by {size} when only the padding changes"),
 )
 def what_stands_in_the_padding(answer, draw):
@@ -70,7 +71,7 @@ def what_stands_in_the_padding(answer, draw):
     return require_variation(answer(values, mask)) - answer(other, mask)
 
 
-@aspect("∞ in the padding", points=1)
+@aspect("∞ in the padding", points=1, hint=2)
 def in_the_padding(answer, draw):
     """changes nothing either"""
     return answer(*_padded(draw, torch.inf))
@@ -83,7 +84,7 @@ def _one_empty(draw, batch, n):
     return mask
 
 
-@aspect("nothing but padding", points=1)
+@aspect("nothing but padding", points=1, hint=3)
 def nothing_but_padding(answer, draw):
     """zeros where nobody is there, and only there"""
     batch, n, d = draw.sizes(3, 3, 8)

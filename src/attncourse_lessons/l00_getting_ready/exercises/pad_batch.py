@@ -48,19 +48,19 @@ def _sequences(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("tokens", points=2)
+@aspect("tokens", points=2, hint=1)
 def tokens(answer, draw):
     """a row for each sequence, filled up with the pad's id"""
     return answer(*_sequences(draw))[0]
 
 
-@aspect("mask", points=2)
+@aspect("mask", points=2, hint=3)
 def mask(answer, draw):
     """True where there is a token, False in the padding"""
     return answer(*_sequences(draw))[1]
 
 
-@aspect("a token with the pad's id", points=1)
+@aspect("a token with the pad's id", points=1, hint=2)
 def a_token_with_the_pads_id(answer, draw):
     """is a token all the same: the lengths decide, not the ids"""
     sequences, pad = _sequences(draw)

@@ -37,14 +37,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("shares", points=2, explain=row_sums)
+@aspect("shares", points=2, hint=1, explain=row_sums)
 def shares(answer, draw):
     """each row shares out exactly one, in proportion to the exponentials"""
     rows, n = draw.sizes(2, 3, 7)
     return answer(draw.normal(rows, n))
 
 
-@aspect("any number of axes", points=1)
+@aspect("any number of axes", points=1, hint=2)
 def any_number_of_axes(answer, draw):
     """one row alone works, and so does a batch of tables"""
     batch, rows, n = draw.sizes(3, 2, 6)
@@ -52,14 +52,14 @@ def any_number_of_axes(answer, draw):
     return torch.cat([one.flatten(), many.flatten()])
 
 
-@aspect("large scores", points=1, explain=row_sums)
+@aspect("large scores", points=1, hint=3, explain=row_sums)
 def large_scores(answer, draw):
     """a row whose scores are all 1000 larger, or all 1000 smaller, is shared out as before"""
     rows, n = draw.sizes(2, 3, 7)
     return answer(coarse(draw.normal(rows, n)) + shift(rows))
 
 
-@aspect("scores far apart", points=1, explain=row_sums)
+@aspect("scores far apart", points=1, hint=3, explain=row_sums)
 def scores_far_apart(answer, draw):
     """when two scores of a row are far above the others, these two share everything"""
     rows, n = draw.sizes(2, 4, 8)

@@ -10,17 +10,17 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 from .common import READY_MADE
 
 
-def reference(query, key, W, v):
-    """vᵀ tanh(W [q; k]) for each pair. Bahdanau et al. 2015, appendix A.1.2."""
+def reference(query, key, W, w):
+    """wᵀ tanh(W [q; k]) for each pair. Bahdanau et al. 2015, appendix A.1.2."""
     from_query, from_key = W.split([query.shape[-1], key.shape[-1]])
-    return torch.tanh((query @ from_query).unsqueeze(-2) + (key @ from_key).unsqueeze(-3)) @ v
+    return torch.tanh((query @ from_query).unsqueeze(-2) + (key @ from_key).unsqueeze(-3)) @ w
 
 
-def solution(query, key, W, v):
+def solution(query, key, W, w):
     d_query = query.shape[-1]
     from_query = (query @ W[:d_query])[:, :, None]  # (batch, n_query, 1, d_hidden)
     from_key = (key @ W[d_query:])[:, None]         # (batch, 1, n_key, d_hidden)
-    return torch.tanh(from_query + from_key) @ v    # (batch, n_query, n_key)
+    return torch.tanh(from_query + from_key) @ w    # (batch, n_query, n_key)
 
 
 exercise = Exercise(
@@ -32,7 +32,7 @@ exercise = Exercise(
     difficulty=3,
     minutes=20,
     hints=(
-        "Every query meets every key, so before v there is a hidden vector for each pair: (batch, n_query, n_key, "
+        "Every query meets every key, so before w there is a hidden vector for each pair: (batch, n_query, n_key, "
         "d_hidden). How do you make room for the pairs in `query`, (batch, n_query, d_query)?",
         "`query[:, :, None]` is (batch, n_query, 1, d_query), and `key[:, None]` is (batch, 1, n_key, d_key). Axes of "
         "length 1 stretch when two tensors are added; `expand` stretches them for `torch.cat`.",
@@ -43,7 +43,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _a_network(draw, alike=False):
-    """Queries, keys, W and v; `alike`: equal widths, and a W that treats query and key the same."""
+    """Queries, keys, W and w; `alike`: equal widths, and a W that treats query and key the same."""
     batch, n_query, n_key, *widths = draw.sizes(6, 2, 9)
     d_hidden = min(widths)  # less than the two others together: W does not fit on its side
     d_query, d_key = (width for width in widths if width != d_hidden)
@@ -66,21 +66,21 @@ def _a_network(draw, alike=False):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("scores", points=3)
+@aspect("scores", points=3, hint=2)
 def scores(answer, draw):
     """a small network looks at each pair (here one that treats query and key alike)"""
     return answer(*_a_network(draw, alike=True))
 
 
-@aspect("query first", points=2)
+@aspect("query first", points=2, hint=3)
 def query_first(answer, draw):
     """the first rows of W belong to the query, the others to the key"""
     return answer(*_a_network(draw))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "key", "W", "v"))
+@aspect("gradient", points=1, explain=explain_way_back("query", "key", "W", "w"))
 def gradient(answer, draw):
-    """query, key, W and v can all be learned"""
+    """query, key, W and w can all be learned"""
     inputs = [x.requires_grad_() for x in _a_network(draw)]
     return way_back(answer(*inputs), reference(*inputs), inputs, draw)
 
@@ -89,7 +89,7 @@ def gradient(answer, draw):
 
 ALL = ("scores", "query first")
 SUM, BENT = "from_query + from_key", "torch.tanh(from_query + from_key)"
-SCORES = f"{BENT} @ v"
+SCORES = f"{BENT} @ w"
 
 slip("[k; q] for [q; k]", ("query first",),
      {"d_query = query.shape[-1]": "d_key = key.shape[-1]", "W[:d_query]": "W[d_key:]", "W[d_query:]": "W[:d_key]"},
@@ -107,12 +107,12 @@ slip("a different nonlinearity", ALL, {"tanh": "sigmoid"}, {"tanh": "relu"}, wor
     The hidden layer bends by something other than tanh (σ, ReLU …). That makes a score, too, but not the one in the
     formula, and weights trained with one do not fit the other.""")
 slip("the score squashed", ALL,
-     {SCORES: f"torch.tanh(({SUM}) @ v)"},
+     {SCORES: f"torch.tanh(({SUM}) @ w)"},
      {SCORES: f"torch.tanh({SCORES})"}, words="""
     tanh was applied to the finished score, so none exceeds 1 and softmax can hardly prefer anything. It belongs inside:
-    bend the hidden layer, then multiply by v.""")
-slip("v left out", (*ALL, "gradient"), {" @ v": ".sum(dim=-1)"}, words="""
-    The hidden layer was added up with every unit counting the same. v says how much each unit counts, and in which
+    bend the hidden layer, then multiply by w.""")
+slip("w left out", (*ALL, "gradient"), {" @ w": ".sum(dim=-1)"}, words="""
+    The hidden layer was added up with every unit counting the same. w says how much each unit counts, and in which
     direction.""")
 slip("multiplied, not added", ALL, {SUM: "from_query * from_key"}, words="""
     The two parts were multiplied. W acts on query and key side by side, which is the *sum* of what it makes of each;
@@ -152,39 +152,39 @@ slip("cut off from the gradient", ("gradient",),
 
 
 @variant("W transposed", fails=(*ALL, "gradient"))
-def w_transposed_for_concatenated_pairs(query, key, W, v):
+def w_transposed_for_concatenated_pairs(query, key, W, w):
     """Of the pairs, side by side."""
     queries = query[:, :, None].expand(-1, -1, key.shape[1], -1)
     keys = key[:, None].expand(-1, query.shape[1], -1, -1)
-    return torch.tanh(torch.cat([queries, keys], dim=-1) @ W.mT) @ v
+    return torch.tanh(torch.cat([queries, keys], dim=-1) @ W.mT) @ w
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
 @alternative("concatenated pairs")
-def concatenated_pairs(query, key, W, v):
+def concatenated_pairs(query, key, W, w):
     """As the formula is printed: every pair side by side."""
     n_query, n_key = query.shape[1], key.shape[1]
     queries = query.unsqueeze(2).repeat(1, 1, n_key, 1)
     keys = key.unsqueeze(1).repeat(1, n_query, 1, 1)
-    return (torch.tanh(torch.cat([queries, keys], dim=-1) @ W) @ v[:, None]).squeeze(-1)
+    return (torch.tanh(torch.cat([queries, keys], dim=-1) @ W) @ w[:, None]).squeeze(-1)
 
 
 @alternative("two loops")
-def two_loops(query, key, W, v):
+def two_loops(query, key, W, w):
     """One pair at a time, for the whole batch."""
     rows = []
     for i in range(query.shape[1]):
         pairs = [torch.cat([query[:, i], key[:, j]], dim=-1) for j in range(key.shape[1])]
-        rows.append(torch.stack([torch.tanh(pair @ W) @ v for pair in pairs], dim=-1))
+        rows.append(torch.stack([torch.tanh(pair @ W) @ w for pair in pairs], dim=-1))
     return torch.stack(rows, dim=1)
 
 
 @alternative("einsum, float64, not contiguous")
-def einsum_float64_not_contiguous(query, key, W, v):
+def einsum_float64_not_contiguous(query, key, W, w):
     """Names the axes, in double precision, and returns a transposed view."""
     d_query = query.shape[-1]
     hidden = torch.einsum("bqd,dh->bqh", query.double(), W[:d_query].double())[:, None]
     hidden = (hidden + torch.einsum("bkd,dh->bkh", key.double(), W[d_query:].double())[:, :, None]).tanh()
-    return torch.einsum("bkqh,h->bkq", hidden, v.double()).mT
+    return torch.einsum("bkqh,h->bkq", hidden, w.double()).mT

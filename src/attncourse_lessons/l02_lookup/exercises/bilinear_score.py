@@ -38,14 +38,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("scores", points=2)
+@aspect("scores", points=2, hint=2)
 def scores(answer, draw):
     """queries and keys of different widths meet through W"""
     batch, n_query, n_key, d_query, d_key = draw.sizes(5, 2, 9)
     return answer(draw.normal(batch, n_query, d_query), draw.normal(batch, n_key, d_key), draw.normal(d_query, d_key))
 
 
-@aspect("equal widths", points=1)
+@aspect("equal widths", points=1, hint=1)
 def equal_widths(answer, draw):
     """a square W, too, leads from the query to the key and not back"""
     batch, n_query, n_key, d = draw.sizes(4, 2, 9)

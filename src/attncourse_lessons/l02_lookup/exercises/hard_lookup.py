@@ -49,7 +49,7 @@ def _keys(draw, n_keys, query):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("values", points=1)
+@aspect("values", points=1, hint=2)
 def values(answer, draw):
     """each query gets the value of the key that matches it best"""
     n_query, n_keys, d_k, d_v = draw.sizes(4, 3, 9)
@@ -57,7 +57,7 @@ def values(answer, draw):
     return answer(query, _keys(draw, n_keys, query), draw.normal(n_keys, d_v))
 
 
-@aspect("keys of unequal length", points=1)
+@aspect("keys of unequal length", points=1, hint=1)
 def keys_of_unequal_length(answer, draw):
     """the match is the dot product, so a long key counts for more"""
     n_keys, d_k, d_v = draw.sizes(3, 5, 9)
@@ -74,7 +74,7 @@ def one_query(answer, draw):
     return answer(query, _keys(draw, n_keys, query), draw.normal(n_keys, d_v))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("values"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("values"))
 def gradient(answer, draw):
     """the values can be learned: the gradient reaches the one that was found"""
     n_keys, d_k, d_v = draw.sizes(3, 3, 9)

@@ -39,6 +39,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 @aspect(
     "dot products",
     points=2,
+    hint=1,
     explain=explain_worst(
         "relative to the size of the whole table, the score at {place} is {got}, expected {expected}"
     ),
@@ -50,7 +51,7 @@ def dot_products(answer, draw):
     return scores / scores.double().norm().clamp(min=1e-9)  # a wrong scale shows in the next aspect alone
 
 
-@aspect("scale", points=2)
+@aspect("scale", points=2, hint=2)
 def scale(answer, draw):
     """divided by √d_k"""
     batch, n_query, n_key = draw.sizes(3, 4, 9)  # from 4 on, none is another's square

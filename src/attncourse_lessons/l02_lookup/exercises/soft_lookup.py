@@ -33,7 +33,8 @@ exercise = Exercise(
     hints=(
         "Three lines: scores, weights, average. Write the shape of each beside it.",
         "Each query shares out one unit over the keys. Which axis of the scores runs over the keys? The temperature is "
-        "applied to the scores, before they are turned into shares.",
+        "applied to the scores, before the softmax. (Exponentials of large scores overflow. torch's `softmax` "
+        "subtracts the largest score of each row first; whoever writes `exp` out has to do the same.)",
         "The average is a matrix product: (n_query, n_keys) times (n_keys, d_v).",
     ),
 )
@@ -48,7 +49,7 @@ def _a_table(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=2, explain=row_sums)
+@aspect("weights", points=2, hint=2, explain=row_sums)
 def weights(answer, draw):
     """each query shares out exactly one over the keys"""
     _, weights = answer(*_a_table(draw), 1.0)
@@ -58,6 +59,7 @@ def weights(answer, draw):
 @aspect(
     "output",
     points=2,
+    hint=3,
     explain=explain_worst("at {place} it is {size} away from the values averaged by the weights that you returned"),
 )
 def output(answer, draw):
@@ -67,7 +69,7 @@ def output(answer, draw):
     return require_variation(output).double() - require_variation(weights).double() @ values.double()
 
 
-@aspect("temperature", points=1)
+@aspect("temperature", points=1, hint=2)
 def temperature(answer, draw):
     """the higher the temperature, the more equal the shares"""
     query, keys, values = _a_table(draw)
@@ -76,7 +78,7 @@ def temperature(answer, draw):
     return torch.stack([cool, warm])
 
 
-@aspect("very cold", points=1)
+@aspect("very cold", points=1, hint=2)
 def very_cold(answer, draw):
     """no overflow near temperature 0: all goes to the best match, and two equally good ones share it"""
     n, d_v = draw.sizes(2, 4, 8)

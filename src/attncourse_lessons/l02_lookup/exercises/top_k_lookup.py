@@ -44,7 +44,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the k best", points=1)
+@aspect("the k best", points=1, hint=1)
 def the_k_best(answer, draw):
     """the k best keys of each query share everything"""
     n_query, d_k, d_v = draw.sizes(3, 4, 9)
@@ -52,7 +52,7 @@ def the_k_best(answer, draw):
     return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), 3)
 
 
-@aspect("all of them", points=1)
+@aspect("all of them", points=1, hint=2)
 def all_of_them(answer, draw):
     """with k = n_keys it is the soft lookup, by scaled dot products"""
     n_query, n_keys, d_k, d_v = draw.sizes(4, 3, 9)
