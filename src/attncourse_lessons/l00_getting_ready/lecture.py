@@ -81,7 +81,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # ✓ torch 2.13.0 computes, on 2 threads (2 cores)
 # ✓ GPU: none that torch can use; the course does not need one
 # ✗ extra 'lab': matplotlib is missing
-#     pip install -c constraints.txt -e '.[lab]'  (in the course's folder)
+#     pip install -c constraints.txt -e '.[lab]'
 # ```
 #
 # Shift-Enter runs a cell and goes to the next. Where the text asks for a guess, make one before you run the cell, in

@@ -509,7 +509,7 @@ viz.explore(
 # a variance of ⅛. That is no disaster (training can mend it), and hard to notice for the same reason.
 #
 # > **On the slide.** Another deck divides by $\sqrt{|k|}$, "the size of the vector". Read as the length of the vector
-# > it gives each key a divisor of its own ([lecture @lookup](@lookup) runs it); what is meant is how *many* numbers
+# > it gives each key a divisor of its own ([lecture @lookup](@lookup) has an example); what is meant is how *many* numbers
 # > it has. And two decks, where they come to cross-attention, print the softmax without any scale. The Transformer
 # > scales there too: it is the same function. This is what happens when it is left out:
 
