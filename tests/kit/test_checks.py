@@ -435,11 +435,11 @@ def test_a_width_written_into_the_code_is_noticed():
 @pytest.mark.parametrize(
     ("name", "aspects"),
     [
-        ("[ã; embedding]", ["new state", "input feeding"]),
+        ("[s̃; embedding]", ["new state", "input feeding"]),
         ("the state stands still", ["new state", "input feeding"]),
         ("the old state asks", ["weights"]),
         ("scaled by √d", ["weights"]),
-        ("something else in ã's place", ["attentional vector"]),
+        ("something else in s̃'s place", ["attentional vector"]),
     ],
 )
 def test_a_slip_in_one_step_is_not_paid_for_in_the_next(name, aspects):
