@@ -293,7 +293,7 @@ check("local_attention", local_attention)
 
 # %% [markdown]
 # **Use it.** Twelve source positions, five target positions, equal weights at first, and centres that walk along the source.
-# *Guess* how the rows look for σ = 1 and for σ = 4.
+# (The picture shows twelve times the weights.) *Guess* how the rows look for σ = 1 and for σ = 4.
 
 # %%
 if solved("local_attention"):
