@@ -21,9 +21,9 @@ from lessonkit.exercises.observe import observe
 
 SEED = 0
 
-# What a lecture's definition may earn all the same: {(its name, exercise): why}. An entry that is no longer needed fails
-# the last test but one: delete it, and the rule holds there, too.
-PRINTED = "a lesson in its first edition: the page prints what the exercise asks for; the second edition is to change that"
+# What a lecture's definition may earn all the same: {(its name, exercise): why}. One that is no longer needed fails a
+# test: delete it, and the rule holds there, too.
+PRINTED = "a lesson in its first edition: its page prints what the exercise asks for, which the second is to change"
 HALF = "the wrong way that the lecture teaches against: the aspects that it is about are not earned"
 ALLOWED = {
     ("naive_softmax", "softmax"): HALF,
