@@ -752,7 +752,7 @@ def test_the_card_shows_points_marks_the_mistake_and_the_way_to_a_hint(half_righ
     card = str(half_right)
     assert "attention_distribution" in card and "5 of 7 points" in card
     assert "✗ beside padding" in card and "✓ weights" in card
-    assert "masks after the softmax" in card and 'hint("attention_distribution")' in card
+    assert "masks after the softmax" in card and 'hint("attention_distribution", 2)' in card
     assert 'check.case("attention_distribution")' in card
     assert max(len(line) for line in card.splitlines()) <= 92
 

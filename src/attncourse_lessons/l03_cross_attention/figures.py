@@ -197,6 +197,7 @@ def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, floa
         ax.set_ylim(0, 1)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         name_lines(ax, "numbers in the list", "lists exactly right" if ax is axes[0] else "", title)
-        if ax is not axes[-1]:
-            ax.get_legend().remove()
+        legend = ax.get_legend()
+        if legend is not None and ax is not axes[-1]:
+            legend.remove()
     show(drawn, f"Lists exactly right, mean and range of the seeds. {'; '.join(said)}.")
