@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from attncourse.viz.diagrams import arrow, box
+from attncourse.viz.figures import check_shares
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, check_places, figure, show, stage
 
 
@@ -13,7 +17,7 @@ def encoder_decoder(
     target: Sequence[str] = ("ein", "und", "neunzig"),
     bidirectional: bool = False,
     step: int = 1,
-    weights: Sequence[float] | None = None,
+    weights: ArrayLike | None = None,
     alt: str = "",
 ) -> None:
     """An encoder reads `source`, a decoder writes `target`; between them one vector, or a context vector a token.
@@ -21,16 +25,17 @@ def encoder_decoder(
     Without attention the encoder's last state is the context vector c, and all that the decoder gets. With attention
     each step t has a context vector c_t of its own, an average of all encoder states; the one of `step` (from 1) is
     drawn boldly, its arrows as thick as `weights` (n_source; all equal where they are not given). `bidirectional`
-    encoders hand states along in both directions. Raises ValueError for a step that is not there and weights that are
-    not one a source token or do not sum to 1.
+    encoders hand states along in both directions. Raises ValueError for a step that is not there, and for weights that
+    are not one a source token or no shares: NaN, or not summing to 1.
     """
     n, m = len(source), len(target)
     check_places(source=n, target=m)
-    shares = [1 / n] * n if weights is None else [float(weight) for weight in weights]
+    shares = np.full(n, 1 / n) if weights is None else np.asarray(weights, dtype=float)
     if not 1 <= step <= m + 1:
         raise ValueError(f"step: got {step}, expected one from 1 to {m + 1}, a token of the target or <eos>")
-    if len(shares) != n or abs(sum(shares) - 1) > 0.01:
-        raise ValueError(f"weights: got {len(shares)} that sum to {sum(shares):.3g}, expected {n} that sum to 1")
+    if shares.shape != (n,):
+        raise ValueError(f"weights: got shape {shares.shape}, expected {(n,)}, one a source token")
+    check_shares("weights", shares)
     wide = 2.1
     encoder = [wide * i for i in range(n)]
     middle = wide * n + 0.2

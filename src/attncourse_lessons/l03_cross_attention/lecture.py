@@ -207,8 +207,8 @@ figures.tables_with_sums({"without a mask": unmasked}, rows=target, columns=name
 # padded position must get a weight of *exactly* zero, and the others must share the whole. So its **score** is set to
 # $-\infty$, and then softmax is taken: $\exp(-\infty) = 0$, in the numerator and in the sum.
 #
-# > **A common mistake: weights set to 0.** "Mask out … by artificially setting attention *weights* to 0" is a line of
-# > two slide decks. The rows then no longer sum to one, because nobody gets what was taken away:
+# > **A common mistake: weights set to 0.** One reads: "mask out … by artificially setting attention *weights* to 0". The
+# > rows then no longer sum to one, because nobody gets what was taken away:
 
 # %%
 print("weights set to 0:  rows sum to", (unmasked * mask).sum(dim=-1))
@@ -334,10 +334,10 @@ print(additive.shape, multiplicative.shape)
 
 # %% [markdown]
 # An additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
-# $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which
-# hardware does fastest. That is why they won: the Transformer's score is the dot product, divided by $\sqrt{d_k}$
-# ([lecture @lookup](@lookup)), and whoever leaves out the scale in cross-attention has made an omission, not another
-# method.
+# $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
+# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer, divided by
+# $\sqrt{d_k}$ ([lecture @lookup](@lookup)). A drawing of its cross-attention without the scale has left something out; it
+# is no other method.
 #
 # ## What attention is worth on real sentences
 #
