@@ -117,7 +117,7 @@ H = torch.tensor([[0.0, 3.0, 0.0, 1.0],              # h₁  ninety-
                   [0.0, 0.0, 3.0, 1.0]])             # h₂  one                  H is (2, 4)
 S = torch.tensor([[0.0, 0.0, 1.0, 0.0],              # s₁  about to write "ein"
                   [0.0, 0.0, 0.0, 1.0],              # s₂  about to write "und"
-                  [0.0, 1.0, 0.0, 0.0]])             # s₃  about to write "neunzig";  S is (3, 4)
+                  [0.0, 1.0, 0.0, 0.0]])             # s₃  about to write "neunzig"  S is (3, 4)
 
 # %% [markdown]
 # *Guess first:* which English token gets most of the weight of *ein*? And what does *und* do, which has no partner?
@@ -140,7 +140,8 @@ print("context vector", c)
 C, A = attend(query=S, key=H, value=H, score=dot_score)          # (3, 4), (3, 2)
 viz.draw_weights(dot_score(S, H), rows=target, columns=source, title="scores",
                  row_name="target (queries)", column_name="source (keys)")
-print("the row of “ein” is what we computed:", torch.allclose(C[0], c) and torch.allclose(A[0], alpha))
+same = torch.allclose(C[0], c) and torch.allclose(A[0], alpha)
+print("the row of “ein” is what we computed:", same)
 
 # %% [markdown] erratum="a square table"
 # Every row is one query, every column one key. *Neunzig* matches *ninety-*: the crossing that we expected. *Und* matches
@@ -163,7 +164,8 @@ two_ways = {"softmax over the source": scores.softmax(dim=-1),
 figures.tables_with_sums(two_ways, rows=target, columns=source)
 
 # %% tags=["hide-input"]
-assert torch.allclose(A.sum(dim=-1), torch.ones(3)) and torch.allclose(A, scores.softmax(dim=-1))
+assert torch.allclose(A.sum(dim=-1), torch.ones(3))
+assert torch.allclose(A, scores.softmax(dim=-1))
 assert tuple(scores.shape) == (len(target), len(source))
 assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a quarter to give"
 
@@ -194,9 +196,9 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # padding, with states of zero. *Guess:* how much of its attention does *ein* give to padding?
 
 # %%
-padded = torch.cat([H, torch.zeros(3, 4)])                       # (5, 4)  two tokens, three times padding
-mask = lengths_to_mask([2], n=5)                                 # (1, 5)  True where there is a token
-_, unmasked = attend(S, padded, padded, score=dot_score)         # (3, 5)
+padded = torch.cat([H, torch.zeros(3, 4)])           # (5, 4)  two tokens, three times padding
+mask = lengths_to_mask([2], n=5)                     # (1, 5)  True where there is a token
+_, unmasked = attend(S, padded, padded, score=dot_score)     # (3, 5)
 _, masked = attend(S, padded, padded, mask=mask, score=dot_score)
 names = [*source, "pad", "pad", "pad"]
 figures.tables_with_sums({"without a mask": unmasked}, rows=target, columns=names)
@@ -267,7 +269,8 @@ models = {}
 for seed in (0, 1):
     torch.manual_seed(seed)
     models[seed] = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=128)
-    fit(models[seed], encoded, steps=450, batch_size=32, lr=6e-3, seed=seed, name=f"seed {seed}")
+    fit(models[seed], encoded, steps=450, batch_size=32, lr=6e-3, seed=seed,
+        name=f"seed {seed}")
 
 # %% [markdown]
 # Two models, because one seed may be luck. Now one sentence, as it goes in and as it must come out:
@@ -289,7 +292,7 @@ state = models[0].start(batch.source, batch.lengths)             # reads the sou
 token, written = torch.tensor([BOS]), []
 while token.item() != EOS and len(written) < 20:
     logits, state, weights = models[0].step(token, state, with_weights=True)
-    token = logits.argmax(dim=-1)                                # (1,)  greedy: the likeliest token
+    token = logits.argmax(dim=-1)                            # (1,)  greedy: the likeliest token
     written.append(token.item())
 print(german.pieces(written))
 
@@ -447,7 +450,7 @@ for summary in SUMMARIES:
 viz.curves(gradients, xs=sizes, x_name="source length n", y_name="gradient at the middle token",
            log_y=True)
 for summary, line in gradients.items():
-    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor of {line[0] / line[-1]:,.0f}")
+    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor {line[0] / line[-1]:,.0f}")
 
 # %% tags=["hide-input"]
 assert gradients["last state"][-1] < 1e-6 * gradients["last state"][0]
@@ -471,7 +474,8 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 
 # %%
 number = "four hundred and thirty-six"
-looks = {f"seed {seed}": translate(models[seed], [number], english, german)[0] for seed in models}
+looks = {f"seed {seed}": translate(model, [number], english, german)[0]
+         for seed, model in models.items()}
 first = looks["seed 0"]
 viz.draw_weights({name: one.weights for name, one in looks.items()}, rows=first.target_pieces,
                  columns=first.source_pieces, row_name="target (queries)",
@@ -505,8 +509,9 @@ for seed, model in models.items():
         logits, weights = model(batch.source, batch.lengths, batch.target_in, with_weights=True)
         right = (logits.argmax(dim=-1) == batch.target_out).all(dim=-1).sum()
         largest = weights.argmax(dim=-1)                             # (batch, n_target)
-        unit = (largest[:, -4] == batch.source.shape[1] - 1).sum()   # German: unit und ten <eos>
-        ten = (largest[:, -2] == batch.source.shape[1] - 2).sum()    # English: … ten unit
+        n_source = batch.source.shape[1]                             # English: … ten unit
+        unit = (largest[:, -4] == n_source - 1).sum()               # German: unit und ten <eos>
+        ten = (largest[:, -2] == n_source - 2).sum()
         n = len(largest)
         print(f"seed {seed}, {name:>10} ({n}): {right:>11} {unit:>14} {ten:>12}")
 
@@ -531,7 +536,8 @@ for run in record["steps"]["450"]["attention"]:
     right, wrong = (run["aligned"][f"lists written {how}"] for how in ("right", "wrong"))
     for what in ("units", "tens"):
         (a, b), (x, y) = right[what], wrong[what]
-        print(f"seed {run['seed']}, {what:>5}: {a:>7} of {b} {a / b:>4.0%} {x:>8} of {y:>2} {x / y:>4.0%}")
+        print(f"seed {run['seed']}, {what:>5}: {a:>7} of {b} {a / b:>4.0%}",
+              f"{x:>8} of {y:>2} {x / y:>4.0%}")
 
 # %% [markdown]
 # A wrong list has about the same alignments as a right one. (There are few wrong ones, so only a large difference would
@@ -559,8 +565,8 @@ for steps in ("450", "1800"):
 # %%
 def units_right(model, batch, hidden):
     state = model.start(batch.source, batch.lengths)
-    mask = state.memory.mask.clone()                                 # (batch, n_source)
-    mask[:, hidden] = False                                          # the decoder may not see it
+    mask = state.memory.mask.clone()                     # (batch, n_source)
+    mask[:, hidden] = False                              # the decoder may not see it
     state = state._replace(memory=state.memory._replace(mask=mask))
     for token in batch.target_in[:, :-3].unbind(dim=1):              # up to the unit
         logits, state, _ = model.step(token, state)
