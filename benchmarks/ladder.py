@@ -1,16 +1,31 @@
-"""Lecture 03's ladder at any budget: lists exactly right, by how many numbers they hold, for each decoder.
+"""Lecture 03's ladder on three seeds and two budgets, and how often attention looks where the true alignment is.
 
-    python benchmarks/ladder.py [--steps 450] [--seeds 0] [--json]
+    python benchmarks/ladder.py [--steps 450 1800] [--seeds 0 1 2] [--save FILE] [--json]
 
-Beside the three models of the lecture: attention without input feeding (the cell reads the embedding alone).
+The ladder: of a thousand lists of numbers, English to German, the share that each decoder writes exactly right, by how
+many numbers they hold. Beside the lecture's three: attention without input feeding (the cell reads the embedding
+alone). All have seen the same batches in the same order; a seed decides the weights at the beginning and the order of
+the batches, and is the same for all four.
+
+The alignments: the models with attention read the right translation, token by token (teacher forcing), and the largest
+weight of each target token is looked up in the true alignment, for units and for tens. Counted are the numbers from 21
+to 99 and from 121 to 999 that have a ten and a unit, each alone; and those in the lists of the test set, the lists
+that the model writes right and those that it writes wrong apart. One thread.
 """
 
 import argparse
 import json
+import platform
+import re
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 
 import torch
 
-from attncourse.data import Tokenizer, encode_pairs, number_words
+from attncourse.data import Pair, Tokenizer, aligned_pieces, collate, encode_pairs, number_words
+from attncourse.data.number_words import say
 from attncourse.decoding import translate
 from attncourse.metrics import accuracy_by_length, exact_match
 from attncourse.recurrent import SUMMARIES, Seq2Seq
@@ -19,10 +34,69 @@ from attncourse.training import fit
 UNFED = "attention, no input feeding"
 
 
+def counted_alignments(
+    model: Seq2Seq, pairs: Sequence[Pair], english: Tokenizer, german: Tokenizer
+) -> dict[str, list[int]]:
+    """{"units": [on their English unit, all], "tens": …} of the numbers with a ten and a unit, by teacher forcing."""
+    counts = {"units": [0, 0], "tens": [0, 0]}
+    for start in range(0, len(pairs), 250):
+        chunk = pairs[start : start + 250]
+        batch = collate(encode_pairs(chunk, english, german))
+        with torch.inference_mode():
+            _, weights = model(batch.source, batch.lengths, batch.target_in, with_weights=True)
+        for pair, rows in zip(chunk, weights, strict=True):
+            pieces = german.pieces(pair.target)
+            truth = aligned_pieces(pair, english.pieces(pair.source), pieces)
+            looked = rows[: len(pieces), : truth.shape[1]].argmax(dim=-1)
+            for t in (t for t, piece in enumerate(pieces) if piece == "und"):
+                for name, at in (("units", t - 1), ("tens", t + 1)):
+                    counts[name][0] += int(truth[at, looked[at]])
+                    counts[name][1] += 1
+    return counts
+
+
+def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: Tokenizer, german: Tokenizer) -> dict:
+    """Train one model from one seed: what it gets right, and where it looks."""
+    torch.manual_seed(seed)
+    summary = "attention" if name == UNFED else name
+    model = Seq2Seq(len(english), len(german), 32, 128, summary, input_feeding=name != UNFED)
+    began = time.process_time()
+    fit(model, encoded, steps=steps, batch_size=32, lr=6e-3, seed=seed, progress=False)
+    result = {"seed": seed, "seconds": round(time.process_time() - began, 1)}
+    sources, truths = zip(*test, strict=True)
+    right = exact_match([one.text for one in translate(model, sources, english, german)], truths)
+    numbers = [source.count(",") + 1 for source in sources]
+    by_length = accuracy_by_length(right, numbers, edges=range(1, 6))
+    result |= {"all": sum(right) / len(right), "right": {n: by_length[n, n] for n in range(1, 6)}}
+    if summary == "attention":
+        alone = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
+        populations = {
+            title: [Pair(say(n, "en"), say(n, "de")) for n in rows if n % 100 > 20 and n % 10]
+            for title, rows in alone.items()
+        }
+        populations["lists written right"] = [pair for pair, ok in zip(test, right, strict=True) if ok]
+        populations["lists written wrong"] = [pair for pair, ok in zip(test, right, strict=True) if not ok]
+        result["aligned"] = {
+            title: counted_alignments(model, pairs, english, german) for title, pairs in populations.items()
+        }
+        for title in alone:
+            sources, truths = zip(*populations[title], strict=True)
+            written = translate(model, sources, english, german)
+            result["aligned"][title]["right"] = sum(exact_match([one.text for one in written], truths))
+    return result
+
+
+def as_text(result: dict) -> str:
+    """JSON, a line for each run."""
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    return re.sub(r"\n {5,}|\n {4}(?=[\]}])", " ", text) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=450, help="training steps of each model (the lecture's: 450)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="the table shows the mean over these")
+    parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="the table shows the mean over these")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -31,24 +105,33 @@ def main() -> None:
     english = Tokenizer.train((pair.source for pair in pairs.train), size=112)
     german = Tokenizer.train((pair.target for pair in pairs.train), size=112, keep_apart="hundert|und")
     encoded = encode_pairs(pairs.train, english, german)
-    sources, truths = zip(*pairs.test, strict=True)
-    numbers = [source.count(",") + 1 for source in sources]
+    numbers = [pair.source.count(",") + 1 for pair in pairs.test]
 
-    table: dict[str, list[float]] = {}
-    print(f"{'exactly right, lists of':<32}" + "".join(f"{n:>7}" for n in range(1, 6)))
-    for name in (*SUMMARIES, UNFED):
-        rows = []
-        for seed in args.seeds:
-            torch.manual_seed(seed)
-            summary = "attention" if name == UNFED else name
-            model = Seq2Seq(len(english), len(german), 32, 128, summary, input_feeding=name != UNFED)
-            fit(model, encoded, steps=args.steps, batch_size=32, lr=6e-3, seed=seed, progress=False)
-            written = [translation.text for translation in translate(model, sources, english, german)]
-            rows.append(accuracy_by_length(exact_match(written, truths), numbers, edges=range(1, 6)).values())
-        table[name] = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-        print(f"{name:<32}" + "".join(f"{share:>7.0%}" for share in table[name]), flush=True)
+    budgets: dict[int, dict[str, list[dict]]] = {}
+    for steps in args.steps:
+        budgets[steps] = {}
+        print(f"{f'{steps} steps: right, lists of':<32}" + "".join(f"{n:>7}" for n in range(1, 6)))
+        for name in (*SUMMARIES, UNFED):
+            runs = [run(name, steps, seed, encoded, pairs.test, english, german) for seed in args.seeds]
+            budgets[steps][name] = runs
+            means = [sum(one["right"][n] for one in runs) / len(runs) for n in range(1, 6)]
+            print(f"{name:<32}" + "".join(f"{share:>7.0%}" for share in means), flush=True)
+            for one in runs:
+                if "aligned" in one:
+                    print(f"  seed {one['seed']}: {one['aligned']}", flush=True)
+
+    seeds = " ".join(map(str, args.seeds))
+    result = {
+        "benchmark": "ladder",
+        "command": f"python benchmarks/ladder.py --steps {' '.join(map(str, args.steps))} --seeds {seeds}",
+        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
+        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        "seeds": args.seeds, "lists": {n: numbers.count(n) for n in range(1, 6)}, "steps": budgets,
+    }  # fmt: skip
+    if args.save:
+        args.save.write_text(as_text(result), encoding="utf-8")
     if args.json:
-        print(json.dumps({"steps": args.steps, "seeds": args.seeds, "torch": torch.__version__, "right": table}))
+        print(json.dumps(result, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -26,13 +26,14 @@ class _LSTMCell(nn.LSTMCell):
 class AttentionDecoderStep(nn.Module):
     """One step of a decoder that looks at the encoder: read a token, look, predict the next token.
 
-        s = GRU([embedding(token); ã of the step before], s of the step before)
-        α = softmax(score(s, h)),  a = Σ α h
-        ã = tanh(W [a; s]),        logits = V ã
+        s = GRU([embedding(token); s̃ of the step before], s of the step before)
+        α = softmax(score(s, h)),  c = Σ α h
+        s̃ = tanh(W [c; s]),        logits = W_o s̃
 
-    `h` are the encoder's states, as wide as the decoder's. Feeding ã back tells the next step where this one looked;
-    with `input_feeding=False` the cell reads the embedding alone. `cell` is "gru", "rnn" or "lstm". An LSTM carries two
-    vectors, so its state is [s; c], twice as wide: d_state = 2 d_hidden. With the others d_state = d_hidden.
+    `h` are the encoder's states, as wide as the decoder's; c is the context vector, s̃ the attentional vector. Input
+    feeding hands s̃ to the next step, which is so told what this one found; with `input_feeding=False` the cell reads
+    the embedding alone. `cell` is "gru", "rnn" or "lstm". An LSTM carries a cell vector beside its hidden one, so its
+    state is twice as wide: d_state = 2 d_hidden. With the others d_state = d_hidden.
     Raises ValueError for an unknown cell or a shape that does not fit, TypeError for tokens that are not whole numbers.
     Luong et al. 2015, sections 3.1 (attention) and 3.3 (input feeding).
     """
@@ -107,7 +108,7 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """All that the decoder needs to go on: what it may look at, its cell's state, and ã of the step before."""
+    """All that the decoder needs to go on: what it may look at, its cell's state, and s̃ of the step before."""
 
     memory: Memory
     state: Float[Tensor, "batch d_state"]

@@ -435,11 +435,11 @@ def test_a_width_written_into_the_code_is_noticed():
 @pytest.mark.parametrize(
     ("name", "aspects"),
     [
-        ("[ã; embedding]", ["new state", "input feeding"]),
+        ("[s̃; embedding]", ["new state", "input feeding"]),
         ("the state stands still", ["new state", "input feeding"]),
         ("the old state asks", ["weights"]),
         ("scaled by √d", ["weights"]),
-        ("something else in ã's place", ["attentional vector"]),
+        ("something else in s̃'s place", ["attentional vector"]),
     ],
 )
 def test_a_slip_in_one_step_is_not_paid_for_in_the_next(name, aspects):
@@ -752,7 +752,7 @@ def test_the_card_shows_points_marks_the_mistake_and_the_way_to_a_hint(half_righ
     card = str(half_right)
     assert "attention_distribution" in card and "5 of 7 points" in card
     assert "✗ beside padding" in card and "✓ weights" in card
-    assert "masks after the softmax" in card and 'hint("attention_distribution")' in card
+    assert "masks after the softmax" in card and 'hint("attention_distribution", 2)' in card
     assert 'check.case("attention_distribution")' in card
     assert max(len(line) for line in card.splitlines()) <= 92
 

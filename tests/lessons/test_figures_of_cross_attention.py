@@ -1,9 +1,12 @@
-"""The drawing of an encoder and a decoder joins what feeds what."""
+"""The drawings join what feeds what; tables carry their sums; lines go through the means of their seeds."""
 
 from itertools import pairwise
 
 import numpy as np
-from drawn import axes, boxed, joined, places, strokes
+import pytest
+import torch
+from drawn import axes, boxed, curves, joined, labels, places, strokes, table, texts
+from matplotlib.collections import PolyCollection
 from proven import proven
 
 from attncourse_lessons import course
@@ -12,26 +15,114 @@ figures = course.part("cross_attention", "figures")
 
 
 @proven
-def test_a_decoding_step_goes_from_the_words_by_scores_and_weights_to_the_next_token():
-    (ax,) = axes(figures.encoder_decoder)
+def test_a_decoding_step_goes_from_the_words_by_weighted_values_to_the_next_token():
+    (ax,) = axes(figures.decoding_step)
     words, states = ["ninety-", "one", ",", "two"], [f"$h_{i}$" for i in (1, 2, 3, 4)]
     scores, weights = ["0.3", "3.1", "−0.9", "0.6"], ["0.05", "0.86", "0.02", "0.07"]
-    columns = zip(words, states, scores, weights, ["$a_t$"] * 4, strict=True)
-    ways = [step for column in columns for step in pairwise(column)]
-    assert set(joined(ax)) == {
-        *ways, *pairwise(states),
-        ("$s_{t-1}$", "$s_t$"), (r"token before, $\tilde a_{t-1}$", "$s_t$"), ("$s_t$", r"$[a_t;\, s_t]$"),
-        ("$a_t$", r"$[a_t;\, s_t]$"), (r"$[a_t;\, s_t]$", r"$\tilde a_t$"), (r"$\tilde a_t$", "next token: ein"),
+    values = [rf"$\alpha_{{t{i}}} h_{i}$" for i in (1, 2, 3, 4)]
+    columns = [*zip(words, states, scores, weights, values, strict=True)]
+    arrows = joined(ax)
+    # Of the lines that have corners the last piece alone is an arrow: it begins beside what it ends at.
+    queries, valued = ([way for way in arrows if way in {(name, name) for name in row}] for row in (scores, values))
+    assert queries == [(score, score) for score in scores] and valued == [(value, value) for value in values]
+    ways = {step for column in columns for step in pairwise((*column, "$c_t$"))}
+    assert set(arrows) - {*queries, *valued} == ways | {
+        *pairwise(states),
+        ("$s_{t-1}$", "$s_t$"), (r"token before, $\tilde s_{t-1}$", "$s_t$"), ("$s_t$", r"$[c_t;\, s_t]$"),
+        ("$c_t$", r"$[c_t;\, s_t]$"), (r"$[c_t;\, s_t]$", r"$\tilde s_t$"), (r"$\tilde s_t$", "next token: ein"),
     }  # fmt: skip
     assert boxed(ax) == [
-        *(box for column in zip(states, scores, weights, strict=True) for box in column),
-        "$a_t$", "$s_t$", r"$[a_t;\, s_t]$", r"$\tilde a_t$",
+        *(box for column in columns for box in column[1:]), "$c_t$", "$s_t$", r"$[c_t;\, s_t]$", r"$\tilde s_t$",
     ]  # fmt: skip
     shares = np.exp([0.3, 3.1, -0.9, 0.6])
     assert [f"{share:.2f}" for share in shares / shares.sum()] == weights
-    # The query meets every encoder state, on a line between the states and the scores.
-    at = places(ax, "$h_1$", "0.3", "$s_t$", "one")
-    down, across = strokes(ax)
+    names = ("attention scores", "attention weights", "weights × values", "context vector", "concatenate")
+    at = places(ax, *states, *scores, *weights, *values, "$s_t$", "$c_t$", *names)
+    assert [at[name][1] > at[states[0]][1] for name in names] == [True] * 5
+    for name, row in zip(names, (scores, weights, values), strict=False):
+        assert abs(at[name][1] - at[row[0]][1]) < 0.5
+    assert at["context vector"][0] == at["$c_t$"][0] and at["concatenate"][0] == at["$s_t$"][0]
+    # A value leaves its state, passes score and weight on their right, and ends at its product.
+    ways = strokes(ax)
+    for state, score, value, way in zip(states, scores, values, ways[:4], strict=True):
+        (x, low), (right, _), (_, high) = way
+        assert at[state][0] < x < right and abs(low - at[state][1]) < 0.5 and high == at[value][1]
+        assert at[score][0] + 0.55 < right
+    # The query meets every key: a line between the states and the scores, and a joint and an arrow at each.
+    down, across, *joints = ways[4:]
     assert down[0] == (at["$s_t$"][0], 2.45) and down[1] == across[1]
-    assert across[0][0] == at["$h_1$"][0] < at["one"][0] < across[1][0]
     assert at["$h_1$"][1] < across[0][1] == across[1][1] < at["0.3"][1]
+    assert [joint[0][0] for joint in joints] == pytest.approx([at[state][0] - 0.2 for state in states])
+
+
+@proven
+def test_of_two_decoders_one_asks_with_the_old_state_and_one_with_the_new():
+    left, right = axes(figures.two_decoders)
+    assert left.get_title().startswith("Bahdanau") and right.get_title().startswith("Luong")
+    attention = {("$h_1 … h_n$", "attention"), ("attention", "$c_t$"), ("$s_{t-1}$", "$s_t$")}
+    fed = r"$y_{t-1},\ \tilde s_{t-1}$"
+    assert set(joined(left)) == attention | {
+        ("$s_{t-1}$", "attention"), ("$c_t$", "$s_t$"), ("$c_t$", "next token"), ("$s_t$", "next token"),
+        ("$y_{t-1}$", "$s_t$"),
+    }  # fmt: skip
+    assert set(joined(right)) == attention | {
+        ("$s_t$", "attention"), ("$c_t$", r"$\tilde s_t$"), ("$s_t$", r"$\tilde s_t$"), (r"$\tilde s_t$", "next token"),
+        (fed, "$s_t$"),
+    }  # fmt: skip
+    asked = [words for ax in (left, right) for words, *_ in texts(ax) if "query" in words]
+    assert asked == ["the old state\nis the query", "the new state\nis the query"]
+    assert "tanh" in texts(left)[-1][0] and "cdot" in texts(right)[-1][0]
+    for ax in (left, right):
+        assert boxed(ax)[:5] == ["$h_1 … h_n$", "$s_{t-1}$", "$s_t$", "attention", "$c_t$"]
+        at = places(ax, "$h_1 … h_n$", "attention", "$s_{t-1}$", "$s_t$", "$c_t$")
+        assert at["$h_1 … h_n$"][0] < at["attention"][0] == at["$c_t$"][0] == at["$s_{t-1}$"][0] < at["$s_t$"][0]
+    (into_the_cell, low), (on, high) = [(x, y) for words, x, y in texts(left) if "…" in words and "h_n" not in words]
+    assert low < at["$c_t$"][1] < high and on < into_the_cell
+    assert places(right, "$c_t$ goes into\nthe output")["$c_t$ goes into\nthe output"][1] > 6.3
+
+
+@proven
+def test_a_table_carries_the_sums_of_its_rows_and_columns():
+    weights = torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.85, 0.15]])
+    left, right = axes(figures.tables_with_sums, {"a": weights, "b": 2 * weights}, ["x", "y", "z"], ["s", "t"])
+    assert (left.get_title(), right.get_title()) == ("a", "b")
+    shown = {"x": {"s": 0.1, "t": 0.9}, "y": {"s": 0.3, "t": 0.7}, "z": {"s": 0.85, "t": 0.15}}
+    assert table(left) == shown
+    twice = {row: {column: 2 * share for column, share in line.items()} for row, line in shown.items()}
+    assert table(right) == twice
+    assert (left.get_xlabel(), left.get_ylabel()) == ("source (keys)", "target (queries)")
+    for ax, factor in ((left, 1), (right, 2)):
+        said = {(x, y): words for words, x, y in texts(ax)}
+        assert [said[2.5, i + 0.5] for i in range(3)] == [f"{factor:.2f}"] * 3
+        assert [said[j + 0.5, 3.5] for j in range(2)] == [f"{factor * total:.2f}" for total in (1.25, 1.75)]
+        assert [said[j + 0.5, 0.5] for j in range(2)] == [f"{factor * share:.2f}" for share in (0.1, 0.9)]
+        assert [[said[j + 0.5, i + 0.5] for j in range(2)] for i in (1, 2)] == [
+            [f"{factor * share:.2f}" for share in row] for row in ((0.3, 0.7), (0.85, 0.15))
+        ]
+        assert said[2.5, 3.5] == "Σ" and ax.yaxis_inverted()
+    bold = [text.get_text() for text in left.texts if text.get_fontweight() == "bold"]
+    assert bold == ["1.00"] * 3, "those that are one"
+
+
+@proven
+def test_lists_right_are_a_line_through_the_means_and_a_band_from_the_worst_seed_to_the_best():
+    one = [{"1": 1.0, "2": 0.5, "3": 0.0}, {"1": 0.8, "2": 0.3, "3": 0.1}]
+    two = [{"1": 0.9, "2": 0.75, "3": 0.5}, {"1": 0.9, "2": 0.65, "3": 0.7}]
+    panels = {"450 steps": {"a": one, "b": two}, "1,800 steps": {"a": two, "b": one}}
+    left, right = axes(figures.right_by_length, panels)
+    assert (left.get_title(), right.get_title()) == ("450 steps", "1,800 steps")
+    a, b = {1: 0.9, 2: 0.4, 3: 0.05}, {1: 0.9, 2: 0.7, 3: 0.6}
+    named = {"a": {str(n): share for n, share in b.items()}, "b": {str(n): share for n, share in a.items()}}
+    assert curves(right) == named
+    assert list(labels(left.xaxis).values()) == ["1", "2", "3"]
+    assert strokes(left) == [[*a.items()], [*b.items()]]
+    assert left.get_ylabel() == "lists exactly right" and left.get_xlabel() == right.get_xlabel()
+    for ax, spans in ((left, (one, two)), (right, (two, one))):
+        bands = [each for each in ax.collections if isinstance(each, PolyCollection)]
+        for band, seeds in zip(bands, spans, strict=True):
+            found = {}
+            for x, y in band.get_paths()[0].vertices:
+                found.setdefault(round(x), set()).add(round(float(y), 6))
+            assert {n: (min(ys), max(ys)) for n, ys in found.items()} == {
+                int(n): (min(seed[n] for seed in seeds), max(seed[n] for seed in seeds)) for n in seeds[0]
+            }

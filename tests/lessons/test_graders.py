@@ -89,7 +89,7 @@ def test_a_mistake_that_the_course_would_not_know_gets_no_untrue_name(exercise, 
 # causal mask forbids is its transpose less the diagonal; a small change is not large, nor does it show a faint leak; an
 # output's sum cancels, whether its gradient is asked or its difference.
 HALF_TRUE = {
-    *("tanh left out", "[s; a] for [a; s]", "ignores the mask", "NaN for a row of padding"),
+    *("tanh left out", "[s; c] for [c; s]", "ignores the mask", "NaN for a row of padding"),
     *("future for past", "not even itself"),
     *("a gradient where there is none", "a faint leak taken for rounding", "no change large enough"),
     "sums that cancel",

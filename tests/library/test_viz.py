@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import axes, curves, grid, labels, strokes, table, written
+from drawn import axes, curves, grid, strokes, table, written
 from PIL import Image
 from proven import proven
 
@@ -42,11 +42,12 @@ FIGURES = {
     "weights": lambda: viz.draw_weights(WEIGHTS, TARGET, SOURCE, title="weights"),
     "two tables": lambda: viz.draw_weights({"rows": WEIGHTS, "columns": 1 - WEIGHTS}, TARGET, SOURCE),
     "masks": lambda: viz.draw_masks({"causal": causal_mask(4), "window": torch.eye(4, dtype=torch.bool)}),
-    "accuracy": lambda: cross_attention_figures.accuracy_by_length(
-        {"a": {(1, 4): 0.5, (5, 9): 0.25}, "b": {(1, 4): 1.0}}
+    "accuracy": lambda: cross_attention_figures.right_by_length(
+        {"450 steps": {"a": [{"1": 0.5, "2": 0.25}], "b": [{"1": 1.0, "2": 0.5}]}}
     ),
     "curves": lambda: viz.curves({"loss": [3.0, 2.0, 1.0]}),
-    "diagram": cross_attention_figures.encoder_decoder,
+    "diagram": viz.encoder_decoder,
+    "a decoding step": cross_attention_figures.decoding_step,
     "a network unrolled": lambda: bottleneck_figures.unrolled_rnn(["<bos>", "Return", "the"]),
     "gates": bottleneck_figures.lstm_and_gru,
     "measured lines": lambda: viz.line_plot({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
@@ -87,7 +88,10 @@ def test_a_heatmap_has_a_row_a_target_token_and_a_column_a_source_token():
 @proven
 def test_small_matrices_stand_side_by_side_with_their_numbers():
     scores = torch.tensor([[2.5, -torch.inf], [-1.0, 0.125]])
-    left, right = axes(viz.draw_weights, {"scores": scores, "weights": scores.softmax(-1)}, ["a", "b"], ["x", "y"])
+    both = {"scores": scores, "weights": scores.softmax(-1)}
+    left, right = axes(viz.draw_weights, both, ["a", "b"], ["x", "y"], row_name="who asks", column_name="who answers")
+    for ax in (left, right):
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("who answers", "who asks")
     assert (left.get_title(), right.get_title()) == ("scores", "weights")
     assert table(left) == {"a": {"x": 2.5, "y": -1.0}, "b": {"x": -1.0, "y": 0.125}}  # −∞ has the lightest colour
     assert written(left) == {"a": {"x": "2.50", "y": "−∞"}, "b": {"x": "−1.00", "y": "0.12"}}
@@ -103,14 +107,6 @@ def test_masks_are_filled_where_a_query_may_attend():
     assert grid(left) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert grid(right) == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert (left.get_xlabel(), left.get_ylabel()) == ("key", "query")
-
-
-@proven
-def test_accuracy_stands_above_the_lengths_that_it_was_measured_at():
-    a, b = {(1, 4): 0.5, (5, 9): 0.25, (10, 10): 0.125}, {(5, 9): 1.0}
-    (ax,) = axes(cross_attention_figures.accuracy_by_length, {"a": a, "b": b})
-    assert curves(ax) == {"a": {"1–4": 0.5, "5–9": 0.25, "10": 0.125}, "b": {"5–9": 1.0}}
-    assert [*labels(ax.xaxis).values()] == ["1–4", "5–9", "10"]
 
 
 @proven

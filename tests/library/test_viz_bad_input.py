@@ -55,6 +55,7 @@ WEIGHTS = {
 # One row of weights.
 ROWS = {
     "clock": lambda weights, names: lookup_figures.clock_keys(range(len(names)), weights, 1),
+    "encoder_decoder": lambda weights, names: viz.encoder_decoder(source=names, weights=weights),
     "lookup_frame": lambda weights, names: lookup_figures.lookup_frame(
         range(len(names)), weights, weights, 1, torch.arange(3.0), torch.arange(3.0)
     ),

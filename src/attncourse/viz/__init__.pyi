@@ -1,5 +1,6 @@
 """What attncourse.viz offers, and from which of its modules; __init__.py loads each of them when it is first used."""
 
+from .architectures import encoder_decoder
 from .charts import (
     differences_from_baseline,
     function_curves,
@@ -23,6 +24,7 @@ __all__ = [
     "differences_from_baseline",
     "draw_masks",
     "draw_weights",
+    "encoder_decoder",
     "explore",
     "figure",
     "function_curves",

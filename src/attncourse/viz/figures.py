@@ -69,10 +69,13 @@ def draw_weights(
     columns: Sequence[str],
     title: str = "",
     alt: str = "",
+    row_name: str = "",
+    column_name: str = "",
 ) -> None:
     """A small matrix with its numbers in the cells, scores or weights, darker for more; or several, by title, in a row.
 
-    Each is (rows, columns). Raises ValueError where the shape does not fit the labels.
+    Each is (rows, columns); `row_name` and `column_name` say what these are. Raises ValueError where the shape does not
+    fit the labels.
     """
     if not isinstance(matrices, Mapping):
         matrices = {title: matrices}
@@ -82,6 +85,9 @@ def draw_weights(
         matrix = as_matrix(values, rows, columns)
         cells(ax, matrix, rows, columns, numbers=True)
         ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("top")
+        ax.set_xlabel(column_name)
+        ax.set_ylabel(row_name)
         if name:
             ax.set_title(name, pad=10)
         table = "; ".join(

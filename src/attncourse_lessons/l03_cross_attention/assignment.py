@@ -7,11 +7,13 @@
 # ---
 
 # %% [markdown]
-# # Assignment @cross_attention · A decoder looks at an encoder
+# # Assignment @cross_attention · Cross-attention
 #
 # In this assignment you build the decoder of [lecture @cross_attention](@cross_attention), from the score of one
-# state against another to a whole step of translation. Every function is a few lines long; what takes time is to be sure
-# which axis is which.
+# state against another to a whole step of translation. The lecture did one query at a time and left the rest to the
+# package; here you write it for whole batches. Every function is a few lines long; what takes time is to be sure which
+# axis is which. After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and
+# is not graded. In the last one your decoder translates.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -26,7 +28,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -38,12 +40,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+from attncourse import viz
+
 # %% [markdown]
-# ## 1 · Scores
+# ## 1 · Attention scores
 #
-# A decoder has states $s_1, \dots, s_m$, one for each word that it writes. An encoder has states $h_1, \dots, h_n$, one for each
-# word that it has read. How well does decoder state $s_t$ match encoder state $h_i$? In this assignment, the answer is their dot
-# product:
+# A decoder has states $s_1, \dots, s_m$, one for each token that it writes. An encoder has hidden states $h_1, \dots, h_n$, one
+# for each token that it has read. How well does the query $s_t$ match the key $h_i$? In this assignment, the answer is their dot
+# product, a multiplicative score:
 #
 # $$e_{ti} = s_t \cdot h_i$$
 #
@@ -62,25 +66,41 @@ def attention_scores(decoder_states: Tensor, encoder_states: Tensor) -> Tensor:
 check("attention_scores", attention_scores)
 
 # %% [markdown]
-# ## 2 · From scores to weights
+# **Use it.** Four hundred and thirty-six, in features as in the lecture: how much a token is about hundreds, tens, units, and
+# the joint between them. *Guess* which rows of the table have no clear winner.
+
+# %%
+if solved("attention_scores"):
+    source = ["four", "hundred", "and", "thirty-", "six"]
+    target = ["vier", "hundert", "sechs", "und", "dreißig"]
+    #                hundreds tens units joint
+    keys = torch.tensor([[3.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 2.0],
+                         [0.0, 3.0, 0.0, 1.0], [0.0, 0.0, 3.0, 1.0]])
+    queries = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0],
+                            [0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
+    scores = attention_scores(queries[None], keys[None])                             # (1, 5, 5)
+    viz.draw_weights(scores[0], rows=target, columns=source, title="your scores",
+                     row_name="target (queries)", column_name="source (keys)")
+
+# %% [markdown]
+# ## 2 · Attention weights: softmax and mask
 #
-# Each target position has one unit of attention to give. It shares it out over the source positions by softmax:
+# Each target position has one unit of attention to give. Softmax distributes it over the source positions:
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_{j} \exp(e_{tj})}$$
 #
-# A batch holds sentences of several lengths, so the short ones end in padding. Nobody is there, so the weight of a padded position
-# must be exactly zero. The mask says who is there: `True` means "may attend". It has an axis of length one in the middle, because
-# the padding of a source sentence is the same for every target position; torch stretches that axis for you.
+# A batch holds sentences of several lengths, so the short ones end in padding. The weight of a padded position must be exactly
+# zero, and the tokens must share the whole. The mask says where a token is: `True` means "may attend". It has an axis of length
+# one in the middle, because the padding of a source sentence is the same for every target position; torch broadcasts that axis.
 #
-# Two cases deserve care. A row may have nothing but padding; then there is nothing to share out, all its weights are 0, and it
-# must not make a NaN of anybody's gradient. And a score may be large, such as 300, be it a word's or the padding's; $e^{300}$ no
-# longer fits into float32.
+# Two cases deserve care. A row may have nothing but padding; then all its weights are 0, and it must not make any gradient NaN.
+# And a score may be large, such as 300, be it a token's or the padding's; $\exp(300)$ no longer fits into float32.
 
 # %% exercise="attention_distribution"
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
-    """Turn scores into weights that sum to one over the source positions that are really there.
+    """Turn scores into weights that sum to one over the source positions that hold a token.
 
-    scores: (batch, n_target, n_source)   mask: (batch, 1, n_source), True where there is a word
+    scores: (batch, n_target, n_source)   mask: (batch, 1, n_source), True where there is a token
     returns (batch, n_target, n_source); a row with nothing to attend to is all zeros
     """
     ...  # solution
@@ -89,17 +109,30 @@ def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
 check("attention_distribution", attention_distribution)
 
 # %% [markdown]
-# ## 3 · The attention output
+# **Use it.** A sentence must not be translated differently depending on what it shares a batch with. Here are three tokens alone,
+# and beside two and beside five positions of padding, whose scores are drawn at random. *Guess* the three rows.
+
+# %%
+if solved("attention_distribution"):
+    torch.manual_seed(0)
+    alone = torch.tensor([2.0, 0.0, 1.0])
+    for n_pad in (0, 2, 5):
+        scores = torch.cat([alone, 50 * torch.randn(n_pad)])[None, None]             # (1, 1, 3 + n_pad)
+        mask = torch.arange(3 + n_pad)[None, None] < 3                               # (1, 1, 3 + n_pad)
+        print(n_pad, "padded:", attention_distribution(scores, mask)[0, 0].numpy().round(3))
+
+# %% [markdown]
+# ## 3 · Context vectors
 #
-# Now the decoder collects what it asked for, the average of the encoder's states, each counted by its weight:
+# Now the decoder collects what it asked for, the average of the values, each counted by its weight:
 #
-# $$a_t = \sum_{i} \alpha_{ti} \, h_i$$
+# $$c_t = \sum_{i} \alpha_{ti} \, h_i$$
 #
-# However long the source was, $a_t$ is one vector.
+# However long the source was, the context vector $c_t$ is one vector.
 
 # %% exercise="attention_output"
 def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
-    """The average of the encoder states, weighted anew for each target position.
+    """The context vectors: averages of the encoder states, weighted anew for each target position.
 
     weights: (batch, n_target, n_source)   encoder_states: (batch, n_source, d)
     returns  (batch, n_target, d)
@@ -110,46 +143,59 @@ def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
 check("attention_output", attention_output)
 
 # %% [markdown]
+# **Use it.** Your three functions are cross-attention. Here they run on the five tokens of the first cell, with all queries
+# multiplied by 0, 1 and 4. *Guess* what *sechs* receives in each case, and what factor 0 is called.
+
+# %%
+if solved("attention_scores") and solved("attention_distribution") and solved("attention_output"):
+    everyone = torch.ones(1, 1, 5, dtype=torch.bool)
+    for factor in (0.0, 1.0, 4.0):
+        weights = attention_distribution(attention_scores(factor * queries[None], keys[None]), everyone)
+        context = attention_output(weights, keys[None])                              # (1, 5, 4)
+        hundreds, tens, units, joint = context[0, target.index("sechs")].tolist()
+        print(f"factor {factor:g}: hundreds {hundreds:.2f}, tens {tens:.2f}, units {units:.2f}, joint {joint:.2f}")
+
+# %% [markdown]
 # ## 4 · One step of the decoder
 #
-# While it translates, the decoder takes one step for each word. It has just written the token $y_{t-1}$ (or, at the start, nothing
-# but a start token), it is in state $s_{t-1}$, and it remembers $\tilde a_{t-1}$, the vector from which it predicted that token. One
-# step is
+# The decoder takes one step for each token of the target. What goes in is the token before, $y_{t-1}$: in training the right one
+# (teacher forcing), in use the one that the decoder has just written, and at the start `<bos>`. Beside it go in the state
+# $s_{t-1}$ and the attentional vector $\tilde s_{t-1}$ of the step before. One step is
 #
 # $$
 # \begin{aligned}
-# s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde a_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
-# e_{ti} &= s_t \cdot h_i && \text{the new state asks}\\
-# \alpha_t &= \operatorname{softmax}(e_t) \text{, over words alone} \\
-# a_t &= \textstyle\sum_i \alpha_{ti}\, h_i && \text{the encoder answers}\\
-# \tilde a_t &= \tanh\bigl(W\,[\,a_t;\ s_t\,]\bigr) && \text{attended first, state second}\\
-# \text{logits}_t &= V \tilde a_t && \text{one for each word of the vocabulary}
+# s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde s_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
+# e_{ti} &= s_t \cdot h_i && \text{the new state is the query}\\
+# \alpha_t &= \operatorname{softmax}(e_t) \text{, over tokens alone} \\
+# c_t &= \textstyle\sum_i \alpha_{ti}\, h_i && \text{context vector}\\
+# \tilde s_t &= \tanh\bigl(W\,[\,c_t;\ s_t\,]\bigr) && \text{context first, state second}\\
+# \text{logits}_t &= W_o\, \tilde s_t && \text{one for each token of the vocabulary}
 # \end{aligned}
 # $$
 #
-# Handing $\tilde a_{t-1}$ to the cell beside the embedding is called *input feeding*: the decoder then knows where it has looked
-# before. The layers are made for you in `__init__`; write `forward`.
+# Handing $\tilde s_{t-1}$ to the cell beside the embedding is called *input feeding*: the step is told what the one before found.
+# The layers are made for you in `__init__`; write `forward`.
 #
 # There is one target position here and no axis for it, so the scores are (batch, n_source), and so is the mask. You may call
-# your functions from above, with `state[:, None]` for the missing axis; but if one of them has a mistake, it will then cost you points
-# here as well. Every source sentence has at least one word, and scores may be as large as in exercise 2.
+# your functions from above, with `state[:, None]` for the missing axis; but if one of them has a mistake, it will then cost you
+# points here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
 
 # %% exercise="AttentionDecoderStep"
 class AttentionDecoderStep(nn.Module):
-    """One step of a decoder that looks at the encoder, with input feeding (Luong et al. 2015)."""
+    """One step of a decoder with attention and input feeding (Luong et al. 2015)."""
 
     def __init__(self, vocab_size: int, d_embedding: int, d_hidden: int):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_embedding)      # E
         self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)    # eats [embedding; attentional vector]
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)            # W, eats [attended; state]
-        self.output = nn.Linear(d_hidden, vocab_size)               # V
+        self.combine = nn.Linear(2 * d_hidden, d_hidden)            # W, eats [context; state]
+        self.output = nn.Linear(d_hidden, vocab_size)               # W_o
 
     def forward(self, token, state, attentional, encoder_states, mask):
-        """Read one token, look at the source, predict the next token.
+        """Read one token, attend to the source, predict the next token.
 
         token: (batch,)   state: (batch, d_hidden)   attentional: (batch, d_hidden), from the step before
-        encoder_states: (batch, n_source, d_hidden)   mask: (batch, n_source), True where there is a word
+        encoder_states: (batch, n_source, d_hidden)   mask: (batch, n_source), True where there is a token
         returns logits (batch, vocab_size), state, attentional, and weights (batch, n_source), in this order
         """
         ...  # solution
@@ -158,12 +204,44 @@ class AttentionDecoderStep(nn.Module):
 check("AttentionDecoderStep", AttentionDecoderStep)
 
 # %% [markdown]
+# **Use it: translate with your decoder.** The package's bidirectional encoder reads, *your* step writes. The two are trained
+# together by teacher forcing for 250 steps, on lists of one or two numbers, in some seconds. Then they translate 200 lists that
+# they have not seen, and one whose alignment is drawn. *Guess* how many of the 200 are right to the last letter.
+
+# %%
+if solved("AttentionDecoderStep"):
+    from attncourse.data import Tokenizer, encode_pairs, number_words
+    from attncourse.decoding import translate
+    from attncourse.metrics import exact_match
+    from attncourse.recurrent import Seq2Seq
+    from attncourse.training import fit
+
+    pairs = number_words("en", "de", train=6_000, test=200, max_items=2, dates=0, seed=0)
+    english = Tokenizer.train((pair.source for pair in pairs.train[:2_000]), size=112)
+    german = Tokenizer.train((pair.target for pair in pairs.train[:2_000]), size=112, keep_apart="hundert|und")
+    torch.manual_seed(0)
+    model = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=64)
+    model.decoder = AttentionDecoderStep(len(german), d_embedding=32, d_hidden=64)   # yours
+    model.decoder.d_hidden = 64                                                      # Seq2Seq asks for it
+    fit(model, encode_pairs(pairs.train, english, german), steps=250, batch_size=32, lr=1e-2, seed=0)
+    sources, truths = zip(*pairs.test, strict=True)
+    written = [one.text for one in translate(model, sources, english, german)]
+    print(sum(exact_match(written, truths)), "of 200 are right")
+    [one] = translate(model, ["ninety-one, four hundred and thirty-six"], english, german)
+    print(one.text)
+    viz.alignment_heatmap(one.weights, one.source_pieces, one.target_pieces)
+
+# %% [markdown]
+# Look for the two crossings. Where does *und* attend? Change the seed, train again, and see what stays and what does not.
+
+# %% [markdown]
 # ## 5 · In your own words
 #
 # A course-mate is annoyed: "My rows summed to one, then I set the padded weights to zero, and now they do not. So I divided every
-# row by its sum again, and on my ten sentences the weights are right. But you tell me to mask *before* the softmax. What for, if the result is the same?"
+# row by its sum again, and on my ten sentences the weights are right. But exercise 2 gives me full points only if I mask
+# *before* the softmax. What for, if the result is the same?"
 #
-# **(a)** Show that for a row with at least one word the two ways do give the same weights, whatever the scores.
+# **(a)** Show that for a row with at least one token the two ways give the same weights *on paper*, whatever the scores.
 # **(b)** Name a row of scores and a mask for which, *computed in float32*, they do not, and say what each way returns.
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)
@@ -173,26 +251,28 @@ check("AttentionDecoderStep", AttentionDecoderStep)
 # **Mark scheme.** One point for each.
 #
 # 1. (a) Softmax over all positions, then zeros, then division by what is left: the common denominator
-#    $\sum_j e^{e_j}$ cancels, and $e^{e_i} / \sum_{j \in \text{words}} e^{e_j}$ remains, which is the softmax over the words alone.
-#    An argument in words ("both share out in proportion to $e^{e_i}$ among the words") earns the point.
-# 2. (b) An example in which the padding's score exceeds every word's by so much that the words' weights underflow, for instance
-#    scores (0, 200) with the second one padded. (About 104 is enough: $e^{-104}$ is 0 in float32.)
+#    $\sum_j \exp(e_j)$ cancels, and $\exp(e_i) / \sum_{j \in \text{tokens}} \exp(e_j)$ remains, which is the softmax over the tokens alone.
+#    An argument in words ("both distribute in proportion to $\exp(e_i)$ among the tokens") earns the point.
+# 2. (b) An example in which the padding's score exceeds every token's by so much that the tokens' weights underflow, for instance
+#    scores (0, 200) with the second one padded. (About 104 is enough: $\exp(-104)$ is 0 in float32.)
 # 3. What each returns there: masking first gives (1, 0); masking afterwards gives (0, 0), and the division gives 0/0 = NaN.
 #    Half a point if only one of the two is right. "Dividing by zero" without the scores that cause it earns this point, not
 #    the second.
 #
 # An answer that names the row of nothing but padding, where both ways need a rule of their own, is right as far as it goes but was
-# excluded by (a): one point instead of those for 2 and 3.
+# excluded by (a): one point instead of those for 2 and 3. (The check of exercise 2 says the same: masking afterwards and
+# dividing fails "high scores in the padding", where the padding's scores lie hundreds above the tokens', and
+# "nothing but padding"; it passes the other aspects on values.)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: look around one place only
+# ## Extension: local attention
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# The next word is usually translated from somewhere near the last. Luong et al. (2015, section 3.2) let each target position
-# predict a *centre* $p_t$ in the source, look only at a window around it, which saves work when the source is a document, and
-# multiply the weights by a bell that falls off from the centre. Here you build the bell:
+# The next token is usually translated from somewhere near the last. Luong et al. (2015, section 3.2) let each target position
+# predict a *centre* $p_t$ in the source, attend only within a window around it, which saves work when the source is a document,
+# and multiply the weights by a Gaussian that falls off from the centre. Here you build the Gaussian:
 #
 # $$\alpha'_{ti} = \alpha_{ti} \, \exp\!\left(-\frac{(i - p_t)^2}{2\sigma^2}\right)$$
 #
@@ -210,6 +290,18 @@ def local_attention(weights: Tensor, centers: Tensor, sigma: float) -> Tensor:
 
 # %% check="local_attention"
 check("local_attention", local_attention)
+
+# %% [markdown]
+# **Use it.** Twelve source positions, five target positions, equal weights at first, and centres that walk along the source.
+# (The picture shows twelve times the weights.) *Guess* how the rows look for σ = 1 and for σ = 4.
+
+# %%
+if solved("local_attention"):
+    equal, centers = torch.full((1, 5, 12), 1 / 12), torch.linspace(0, 11, 5)[None]   # (1, 5, 12), (1, 5)
+    for sigma in (1.0, 4.0):
+        viz.draw_weights(12 * local_attention(equal, centers, sigma)[0], rows=[f"p = {p:g}" for p in centers[0]],
+                         columns=[str(i) for i in range(12)], title=f"your window, σ = {sigma:g}",
+                         row_name="target (queries)", column_name="source (keys)")
 
 # %% [markdown]
 # ---

@@ -1,11 +1,15 @@
-"""An encoder and a decoder with attention, drawn; and accuracy by length."""
+"""One step of a decoder with attention, two decoders side by side, a table's sums, and accuracy by length."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
+from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, box
+from attncourse.viz.figures import as_matrix, cells
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -22,89 +26,178 @@ from attncourse.viz.style import (
 )
 
 
-def encoder_decoder() -> None:
-    """One step of a decoder that looks at its encoder: scores, weights, weighted sum, concatenation, prediction."""
+def decoding_step() -> None:
+    """One step of a decoder with attention: keys to scores, softmax, weights times values, their sum, prediction."""
     source = ("ninety-", "one", ",", "two")
     scores = (0.3, 3.1, -0.9, 0.6)
     weights = (0.05, 0.86, 0.02, 0.07)
-    drawn, ax = figure(8.2, 4.9)
-    stage(ax, (0, 16.4), (0, 9.8))
+    drawn, ax = figure(8.6, 5.9)
+    stage(ax, (-1.5, 16.6), (0, 11.6))
 
-    columns = [1.3 + 1.9 * j for j in range(len(source))]
+    columns = [1.3 + 2.1 * j for j in range(len(source))]
+    middle = (columns[0] + columns[-1]) / 2
     for i, (x, word, e, a) in enumerate(zip(columns, source, scores, weights, strict=True), start=1):
         ax.text(x, 0.35, word, ha="center", va="center", fontsize=11, color=INK)
         arrow(ax, (x, 0.7), (x, 1.35))
         box(ax, x, 1.9, rf"$h_{i}$", BLUE)
-        arrow(ax, (x, 2.45), (x, 3.35))
-        box(ax, x, 3.85, f"{e:.1f}".replace("-", "−"), GREY, fill="white")
-        arrow(ax, (x, 4.35), (x, 5.05))
-        box(ax, x, 5.55, f"{a:.2f}", GREY, fill=WEIGHTS(a), text="white" if a > 0.5 else INK)
-        arrow(ax, (x, 6.05), (4.15, 7.1), width=0.8 + 5 * a, colour=ORANGE if a > 0.5 else "#e9b48a")
+        arrow(ax, (x + 0.2, 2.45), (x + 0.2, 3.45))
+        box(ax, x, 4.0, f"{e:.1f}".replace("-", "−"), GREY, fill="white")
+        arrow(ax, (x, 4.55), (x, 5.25))
+        box(ax, x, 5.8, f"{a:.2f}", GREY, fill=WEIGHTS(a), text="white" if a > 0.5 else INK)
+        arrow(ax, (x, 6.35), (x, 7.05))
+        box(ax, x, 7.6, rf"$\alpha_{{t{i}}} h_{i}$", ORANGE, width=1.3)
+        # The value goes past score and weight, and is multiplied by the weight.
+        ax.plot([x + 0.57, x + 0.95, x + 0.95], [2.2, 2.2, 7.6], color=BLUE, linewidth=1.6)
+        arrow(ax, (x + 0.95, 7.6), (x + 0.67, 7.6), BLUE, 1.6)
+        arrow(ax, (x, 8.15), (middle, 9.3), width=0.8 + 5 * a, colour=ORANGE if a > 0.5 else "#e9b48a")
     for left, right in pairwise(columns):
-        arrow(ax, (left + 0.55, 1.9), (right - 0.55, 1.9), both=True)
-    box(ax, 4.15, 7.6, "$a_t$", ORANGE)
+        arrow(ax, (left + 0.57, 1.75), (right - 0.57, 1.75), both=True)
+    box(ax, middle, 9.85, "$c_t$", ORANGE)
 
-    box(ax, 11.3, 1.9, "$s_t$", GREEN)
-    arrow(ax, (9.75, 1.9), (10.7, 1.9))
-    ax.text(9.65, 2.15, "$s_{t-1}$", ha="right", va="center", fontsize=11)
-    ax.text(11.3, 0.35, "token before, $\\tilde a_{t-1}$", ha="center", va="center", fontsize=10.5)
-    arrow(ax, (11.3, 0.7), (11.3, 1.35))
-    # The decoder's state is the query: it meets every encoder state.
-    ax.plot([11.3, 11.3], [2.45, 2.9], color=GREEN, linewidth=1.6)
-    ax.plot([columns[0], 11.3], [2.9, 2.9], color=GREEN, linewidth=1.6)
-    arrow(ax, (11.3, 2.9), (11.3, 7.05), colour=GREEN, width=1.6)
+    box(ax, 12.0, 1.9, "$s_t$", GREEN)
+    arrow(ax, (10.75, 1.9), (11.4, 1.9))
+    ax.text(10.7, 1.9, "$s_{t-1}$", ha="right", va="center", fontsize=11)
+    ax.text(12.0, 0.35, "token before, $\\tilde s_{t-1}$", ha="center", va="center", fontsize=10.5)
+    arrow(ax, (12.0, 0.7), (12.0, 1.35))
+    # The decoder's state is the query: one line, and from it an arrow into every score.
+    ax.plot([12.0, 12.0], [2.45, 2.95], color=GREEN, linewidth=1.6)
+    ax.plot([columns[0] - 0.2, 12.0], [2.95, 2.95], color=GREEN, linewidth=1.6)
+    for x in columns:
+        ax.plot([x - 0.2], [2.95], "o", markersize=4, color=GREEN)
+        arrow(ax, (x - 0.2, 2.95), (x - 0.2, 3.45), GREEN, 1.6)
+    arrow(ax, (12.0, 2.95), (12.0, 9.3), colour=GREEN, width=1.6)
 
-    box(ax, 11.3, 7.6, "$[a_t;\\, s_t]$", PURPLE, width=1.8)
-    arrow(ax, (4.75, 7.6), (10.35, 7.6), colour=ORANGE, width=1.6)
-    arrow(ax, (12.25, 7.6), (13.15, 7.6))
-    box(ax, 14.2, 7.6, "$\\tilde a_t$", PURPLE, width=1.9)
-    arrow(ax, (14.2, 8.15), (14.2, 8.85))
-    ax.text(14.2, 9.25, "next token: ein", ha="center", va="center", fontsize=11)
+    box(ax, 12.0, 9.85, "$[c_t;\\, s_t]$", PURPLE, width=1.8)
+    arrow(ax, (middle + 0.6, 9.85), (11.05, 9.85), colour=ORANGE, width=1.6)
+    arrow(ax, (12.95, 9.85), (13.75, 9.85))
+    box(ax, 14.7, 9.85, "$\\tilde s_t$", PURPLE, width=1.8)
+    arrow(ax, (14.7, 10.4), (14.7, 11.0))
+    ax.text(14.7, 11.3, "next token: ein", ha="center", va="center", fontsize=11)
 
     for y, name, equation in (
-        (3.85, "scores", r"$e_{ti} = s_t \cdot h_i$"),
-        (5.55, "weights", r"$\alpha_{ti} = \mathrm{softmax}_i(e_{ti})$"),
+        (4.0, "attention scores", r"$e_{ti} = s_t \cdot h_i$"),
+        (5.8, "attention weights", r"$\alpha_{ti} = \mathrm{softmax}_i(e_{ti})$"),
+        (7.6, "weights × values", r"$c_t = \sum_i \alpha_{ti} h_i$"),
     ):
-        ax.text(7.75, y + 0.25, name, ha="left", va="center", fontsize=10.5, color=INK)
-        ax.text(7.75, y - 0.25, equation, ha="left", va="center", fontsize=10.5, color=INK)
-    ax.text(4.15, 8.55, r"$a_t = \sum_i \alpha_{ti} h_i$", ha="center", va="center", fontsize=11)
-    ax.text(11.3, 8.55, "concatenate", ha="center", va="center", fontsize=10.5)
-    ax.text(14.2, 6.6, r"$\tanh(W[a_t; s_t])$", ha="center", va="center", fontsize=10.5)
-    ax.text(12.0, 1.9, "decoder state,\nthe query", ha="left", va="center", fontsize=10.5)
-    ax.text(-0.1, 1.9, "encoder\nstates: keys\nand values", ha="right", va="center", fontsize=10.5)
+        ax.text(9.0, y + 0.27, name, ha="left", va="center", fontsize=10, color=INK)
+        ax.text(9.0, y - 0.27, equation, ha="left", va="center", fontsize=10, color=INK)
+    ax.text(middle, 10.75, "context vector", ha="center", va="center", fontsize=10.5, color=ORANGE)
+    ax.text(12.0, 10.75, "concatenate", ha="center", va="center", fontsize=10.5)
+    ax.text(14.7, 8.95, "attentional vector\n" r"$\tanh(W[c_t; s_t])$", ha="center", va="center", fontsize=10)
+    ax.text(12.75, 1.9, "decoder state:\nthe query", ha="left", va="center", fontsize=10.5)
+    ax.text(0.5, 1.9, "encoder states:\nkeys and\nvalues", ha="right", va="center", fontsize=10.5)
 
     show(
         drawn,
-        "One decoding step. The encoder turns ninety-one, two into the states h1 to h4. The decoder state s_t is "
-        "compared with each: scores 0.3, 3.1, −0.9, 0.6. Softmax makes them the weights 0.05, 0.86, 0.02, 0.07. The "
-        "states, so weighted, sum to a_t, which is joined to s_t and, through tanh of a linear map, predicts the next "
-        "token: ein.",
+        "One decoding step. The encoder turns ninety-one, two into the states h1 to h4. The decoder state s_t, the "
+        "query, is compared with each as a key: scores 0.3, 3.1, −0.9, 0.6. Softmax makes them the weights 0.05, 0.86, "
+        "0.02, 0.07. Each state goes on as a value, is multiplied by its weight, and the products sum to the context "
+        "vector c_t. It is joined to s_t and, through tanh of a linear map, gives the attentional vector, from which "
+        "the next token is predicted: ein.",
     )
 
 
-def accuracy_by_length(
-    accuracy: Mapping[str, Mapping[tuple[int, int], float]],
-    x_name: str = "length of the source (tokens)",
-    title: str = "",
-    alt: str = "",
-) -> None:
-    """Accuracy against length, a line for each model: {model: what `metrics.accuracy_by_length` returns}."""
-
-    def label(bucket: tuple[int, int]) -> str:
-        shortest, longest = bucket
-        return f"{shortest}" if shortest == longest else f"{shortest}–{longest}"
-
-    buckets = sorted({bucket for line in accuracy.values() for bucket in line})
-    drawn, ax = figure(6.6, 3.6)
-    for i, (name, line) in enumerate(accuracy.items()):
-        xs = [x for x, bucket in enumerate(buckets) if bucket in line]
-        ax.plot(xs, [line[buckets[x]] for x in xs], label=name, clip_on=False, **line_style(i))
-    ax.set_xticks(range(len(buckets)), map(label, buckets))
-    ax.set_ylim(0, 1)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    name_lines(ax, x_name, "exactly right", title)
-    said = "; ".join(
-        f"{name}: " + ", ".join(f"{share:.0%} at {label(bucket)}" for bucket, share in sorted(line.items()))
-        for name, line in accuracy.items()
+def two_decoders() -> None:
+    """One step of Bahdanau's decoder beside one of Luong's: which state asks, and where the context vector goes."""
+    drawn, (left, right) = figure(8.6, 4.3, columns=2)
+    for ax, title in ((left, "Bahdanau et al. 2015: additive"), (right, "Luong et al. 2015: multiplicative")):
+        stage(ax, (0.3, 10.4), (-0.4, 9.3))
+        ax.set_title(title)
+        box(ax, 1.6, 4.0, "$h_1 … h_n$", BLUE, width=2.2)
+        box(ax, 4.6, 1.2, "$s_{t-1}$", GREEN)
+        box(ax, 7.6, 1.2, "$s_t$", GREEN)
+        box(ax, 4.6, 4.0, "attention", ORANGE, width=2.0)
+        box(ax, 4.6, 6.3, "$c_t$", ORANGE)
+        arrow(ax, (2.75, 4.0), (3.55, 4.0), BLUE)
+        arrow(ax, (4.6, 4.55), (4.6, 5.75), ORANGE, 1.6)
+        arrow(ax, (5.2, 1.2), (7.0, 1.2), GREEN)
+        arrow(ax, (7.6, 0.0), (7.6, 0.65))
+        ax.text(7.6, 8.15, "next token", ha="center", va="center", fontsize=11)
+    left.text(7.6, -0.25, "$y_{t-1}$", ha="center", va="center", fontsize=11)
+    right.text(7.6, -0.25, r"$y_{t-1},\ \tilde s_{t-1}$", ha="center", va="center", fontsize=11)
+    arrow(left, (4.6, 1.75), (4.6, 3.45), GREEN, 1.6)
+    left.text(4.4, 2.6, "the old state\nis the query", ha="right", va="center", fontsize=10, color=GREEN)
+    arrow(left, (5.2, 6.0), (7.3, 1.75), ORANGE, 1.6)
+    left.text(7.95, 4.5, "$c_t$ goes into\nthe cell …", ha="left", va="center", fontsize=10, color=ORANGE)
+    arrow(left, (5.2, 6.5), (7.3, 7.75), ORANGE)
+    left.text(5.9, 7.35, "… and on", ha="right", va="center", fontsize=10, color=ORANGE)
+    arrow(left, (7.75, 1.75), (7.75, 7.75))
+    equation = r"$e_{ti} = v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$"
+    left.text(4.4, 9.05, equation, ha="center", va="center", fontsize=11)
+    arrow(right, (7.2, 1.75), (5.4, 3.45), GREEN, 1.6)
+    right.text(5.75, 2.6, "the new state\nis the query", ha="right", va="center", fontsize=10, color=GREEN)
+    box(right, 7.6, 6.3, r"$\tilde s_t$", PURPLE)
+    arrow(right, (5.2, 6.3), (7.0, 6.3), ORANGE, 1.6)
+    right.text(5.9, 7.35, "$c_t$ goes into\nthe output", ha="center", va="center", fontsize=10, color=ORANGE)
+    arrow(right, (7.8, 1.75), (7.8, 5.75), GREEN)
+    arrow(right, (7.6, 6.85), (7.6, 7.75))
+    equation = r"$e_{ti} = s_t \cdot h_i$   or   $s_t \cdot W_a h_i$"
+    right.text(4.4, 9.05, equation, ha="center", va="center", fontsize=11)
+    show(
+        drawn,
+        "Two decoders. Bahdanau: the old state s_{t−1} is the query of an additive attention over h_1 to h_n; its "
+        "context vector c_t goes into the cell, together with s_{t−1} and the token before, and gives the new state "
+        "s_t; both and the token before predict the next token. Luong: the cell makes s_t first; s_t is the query of a "
+        "multiplicative attention; c_t and s_t together give the attentional vector, from which the next token is "
+        "predicted.",
     )
-    show(drawn, alt or f"Share of sentences exactly right against {x_name}. {said}.")
+
+
+def tables_with_sums(tables: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Tables of weights side by side, queries down and keys across, each with the sums of its rows and columns."""
+    drawn, _ = figure((2.9 + 0.85 * len(columns)) * len(tables), 1.7 + 0.5 * len(rows), columns=len(tables))
+    said = []
+    for ax, (name, values) in zip(drawn.axes, tables.items(), strict=True):
+        matrix = as_matrix(values, rows, columns)
+        cells(ax, matrix, rows, columns, numbers=True)
+        ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("top")
+        ax.set_xlabel("source (keys)")
+        ax.set_ylabel("target (queries)")
+        ax.set_title(name, pad=8)
+        n, m = len(rows), len(columns)
+        across, down = matrix.sum(axis=1), matrix.sum(axis=0)
+        sums = [*((m + 0.5, i + 0.5, total) for i, total in enumerate(across)),
+                *((j + 0.5, n + 0.5, total) for j, total in enumerate(down))]  # fmt: skip
+        for x, y, total in sums:
+            one = abs(total - 1) < 0.005
+            ax.text(x, y, f"{total:.2f}", ha="center", va="center", fontsize=9.5, color=INK if one else ORANGE,
+                    fontweight="bold" if one else "normal")  # fmt: skip
+        ax.text(m + 0.5, n + 0.5, "Σ", ha="center", va="center", fontsize=10.5, color=GREY)
+        ax.set_xlim(0, m + 1)
+        ax.set_ylim(n + 1, 0)
+        said.append(
+            f"{name}: the rows sum to {', '.join(f'{total:.2f}' for total in across)}, the columns to "
+            f"{', '.join(f'{total:.2f}' for total in down)}."
+        )
+    show(drawn, " ".join(said))
+
+
+def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:
+    """Lists exactly right against how many numbers they hold, {panel: {model: a {numbers: share} for each seed}}.
+
+    A line joins the means over the seeds, a band reaches from the lowest to the highest.
+    """
+    drawn, _ = figure(3.9 * len(panels) + 1.2, 3.5, columns=len(panels))
+    axes: list[Axes] = drawn.axes
+    said = []
+    for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+        for i, (name, seeds) in enumerate(lines.items()):
+            xs = [int(n) for n in seeds[0]]
+            ys = np.array([[one[n] for n in seeds[0]] for one in seeds])                  # (seeds, lengths)
+            style = line_style(i)
+            ax.fill_between(xs, ys.min(axis=0), ys.max(axis=0), color=style["color"], alpha=0.18, linewidth=0)
+            ax.plot(xs, ys.mean(axis=0), label=name, clip_on=False, **style)
+            spans = ", ".join(
+                f"{mean:.0%} ({low:.0%} to {high:.0%}) at {x}"
+                for x, mean, low, high in zip(xs, ys.mean(axis=0), ys.min(axis=0), ys.max(axis=0), strict=True)
+            )
+            said.append(f"{title}, {name}: {spans}")
+        ax.set_xticks(xs)
+        ax.set_ylim(0, 1)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        name_lines(ax, "numbers in the list", "lists exactly right" if ax is axes[0] else "", title)
+        legend = ax.get_legend()
+        if legend is not None and ax is not axes[-1]:
+            legend.remove()
+    show(drawn, f"Lists exactly right, mean and range of the seeds. {'; '.join(said)}.")

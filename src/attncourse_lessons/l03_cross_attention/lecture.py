@@ -7,27 +7,28 @@
 # ---
 
 # %% [markdown]
-# # Lecture @cross_attention · Cross-attention: the decoder looks back
+# # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
-# *About 60 minutes, of which one is computing. You need Python, tensors in PyTorch, and to have met a recurrent
-# network: something that reads a sequence one item at a time and carries a state along. That attention is a soft
-# lookup is the subject of lecture @lookup; what is needed of it is explained again here.*
+# *About 38 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
+# [lecture @bottleneck](@bottleneck), and query, key, value and the soft lookup of [lecture @lookup](@lookup).*
 #
-# When you have finished you will be able to write the attention of a decoder over an encoder from memory, to say what
-# each axis of its table of weights means and which of them sums to one, to keep padding out of it, and to show by
-# measuring what it is good for. In [assignment @cross_attention](@cross_attention/assignment) you build it.
+# After this lecture you can
 #
-# ## An interpreter with a postcard
+# * draw an **encoder–decoder** with and without attention, and name its vectors: encoder hidden states, decoder
+#   states, **context vector**, **attentional vector**;
+# * write **cross-attention** from memory, say along which axis its weights sum to one, and keep padding out of it;
+# * say what the decoder reads in training (**teacher forcing**), what it reads in use, and where it starts;
+# * tell **additive** attention (Bahdanau) from **multiplicative** attention (Luong);
+# * measure what attention is worth, and say what its weights do and do not explain.
 #
-# Imagine an interpreter who hears a speech to its end, writes what matters on one postcard, throws the speech away,
-# and then translates from the postcard. For "good morning" the postcard is plenty. For a list of telephone numbers it
-# is not, however clever the interpreter: the list grows and the postcard does not.
+# ## The encoder–decoder and its bottleneck
 #
-# The first neural translators worked like that (Sutskever et al. 2014, Cho et al. 2014). An *encoder* read the source
-# sentence and handed one vector to a *decoder*, which wrote the translation. How much does it hurt? We shall train
-# models and count.
+# A **sequence-to-sequence** model reads one sequence and writes another. The **encoder** is a recurrent network that
+# reads the source and leaves one **hidden state** for each token, $h_1, \dots, h_n$. The **decoder** is a second
+# recurrent network that writes the target, token by token. The first neural translators (Sutskever et al. 2014, Cho et
+# al. 2014) joined the two by one vector, the encoder's last state:
 
-# %%
+# %% tags=["hide-input"]
 try:
     from attncourse import viz
 
@@ -38,418 +39,592 @@ except ModuleNotFoundError:
         "or choose a kernel of the environment in which you installed the course."
     ) from None
 
-import inspect
-
 import torch
+from torch.nn.functional import cross_entropy
 
 from attncourse.attention import attend, dot_score, lengths_to_mask
-from attncourse.data import BOS, Tokenizer, encode_pairs, number_words
+from attncourse.data import BOS, EOS, Pair, Tokenizer, collate, encode_pairs, number_words
 from attncourse.data.number_words import say
 from attncourse.decoding import translate
-from attncourse.metrics import accuracy_by_length, exact_match
-from attncourse.recurrent import SUMMARIES, AttentionDecoderStep, Seq2Seq
+from attncourse.metrics import exact_match
+from attncourse.recurrent import SUMMARIES, Seq2Seq
 from attncourse.training import fit
+from attncourse_lessons.results import FIRST_ATTENTION, measured
 
-torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
+# %%
+viz.encoder_decoder(attention=False)
+
+# %% [markdown]
+# The vector $c$ between the two is the **context vector**. It is as wide for a list of five numbers as for one. Think
+# of an interpreter who hears a whole speech, writes what matters on one postcard, and translates from the postcard.
+# The speech may grow; the postcard does not. This is the **bottleneck** of [lecture @bottleneck](@bottleneck).
+#
+# Our task is to translate lists of one to five numbers from English to German.
 
 # %%
 pairs = number_words("en", "de", train=20_000, test=1_000, dates=0, seed=0)
-for source, target in pairs.test[:5]:
+for source, target in pairs.test[:3]:
     print(f"{source}\n    {target}")
 
 # %% [markdown]
-# Lists of one to five numbers below a thousand, in English and German. The task has a property that real translation
-# lacks: there is exactly one right answer, and everything needed for it stands in the source. Whatever a model gets
-# wrong it has lost, or mixed up, on the way. And no list of the test set occurs in the training set, so no whole list
-# can be recited from memory.
+# Each list has exactly one right translation, and no list of the test set occurs in the training set. Keep one thing in
+# mind: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Unit and ten change places.
 #
-# One thing to keep in mind, because it will come back: where English says *ninety-one*, German says *einundneunzig*,
-# "one and ninety". The parts change places.
-
-# %% [markdown]
-# ## Look back while you write
+# ## Attention: a context vector for every target token
 #
-# The interpreter's trouble ends the moment that the speech may be kept. Nobody translates a list from memory with the
-# list lying on the desk: you write a word, glance back at the right place, write the next. The network can do the
-# same, because the encoder has left a trace of everything that it read, one state for each source position. (Two
-# recurrent networks read the source, one from each end, and a state holds what both know there, side by side.) Only
-# the end of the reading used to be handed over. Let us keep all of it, and give the decoder a way to glance.
-#
-# Two sets of vectors are in play. The *encoder states* $h_1, \dots, h_n$ stand for the source, one for each position.
-# The *decoder states* $s_1, \dots, s_m$ come about one by one, while the target is written. At step $t$ there is one
-# question, "where should I look now?", and the vector that asks it is $s_t$.
+# The bottleneck is gone as soon as the decoder may use *all* hidden states of the encoder. Bahdanau, Cho and Bengio
+# (2015) let it compute a new context vector $c_t$ at every step $t$: an average of the encoder's states, with
+# **attention weights** that depend on what the decoder needs now.
 
 # %%
-figures.encoder_decoder()
+viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
 
 # %% [markdown]
-# Read the picture from the bottom, at some step $t$. The new state $s_t$ is compared with every $h_i$, which gives
-# one number each, the **scores** $e_{ti}$. Softmax turns them into shares, the **weights** $\alpha_{ti}$, which sum
-# to one. The **attention output** $a_t$ is the average of the encoder states, each counted by its share. It is put
-# beside the state, $[a_t; s_t]$, and the next word is predicted from both.
+# Three things in this drawing are new.
 #
-# We shall do it once by hand, with numbers so small that you can follow them in your head. Suppose that the network
-# has learned three features: how much a position is about *tens*, about *units*, and about the *joint* between the
-# two. English makes 91 of two parts, German of three: *ein·und·neunzig*.
+# * The encoder is **bidirectional**: two recurrent networks read the source, one from each end, and their states are
+#   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ knows what stands before token $i$ *and*
+#   what stands after it, with a focus on its neighbourhood (Schuster and Paliwal 1997). An encoder may do that, because
+#   the whole source is there before the first target token is written. A decoder may not.
+# * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as **key**; the average
+#   that comes back is made of the same $h_i$, which serve as **values**. Attention whose query comes from one sequence
+#   and whose keys and values come from another is called **cross-attention**.
+# * The decoder still needs a state to start from, $s_0$. Ours concatenates what the two directions know at the end of
+#   their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$. Bahdanau et al. take
+#   $s_0 = \tanh(W_s \overleftarrow{h_1})$. So one vector is handed over with attention, too; but it is no longer all.
+#
+# Here is one step in full. Follow it from the bottom to the top.
 
 # %%
-source, target = ["ninety", "one"], ["ein", "und", "neunzig"]
-#               tens  units  joint
-H = torch.tensor([[3.0, 0.0, 1.0],                   # h₁  ninety
-                  [0.0, 3.0, 1.0]])                  # h₂  one            H is (2, 3)
-S = torch.tensor([[0.0, 1.0, 0.0],                   # s₁  about to write "ein"
-                  [0.0, 0.0, 1.0],                   # s₂  about to write "und"
-                  [1.0, 0.0, 0.0]])                  # s₃  about to write "neunzig";  S is (3, 3)
-scores = S @ H.mT                                    # (3, 2)  row t, column i:  s_t · h_i
-viz.draw_weights(scores, rows=target, columns=source, title="scores")
+figures.decoding_step()
+
+# %% [markdown]
+# Each state goes up twice. As a key it meets the query, which gives an **attention score** $e_{ti}$. Softmax turns the
+# scores of one step into weights $\alpha_{ti}$, which sum to one over the source. As a value, the state passes both and
+# is multiplied by its weight. The sum of these products is the **context vector** $c_t$.
+#
+# ## Scores, weights and context vector by hand
+#
+# Suppose that the network has learned four features: how much a position is about *hundreds*, *tens*, *units*, and the
+# *joint* between ten and unit. English makes 91 of two tokens, German of three: *ein·und·neunzig*.
+
+# %%
+source, target = ["ninety-", "one"], ["ein", "und", "neunzig"]
+#               hundreds tens units joint
+H = torch.tensor([[0.0, 3.0, 0.0, 1.0],              # h₁  ninety-
+                  [0.0, 0.0, 3.0, 1.0]])             # h₂  one                  H is (2, 4)
+S = torch.tensor([[0.0, 0.0, 1.0, 0.0],              # s₁  about to write "ein"
+                  [0.0, 0.0, 0.0, 1.0],              # s₂  about to write "und"
+                  [0.0, 1.0, 0.0, 0.0]])             # s₃  about to write "neunzig"  S is (3, 4)
+
+# %% [markdown]
+# *Guess first:* which English token gets most of the weight of *ein*? And what does *und* do, which has no partner?
+
+# %%
+s = S[0]                                             # (4,)  the query of "ein"
+e = torch.stack([s @ h for h in H])                  # (2,)  a score for each source token
+alpha = e.exp() / e.exp().sum()                      # (2,)  weights: they sum to one
+c = alpha[0] * H[0] + alpha[1] * H[1]                # (4,)  the context vector
+print("scores ", e)
+print("weights", alpha)
+print("context vector", c)
+
+# %% [markdown]
+# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. No place was *chosen*: a choice has no
+# gradient, an average has one, so where to attend can be learned. The package's `attend` does the same for all three
+# steps at once, and returns context vectors and weights.
+
+# %%
+C, A = attend(query=S, key=H, value=H, score=dot_score)          # (3, 4), (3, 2)
+viz.draw_weights(dot_score(S, H), rows=target, columns=source, title="scores",
+                 row_name="target (queries)", column_name="source (keys)")
+same = torch.allclose(C[0], c) and torch.allclose(A[0], alpha)
+print("the row of “ein” is what we computed:", same)
 
 # %% [markdown] erratum="a square table"
-# Every row is one question, every column is one place where the answer might be. *Ein* matches *one* and not
-# *ninety*; *neunzig* the other way round: the crossing that we said would come. *Und* has no partner in English and
-# matches both alike.
+# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the crossing that we expected. *Und* matches
+# both alike.
 #
-# The table is three by two. A translation is hardly ever as long as its source, so the table is hardly ever square,
-# and whoever thinks of it as square will sooner or later mix up its axes. Some slides invite the mix-up.
+# > **A common mistake: a square table.** One letter $T$ for both lengths makes the table $T \times T$, and one does read
+# > $Z Q K^\top H^\top \in \mathbb{R}^{T \times T}$ for stacked decoder states $Z$ and encoder states $H$. A translation
+# > is hardly ever as long as its source. The table is $n_\text{target} \times n_\text{source}$, here (3, 2). Test your
+# > code with two different lengths: with equal ones, a transposed table goes unnoticed.
 #
-# > **On the slide.** Two decks stack $T$ encoder states into $H$ and $T$ decoder states into $Z$ (our $S$), and a third
-# > numbers both from 1 to $T$: one letter for two lengths. One of them prints the conclusion
-# > $Z Q K^\top H^\top \in \mathbb{R}^{T \times T}$. It is $T_\text{target} \times T_\text{source}$:
+# ## Softmax over the source: which axis sums to one
+#
+# A table has two axes, and softmax runs along one of them. *Before you look:* which choice says "each target token has
+# one unit of attention to give", and what would the other one say?
 
 # %%
-Q = K = torch.eye(3)
-table = S @ Q @ (H @ K).mT                           # (3, 2)
-print("source:", len(source), "  target:", len(target), "  table:", tuple(table.shape))
-assert table.shape == (len(target), len(source))
+scores = dot_score(S, H)                                         # (3, 2)
+two_ways = {"softmax over the source": scores.softmax(dim=-1),
+            "softmax over the target": scores.softmax(dim=-2)}
+figures.tables_with_sums(two_ways, rows=target, columns=source)
+
+# %% tags=["hide-input"]
+assert torch.allclose(A.sum(dim=-1), torch.ones(3))
+assert torch.allclose(A, scores.softmax(dim=-1))
+assert tuple(scores.shape) == (len(target), len(source))
+assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a quarter to give"
 
 # %% [markdown]
-# ## Which way do the shares go?
+# The left one is right: each *row* sums to one. The target token that is about to be written distributes its attention
+# over the source:
 #
-# Scores may be any numbers. To average with them we need shares: none negative, summing to one. Softmax makes them,
-# by $e^{\text{score}}$ over the sum of such exponentials along one axis of the table. And the table has two axes.
+# $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$
 #
-# *Before you run the next cell:* one choice makes the rows sum to one, the other the columns. Which of them says "each
-# target word has one unit of attention to give", and what would the other one say?
-
-# %%
-viz.draw_weights({"dim=-1": scores.softmax(dim=-1), "dim=-2": scores.softmax(dim=-2)}, rows=target, columns=source)
-
-# %% [markdown]
-# On the left each row sums to one: the word that is about to be written shares out its attention over the source. This
-# is what we want:
+# In the right one each column sums to one, as if *ninety-* had to decide which target token to serve. Nothing crashes
+# if you take it. All numbers lie between 0 and 1, and the large ones stand where they stood. But *und* has 0.23 to give.
+# To find this mistake, sum along the axis that must give ones.
 #
-# $$\alpha_{ti} = \frac{e^{\,e_{ti}}}{\sum_j e^{\,e_{tj}}}$$
+# If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
+# **mean pooling**, and we shall see how far it goes.
 #
-# In the other table each *column* sums to one, as if the source word "ninety" had to decide which target word it would
-# like to serve. Nothing crashes if you take that one. All numbers lie between 0 and 1, and the two large ones stand
-# where they stood. But *und* now has less than a quarter of its unit to give. The way to find the mistake is to sum
-# along the axis that must give ones.
-
-# %%
-alpha = scores.softmax(dim=-1)                       # (3, 2)
-print("on the left each row gives away", alpha.sum(dim=-1))
-print("on the right                   ", scores.softmax(dim=-2).sum(dim=-1))
-assert torch.allclose(alpha.sum(dim=-1), torch.ones(3)), "each target position gives away exactly one"
-
-# %% [markdown]
-# ## The answer is an average
-#
-# With the shares in hand the rest is one matrix product. Row $t$ of $\alpha$ times $H$ is $a_t = \sum_i \alpha_{ti}
-# h_i$.
-
-# %%
-a = alpha @ H                                        # (3, 3)  one attention output for each target position
-for word, vector in zip(target, a, strict=True):
-    print(f"{word:>8}:  tens {vector[0]:.2f}   units {vector[1]:.2f}   joint {vector[2]:.2f}")
-
+# **Now you:** [a03](@cross_attention/assignment), exercises 1 and 3.
 # %% [markdown] erratum="x for h; the encoder's cross-attention"
-# *Ein* has received nearly the state of "one", *neunzig* nearly that of "ninety", and *und* exactly half of each.
-# Notice what did not happen. No place was chosen: a choice has no gradient, an average has one, so where to look can
-# be *learned*. And however long the source is, $a_t$ is one vector of fixed width. The postcard is back, but a fresh
-# one is written for every word, by somebody who knows what it is for. (Were all weights equal, it would be the plain
-# mean of the states, the same for every word. That is called *mean pooling*, the simplest way to pass a sentence on,
-# and we shall see how far it goes.)
+# > **A common mistake: who attends to whom.** One reads a heading "The Transformer *encoder*: cross-attention", and a
+# > type for $x_i$ where the formula uses $h_i$. It is the *decoder* that attends. Queries come from decoder states,
+# > keys and values from encoder states $h_i \in \mathbb{R}^d$. Check it by counting: there must be one context vector
+# > for each *target* token.
 #
-# **Attention is this: a weighted average of values, where the weights depend on a query.** Here the query is the
-# decoder's state, and the encoder's states play two parts, as the *keys* that are compared and as the *values* that
-# are averaged. In later lectures the three will be different projections; what is done with them stays the same.
-# Attention in which the query comes from one sequence and the keys and values from another, as here, is called
-# **cross-attention**.
+# ## Padding: a mask before the softmax
 #
-# > **On the slide.** Encoder outputs are called $h_i$ in the decks' cross-attention slides, but their type is given
-# > for an $x_i$ that does not occur; one deck heads the slide "The Transformer *Encoder*: Cross-attention". It is the
-# > decoder that attends. The queries come from the decoder's own states, $q_t = Q z_t$; keys and values come from the
-# > encoder, $k_i = K h_i$ and $v_i = V h_i$.
-
-# %% [markdown]
-# ## Who is not there
-#
-# Sentences are computed in batches, and a batch is a rectangle. A short sentence is filled up with padding, and the
-# encoder leaves states there too, or zeros. Nothing in a state says "I am padding".
-#
-# Below, a sentence of two words shares a batch with one of five, so three columns are empty seats with states of
-# zero. *Guess:* how much of its attention does "ein" give to seats where nobody sits, when nobody tells it not to?
+# Sentences are computed in batches, and short ones are filled up with **padding**. A padded position has a vector, too,
+# and nothing in the vector says so. Below, our two tokens share a batch with a sentence of five, so three columns are
+# padding, with states of zero. *Guess:* how much of its attention does *ein* give to padding?
 
 # %%
-padded = torch.cat([H, torch.zeros(3, 3)])           # (5, 3)  two words and three empty seats
-mask = lengths_to_mask([2], n=5)                     # (1, 5)  True where there is a word
+padded = torch.cat([H, torch.zeros(3, 4)])           # (5, 4)  two tokens, three times padding
+mask = lengths_to_mask([2], n=5)                     # (1, 5)  True where there is a token
+_, unmasked = attend(S, padded, padded, score=dot_score)     # (3, 5)
+_, masked = attend(S, padded, padded, mask=mask, score=dot_score)
 names = [*source, "pad", "pad", "pad"]
-unmasked = (S @ padded.mT).softmax(dim=-1)           # (3, 5)
-viz.draw_weights(unmasked, rows=target, columns=names, title="nobody said who is there")
-print("to padding:", (unmasked * ~mask).sum(dim=-1))
+figures.tables_with_sums({"without a mask": unmasked}, rows=target, columns=names)
 
 # %% [markdown] erratum="weights set to 0"
-# *Ein* gives an eighth of its attention to empty seats, and *und* more than a third. A score of zero is not "no
-# attention". Softmax makes it $e^0 = 1$, and three empty seats together weigh as much as a score of
-# $\ln 3 \approx 1.1$. So the same sentence would be translated differently depending on whom it shares a batch with.
-# (Large scores would drown the empty seats, and trained models often have large scores. Nothing guarantees it.) The
-# remedy must make their weight *exactly* zero, and there are two places where one might try.
+# *Ein* gives an eighth of its attention to padding, *und* more than a third. A score of 0 is not "no attention": softmax
+# makes it $\exp(0) = 1$. The same sentence would be translated differently depending on what it shares a batch with. A
+# padded position must get a weight of *exactly* zero, and the others must share the whole. So its **score** is set to
+# $-\infty$, and then softmax is taken: $\exp(-\infty) = 0$, in the numerator and in the sum.
 #
-# > **On the slide.** Two decks say: "mask out … by artificially setting attention *weights* to 0". Their subject is the
-# > future, not padding, but the step is the same. Run it: the rows no longer sum to one, because what was taken from
-# > the forbidden places was not given to anybody. It is the *scores* that are set, to −∞, before the softmax. (Their
-# > own slides on masking have it right.)
+# > **A common mistake: weights set to 0.** One reads: "mask out … by artificially setting attention *weights* to 0". The
+# > rows then no longer sum to one, because nobody gets what was taken away:
 
 # %%
-zeroed_weights = unmasked * mask                                                    # (3, 5)
-masked_weights = (S @ padded.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1)     # (3, 5)
-print("weights set to 0:  rows sum to", zeroed_weights.sum(dim=-1))
-print("scores set to −∞:  rows sum to", masked_weights.sum(dim=-1))
-assert zeroed_weights.sum(dim=-1).max() < 0.99
-assert torch.allclose(masked_weights[:, :2], alpha), "the two words share what they shared alone"
+print("weights set to 0:  rows sum to", (unmasked * mask).sum(dim=-1))
+print("scores set to −∞:  rows sum to", masked.sum(dim=-1))
+print("and nothing has changed for the two tokens:", torch.allclose(masked[:, :2], A))
+
+# %% tags=["hide-input"]
+assert (unmasked * mask).sum(dim=-1).max() < 0.99
+assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 
 # %% [markdown]
-# > **Check yourself.** A row of the mask may be False throughout: a source sentence that is empty. What does softmax
-# > make of a row of nothing but −∞, and what would you want instead?
-# > <details><summary>Answer</summary>Every exponential is 0, their sum is 0, and 0/0 is NaN, which poisons everything
-# > that it touches. There is nothing to average, so zeros are the sensible answer. The package's
-# > <code>masked_softmax</code> returns them, and assignment @cross_attention asks you to.</details>
-
-# %% [markdown]
+# > **Check yourself.** A row of the mask may be False throughout: an empty source. What does softmax make of a row of
+# > nothing but −∞, and what would you want instead?
+# > <details><summary>Answer</summary>Every exponential is 0, their sum is 0, and 0/0 is NaN, which spreads to the loss
+# > and to every gradient. There is nothing to average, so zeros are the sensible answer. The package's
+# > <code>masked_softmax</code> returns them, and the assignment asks you to.</details>
+#
+# **Now you:** [a03](@cross_attention/assignment), exercise 2.
+#
 # ## One step of the decoder
 #
-# Now in sequence, as it runs. The state moves on, asks, receives, and the two vectors together predict a word:
+# Now the whole step, as in Luong et al. (2015). $E$ is the embedding table of the target language and $y_{t-1}$ the token
+# before; biases are left out.
 #
 # $$
 # \begin{aligned}
-# s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde a_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
-# \alpha_{ti} &= \operatorname{softmax}_i\bigl(s_t \cdot h_i\bigr) && \text{it asks, over the words that are there}\\
-# a_t &= \textstyle\sum_i \alpha_{ti} h_i && \text{it is answered}\\
-# \tilde a_t &= \tanh\bigl(W\,[\,a_t;\ s_t\,]\bigr) && \text{the two are combined}\\
-# \text{logits}_t &= W_o\, \tilde a_t && \text{and predict the next token}
+# s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde s_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
+# \alpha_{ti} &= \operatorname{softmax}_i\bigl(s_t \cdot h_i\bigr) && \text{attention weights, without padding}\\
+# c_t &= \textstyle\sum_i \alpha_{ti} h_i && \text{context vector}\\
+# \tilde s_t &= \tanh\bigl(W\,[\,c_t;\ s_t\,]\bigr) && \text{attentional vector}\\
+# \text{logits}_t &= W_o\, \tilde s_t && \text{scores of the next token}
 # \end{aligned}
 # $$
 #
-# $E$ is the table of embeddings, GRU a gated recurrent cell (lecture @bottleneck); biases are left out, and vectors are columns
-# here and rows in the code. That attended comes before state in $[a_t; s_t]$ is a convention, but trained weights depend
-# on it.
+# The **attentional vector** $\tilde s_t$ joins what was found and what is known. It predicts the next token, and it is
+# fed to the cell at the next step, beside the embedding ($\tilde s_0 = 0$). This is called **input feeding**: the next
+# step is told what this one found. Luong et al. report a gain of 1.3 BLEU for it (their table 1). The package's
+# `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in the
+# assignment; read the package's afterwards.
 #
-# One detail is easily overlooked. The vector $\tilde a_t$, from which the word is predicted, is handed to the next step
-# beside that word's embedding. This is called **input feeding** (Luong et al. 2015, section 3.3): the next step is told
-# what this one found. Without it the decoder must infer where it has looked from the words that it has written. For our
-# lists that is no loss, as `benchmarks/ladder.py` measures; on real sentences Luong et al. report a gain (their
-# table 1).
+# **Now you:** [a03](@cross_attention/assignment), exercise 4.
 #
-# `AttentionDecoderStep` in the package is these equations, a look at what comes in, and two switches: input feeding may be
-# left out, and the cell may be an LSTM, which carries a second vector.
-
-# %%
-print(inspect.getsource(AttentionDecoderStep.forward).split('"""')[-1])
-
-# %% [markdown]
-# The `attend` in the middle of it is the package's attention. Does it do what we did by hand? Ours is the table
-# `alpha`, and `a` with the averages; the package gets the padded sentence and the mask.
-
-# %%
-output, weights = attend(query=S, key=padded, value=padded, mask=mask, score=dot_score)     # (3, 3), (3, 5)
-assert torch.allclose(output, a) and torch.allclose(weights[:, :2], alpha) and (weights[:, 2:] == 0).all()
-
-# %% [markdown]
-# It does. (Asked without a score, `attend` takes the *scaled* dot product, $s \cdot h / \sqrt d$, which is what a
-# Transformer uses; lecture @many_heads shows why. Some slides show the cross-attention of a Transformer without the
-# scale. That is an omission, not another method.)
-
-# %% [markdown]
-# ## How much is it worth?
+# ## Teacher forcing: what the decoder reads
 #
-# Three models now translate the same lists. They have the same encoder, the same decoder step, the same number of
-# parameters to the last one, the same data in the same order, and the same number of training steps. They differ in
-# what the encoder hands over:
-#
-# | | the decoder may look at | the postcard |
-# |---|---|---|
-# | **last state** | where the reading ended, from either side | one vector: what the two networks still remember |
-# | **mean pool** | the average of all encoder states | one vector, in which every position counts the same |
-# | **attention** | all encoder states | a fresh vector for every target token |
-#
-# (A decoder that attends over a memory of one vector always gives it the weight 1. So all three run through the same
-# code.)
-#
-# *Write down your guess before you go on.* For lists of one number, of three, of five: what share of the translations
-# will be right to the last letter, for each of the three? Sketch three curves. Where do they part?
+# $y_{t-1}$ is "the token before". Which one? In training we know the right translation, so we feed *it*, whatever the
+# model would have written, and ask at every position for the next token. This is called **teacher forcing**. Let us
+# train such a model. Tokens are **subword tokens** from byte-pair encoding ([lecture @training](@training) builds it).
+# One thing was arranged so that pictures can be read: *hundert* and *und* stay tokens of their own.
 
 # %%
 english = Tokenizer.train((pair.source for pair in pairs.train), size=112)
-german = Tokenizer.train((pair.target for pair in pairs.train), size=112, keep_apart="hundert|und")
+german = Tokenizer.train((pair.target for pair in pairs.train), size=112,
+                         keep_apart="hundert|und")
 encoded = encode_pairs(pairs.train, english, german)
-print(" | ".join(english.pieces("ninety-one, four hundred")))
-print(" | ".join(german.pieces("einundneunzig, vierhundert")))
+models = {}
+for seed in (0, 1):
+    torch.manual_seed(seed)
+    models[seed] = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=128)
+    fit(models[seed], encoded, steps=450, batch_size=32, lr=6e-3, seed=seed,
+        name=f"seed {seed}")
 
 # %% [markdown]
-# The models see pieces rather than letters, found by byte-pair encoding ([lecture @training](@training) builds it). One thing was arranged so
-# that the pictures can be read: the joints of a German number, *hundert* and *und*, stay pieces of their own, or
-# "undneunzig" would become one.
+# Two models, because one seed may be luck. Now one sentence, as it goes in and as it must come out:
 
 # %%
-models = {}
-for summary in SUMMARIES:
-    torch.manual_seed(0)
-    models[summary] = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=128, summary=summary)
-    fit(models[summary], encoded, steps=450, batch_size=32, lr=6e-3, seed=0, name=summary)
-print({summary: sum(p.numel() for p in model.parameters()) for summary, model in models.items()}, "parameters")
+batch = collate(encode_pairs([Pair("ninety-one", "einundneunzig")], english, german))
+print("the decoder reads:  ", german.pieces(batch.target_in[0].tolist()))
+print("it must predict:    ", german.pieces(batch.target_out[0].tolist()))
+logits = models[0](batch.source, batch.lengths, batch.target_in)     # (1, 4, vocab_size)
+loss = cross_entropy(logits[0], batch.target_out[0])
+print(f"cross-entropy: {loss.item():.4f} nats per token")
 
 # %% [markdown]
-# A loss is not a translation. So we let each model write, token by token and with nobody to correct it, the thousand
-# lists that none of them has seen, and count a list as right only if every letter is.
+# The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. In use nobody knows the right
+# translation. The model is **autoregressive**: it reads the token that it has just written, until it writes `<eos>`.
+
+# %%
+state = models[0].start(batch.source, batch.lengths)             # reads the source; s₀
+token, written = torch.tensor([BOS]), []
+while token.item() != EOS and len(written) < 20:
+    logits, state, weights = models[0].step(token, state, with_weights=True)
+    token = logits.argmax(dim=-1)                            # (1,)  greedy: the likeliest token
+    written.append(token.item())
+print(german.pieces(written))
+
+# %% [markdown]
+# Training and use differ in one respect: in training the model never reads a mistake of its own. That gap is called
+# **exposure bias**, and [lecture @writing](@writing) measures it. A loss under teacher forcing is not a translation. So
+# from here on we let models write, and count a list as right only if every letter is.
 
 # %%
 sources, truths = zip(*pairs.test, strict=True)
-numbers = [source.count(",") + 1 for source in sources]
-accuracy = {}
-for summary, model in models.items():
+for seed, model in models.items():
     written = [translation.text for translation in translate(model, sources, english, german)]
-    accuracy[summary] = accuracy_by_length(exact_match(written, truths), numbers, edges=(1, 2, 3, 4, 5))
-figures.accuracy_by_length(accuracy, x_name="numbers in the list", title="three decoders, the same budget")
+    right = exact_match(written, truths)
+    print(f"seed {seed}: {sum(right)} of {len(right)} lists of the test set are exactly right")
 
 # %% [markdown]
-# For a single number one vector is nearly enough. Then both postcards fade: of the lists of four about one in ten comes
-# out whole, of the lists of five hardly any. With attention the curve stays far above. Compare it with your sketch.
+# ## Bahdanau and Luong: additive and multiplicative attention
 #
-# Neither summary is the better one: each must hold the whole list before anybody knows what will be asked.
+# The decoder above is Luong's. The first one, a year older, was Bahdanau's. They differ in three places.
 
 # %%
-five = {summary: line[5, 5] for summary, line in accuracy.items()}
-print("lists of five:", {summary: f"{share:.0%}" for summary, share in five.items()})
-assert five["attention"] > 0.6, "attention holds up on the longest lists"
-assert max(five["last state"], five["mean pool"]) < 0.1, "one vector does not"
+figures.two_decoders()
 
 # %% [markdown]
-# Is one vector too narrow for this, then, or only slow to fill? `python benchmarks/ladder.py --steps 1800` gives all
-# three four times the budget. Both postcards then get about four in ten of the longest lists right, and attention
-# practically all. So what attention changes is how much training a longer sentence costs. Nothing here needs a GPU.
-# Real sentences need larger models, and those do ([lecture @training](@training)).
+# | | Bahdanau, Cho and Bengio 2015 | Luong, Pham and Manning 2015 |
+# |---|---|---|
+# | score | **additive**: $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ | **multiplicative**: $s_t \cdot h_i$ ("dot"), $s_t \cdot W_a h_i$ ("general") |
+# | query | the old state, $s_{t-1}$ | the new state, $s_t$ |
+# | context vector | goes into the cell that makes $s_t$, and into the output | goes into the output; to the next cell by input feeding |
+#
+# In code each score is one line. Here a query of width 4 meets two keys of width 6; "additive" needs two matrices and a
+# vector, "general" one matrix, "dot" nothing, but then the widths must be equal.
+
+# %%
+torch.manual_seed(0)
+query, keys = torch.randn(4), torch.randn(2, 6)
+W_a, U_a, v_a = torch.randn(4, 5), torch.randn(6, 5), torch.randn(5)
+additive = torch.tanh(query @ W_a + keys @ U_a) @ v_a            # (2,)
+W_a = torch.randn(4, 6)
+multiplicative = keys @ (query @ W_a)                            # (2,)
+print(additive.shape, multiplicative.shape)
+
+# %% [markdown]
+# An additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
+# $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
+# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer, divided by
+# $\sqrt{d_k}$ ([lecture @lookup](@lookup)). A drawing of its cross-attention without the scale has left something out; it
+# is no other method.
+#
+# ## What attention is worth on real sentences
+#
+# Bahdanau et al. trained both kinds of model on 348 million words, English to French, on sentences of up to 30 or up to
+# 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based system of the day. Here
+# is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it). *Guess:* which is more, the
+# gain from longer training sentences or the gain from attention?
+
+# %%
+viz.ranking([(row.model, row.bleu) for row in FIRST_ATTENTION],
+            x_name="BLEU on newstest2014, all sentences", high=38)
+
+# %% [markdown]
+# Attention adds 7.6 and 8.9 BLEU, longer sentences without attention 3.9. RNNsearch-30 beats even RNNencdec-50. (With
+# the star: trained until the validation set said enough.) Moses is still ahead on all sentences, at 33.3. On those
+# without unknown words the best RNNsearch reaches 36.15 and Moses 35.63.
+#
+# The paper's figure 2 shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
+# sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more". (Cho et al.
+# 2014 had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing ambiguous.
+#
+# ## What attention is worth on our lists: the ladder
+#
+# Three models translate our lists. They have the same encoder, the same decoder step, the same number of parameters, the
+# same batches and the same steps. They differ in what the encoder hands over:
+#
+# | | the decoder attends to |
+# |---|---|
+# | **last state** | one vector: what the two directions know at the end of their reading |
+# | **mean pool** | one vector: the average of all encoder states |
+# | **attention** | all encoder states |
+#
+# (Attention over a single vector gives it the weight 1, so all three run through the same code.) *Sketch three curves
+# before you go on:* lists exactly right, against the number of numbers in a list. Where do they part?
+#
+# Training them on three seeds, with two budgets each, takes more than ten minutes, so this figure is drawn from a record.
+
+# %%
+record = measured("ladder")
+print(record["command"], "on", record["date"])
+panels = {}
+for steps, by_model in record["steps"].items():
+    panels[f"{int(steps):,} steps"] = {
+        model: [run["right"] for run in by_model[model]] for model in SUMMARIES
+    }
+figures.right_by_length(panels)
+
+# %% [markdown]
+# The bands reach from the worst of three seeds to the best. After 450 steps, all three models write most single numbers
+# right. Then both vectors fall off: of the lists of five they get about 1 % or less, and attention 95 %. Neither vector is
+# the better one; their bands overlap.
+#
+# Is one vector too narrow, then, or only slow to fill? With four times the steps both vectors get four in ten of the
+# longest lists, and attention practically all. So much of the gap at 450 steps was not **capacity** but **sample
+# efficiency**: a longer list costs a model with one vector far more training. Capacity is what the word *bottleneck*
+# means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector. Bahdanau et al. trained each model
+# for days, and their gap stayed.
+#
+# The record has a fourth model, attention without input feeding. Is Luong's gain of 1.3 BLEU seen here?
+
+# %%
+for name in ("attention", "attention, no input feeding"):
+    runs = record["steps"]["450"][name]
+    print(f"{name:>27}: lists of five, by seed:", [f"{run['right']['5']:.1%}" for run in runs])
+
+# %% tags=["hide-input"]
+few, many = (record["steps"][steps] for steps in ("450", "1800"))
+last, pool = ([run["right"]["5"] for run in few[name]] for name in ("last state", "mean pool"))
+assert max(last + pool) < 0.02 and min(run["right"]["5"] for run in few["attention"]) > 0.9
+assert all(0.35 < run["right"]["5"] < 0.5 for name in SUMMARIES[:2] for run in many[name])
+assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically all"
+
+# %% [markdown]
+# It is, on a small scale: a few points in every seed, and after 1,800 steps nothing is left of it. (The model without it
+# has fewer parameters, too, since its cell reads a narrower input. So this is no proof.)
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
-# > states and averages n of them; the others have one to look at. For m target tokens that is m × n dot products
-# > against m. The parameters do not notice, because a dot product has none.</details>
-
-# %% [markdown]
-# ## Two troubles, not one
+# > states and averages n of them; the others have one. For m target tokens that is m × n dot products against m. The
+# > parameters do not change, because a dot product has none.</details>
 #
-# Why does one vector fail? There are two suspects. One is *distance*: to learn that the first German word depends on an
-# English word in the middle of the list, the gradient must travel there, through every state in between. The other is
-# *selection*: even if everything arrives, it arrives mixed.
+# ## Why one vector falls short: distance and selection
 #
-# Distance can be measured before any training. Take fresh models and sources of $n$ tokens, all different, ask for the
-# first target token, and look at the size of the gradient that reaches the *middle* source token. *Guess three curves
-# once more:* which of the three models lets it through when $n$ is 80?
+# There are two suspects. One is **distance**: to learn that a German token depends on an English one in the middle of
+# the list, the gradient must travel there, through every state in between. The other is **selection**: even if
+# everything arrives, it arrives mixed.
+#
+# Distance can be measured before any training. We take fresh models and sources of $n$ tokens, ask for the first target
+# token, and look at the gradient that reaches the *middle* source token. *Guess:* which of the three lets it through
+# when $n$ is 80?
 
 # %%
-def gradient_at_the_middle(summary, n):
-    torch.manual_seed(0)
+def gradient_at_the_middle(summary, n, seed):
+    torch.manual_seed(seed)
     model = Seq2Seq(112, 112, d_embedding=32, d_hidden=128, summary=summary)
-    source = 4 + torch.randperm(108)[None, :n]                                 # (1, n)  ordinary tokens, none twice
-    logits = model(source, torch.tensor([n]), torch.tensor([[BOS]]))           # (1, 1, vocab_size)
-    logits[0, 0].log_softmax(dim=-1)[5].backward()                             # the log-probability of some first token
-    return model.embedding.weight.grad[source[0, n // 2]].norm().item()
+    tokens = 4 + torch.randperm(108)[:n]                             # (n,)  none of them twice
+    logits = model(tokens[None], torch.tensor([n]), torch.tensor([[BOS]]))     # (1, 1, 112)
+    logits.log_softmax(dim=-1)[0, 0, 5].backward()                   # of some first token
+    gradients = model.embedding.weight.grad                          # (112, 32)
+    return gradients[tokens[n // 2]].norm()
 
 
-sizes = [5, 10, 20, 40, 80]
-gradients = {summary: [gradient_at_the_middle(summary, n) for n in sizes] for summary in SUMMARIES}
-viz.curves(gradients, xs=sizes, x_name="source length n", y_name="gradient at the middle token", log_y=True)
-assert gradients["last state"][-1] < 1e-4 * gradients["last state"][0]
-assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention")) > 0.01
+sizes, gradients = [5, 10, 20, 40, 80], {}
+for summary in SUMMARIES:
+    rows = [[gradient_at_the_middle(summary, n, seed) for n in sizes] for seed in range(3)]
+    gradients[summary] = torch.tensor(rows).mean(dim=0).tolist()     # (5,)  mean of three seeds
+viz.curves(gradients, xs=sizes, x_name="source length n", y_name="gradient at the middle token",
+           log_y=True)
+for summary, line in gradients.items():
+    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor {line[0] / line[-1]:,.0f}")
 
-# %% [markdown]
-# Through the last state the gradient has to walk, and dies exponentially on the way (the axis is logarithmic).
-# Through the mean and through attention it takes a shortcut, one average long, and shrinks roughly as $1/n$: from 5
-# tokens to 80 by a factor of some tens, where the last state loses a factor of a hundred million. The slides say that
-# attention helps with vanishing gradients, and here it does.
-#
-# But now look at the two pictures together. Mean pooling has the shortcut too, and in the comparison above it did no
-# better than the last state. So distance is not what kept it down: an average that is the same for every question
-# cannot *select*. Attention is the one that mends both.
+# %% tags=["hide-input"]
+assert gradients["last state"][-1] < 1e-6 * gradients["last state"][0]
+assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention")) > 0.03
 
 # %% [markdown]
-# ## What it looked at
+# Through the last state the gradient has to pass every state in between, and it vanishes exponentially (the axis is
+# logarithmic). The mean and attention give it a shortcut of one average, and it shrinks roughly as $1/n$, which would be
+# a factor of 16. So attention does help with vanishing gradients.
 #
-# Nobody ever told the model which English piece belongs to which German piece. It was told only which German piece
-# comes next. But to say it, it had to look somewhere, and the weights say where. (Which piece belongs to which is
-# called an *alignment*.) Here is one number, with the crossing that we have been waiting for. (The last row is
-# `<eos>`, the end of the sentence, which has to look somewhere too.)
+# But mean pooling has the same shortcut, and the ladder shows it no better than the last state. Here, then, distance is
+# not what keeps it down. The explanation that is left is selection: an average that is the same for every query cannot
+# pick out one number of five. Attention mends both.
+#
+# ## Attention weights as a soft alignment
+#
+# Which source token belongs to which target token is called an **alignment**. Nobody told our models any; they were only
+# asked for the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al. show one in which
+# *European Economic Area* becomes *zone économique européenne*: the weights run backwards through three words. Here is the
+# long form of our own crossing, for both seeds. *Guess:* where does *sechs* attend?
 
 # %%
-[ninety_one] = translate(models["attention"], ["ninety-one"], english, german)
-viz.alignment_heatmap(ninety_one.weights, ninety_one.source_pieces, ninety_one.target_pieces)
+number = "four hundred and thirty-six"
+looks = {f"seed {seed}": translate(model, [number], english, german)[0]
+         for seed, model in models.items()}
+first = looks["seed 0"]
+viz.draw_weights({name: one.weights for name, one in looks.items()}, rows=first.target_pieces,
+                 columns=first.source_pieces, row_name="target (queries)",
+                 column_name="source (keys)")
 
 # %% [markdown]
-# But for *und*, this is nearly the table that we wrote by hand at the beginning, found by gradient descent. Below is
-# a longer list, to be walked through one target token at a time. Before you move the slider, guess where *sechs* will
-# look, and where the comma will.
+# Both models write *vierhundertsechsunddreißig*. With seed 1, *sechs* attends to *six*. With seed 0, it attends to
+# *and*. Here is a list to step through, for seed 1. Before you move the slider, guess where the comma will attend.
 
 # %%
-[example] = translate(models["attention"], ["twenty-seven, four hundred and thirty-six, eighty-five"], english, german)
+[example] = translate(models[1], ["twenty-seven, four hundred and thirty-six"], english, german)
 viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 
 # %% [markdown]
-# One picture proves little, and a picture that was chosen proves less. The task lets us count. In all numbers from 21 to
-# 99 with a unit, the German unit belongs to the English unit and the German ten to the English ten. (Nearly all of
-# them stand alone in the training set too; nobody gave an alignment for any.) How often does the largest weight stand where
-# it belongs?
+# One picture proves little. Our task lets us count, because we know the true alignment. We count over two populations:
+# all numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German
+# by teacher forcing, so that every number can be counted, also one that a model would get wrong. When every token of the target is then predicted right,
+# the model also writes the number right. *Guess the four numbers for seed 0.*
 
 # %%
-tens_and_units = [number for number in range(21, 100) if number % 10]
-unit_right = ten_right = 0
-for one in translate(models["attention"], [say(n, "en") for n in tens_and_units], english, german):
-    looks_at = one.weights.argmax(dim=-1).tolist()             # for each German piece the English piece with most weight
-    unit_right += looks_at[0] == len(one.source_pieces) - 1    # German begins with the unit, English ends with it
-    ten_right += looks_at[-2] == 0                             # before <eos> stands the ten; English begins with it
-print(f"of {len(tens_and_units)}: unit on unit {unit_right}, ten on ten {ten_right}")
-assert unit_right + ten_right > 0.75 * 2 * len(tens_and_units)
+populations = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
+batches = {}
+for name, numbers in populations.items():
+    kept = [n for n in numbers if n % 100 > 20 and n % 10]           # with a ten and a unit
+    spoken = [Pair(say(n, "en"), say(n, "de")) for n in kept]
+    batches[name] = collate(encode_pairs(spoken, english, german))
+
+print("                          written right   unit on unit   ten on ten")
+for seed, model in models.items():
+    for name, batch in batches.items():
+        logits, weights = model(batch.source, batch.lengths, batch.target_in, with_weights=True)
+        right = (logits.argmax(dim=-1) == batch.target_out).all(dim=-1).sum()
+        largest = weights.argmax(dim=-1)                             # (batch, n_target)
+        n_source = batch.source.shape[1]                             # English: … ten unit
+        unit = (largest[:, -4] == n_source - 1).sum()               # German: unit und ten <eos>
+        ten = (largest[:, -2] == n_source - 2).sum()
+        n = len(largest)
+        print(f"seed {seed}, {name:>10} ({n}): {right:>11} {unit:>14} {ten:>12}")
+
+# %% tags=["hide-input"]
+three = batches["121 to 999"]
+shares = {}
+for seed, model in models.items():
+    _, weights = model(three.source, three.lengths, three.target_in, with_weights=True)
+    shares[seed] = (weights[:, -4].argmax(dim=-1) == 4).float().mean().item()
+assert shares[0] < 0.5 < 0.9 < shares[1], "two seeds, two alignments"
 
 # %% [markdown]
-# So a soft alignment comes for free, as a slide says. Take it for what it is, though. The weights say which states
-# were averaged, and an encoder state knows its neighbours: in the long list above, as saved with this page, *sechs*
-# looks at "and", where the encoder has already brought the six along. And *und*, which has no partner, goes now to the
-# one and now to the other. How far weights explain what a model does is disputed (Jain and Wallace 2019; Wiegreffe and
-# Pinter 2019, in answer). That they help is not: without them the lists were lost.
+# Had we counted only the numbers below 100, we would have reported a perfect alignment for both seeds. Above 100, seed 1
+# puts the unit on the unit nearly always, and seed 0 hardly ever, although it translates every number. The same model
+# family, the same data, the same accuracy, and opposite alignments.
+#
+# The record says the same of whole lists, for those that the model translates right and for those that it gets wrong:
+
+# %%
+print("on its true partner:        lists right         lists wrong")
+for run in record["steps"]["450"]["attention"]:
+    right, wrong = (run["aligned"][f"lists written {how}"] for how in ("right", "wrong"))
+    for what in ("units", "tens"):
+        (a, b), (x, y) = right[what], wrong[what]
+        print(f"seed {run['seed']}, {what:>5}: {a:>7} of {b} {a / b:>4.0%}",
+              f"{x:>8} of {y:>2} {x / y:>4.0%}")
 
 # %% [markdown]
-# ## What you have, and what it costs
+# A wrong list has about the same alignments as a right one. (There are few wrong ones, so only a large difference would
+# show; there is none.) Does more training put the alignment right? Here is the unit on the unit, of the 648 numbers above
+# 100, with 450 steps and with 1,800, and beside it how many lists of the test set are right:
+
+# %%
+for steps in ("450", "1800"):
+    for name in ("attention", "attention, no input feeding"):
+        runs = record["steps"][steps][name]
+        units = [run["aligned"]["121 to 999"]["units"][0] for run in runs]
+        print(f"{steps:>4} steps, {name:>27}: {units}", [f"{run['all']:.1%}" for run in runs])
+
+# %% [markdown]
+# With input feeding, it does: after 1,800 steps all three seeds agree with us. Without input feeding, seed 0 gets *all*
+# thousand lists right, and not one of 648 units is on its unit. A perfect translator with a wrong alignment is possible.
 #
-# Reading a source of $n$ positions to write $m$ takes a table of $m \times n$ scores. For sentences that is nothing.
-# For a book translated as one sequence it is everything, and lecture @cheap_attention is about cheaper ways. In return, no word of
-# the source is further from any word of the target than one weighted average, and each target word has an average of
-# its own.
+# ## Attention weights are not explanations
 #
-# Nothing in the average was about translation. Values, keys, a query, a score, a softmax: a decoder may ask an
-# encoder, a text may ask a picture, and a sequence may ask itself. That last one is self-attention, and the next
-# lecture throws the recurrent network away and keeps nothing else.
+# Is seed 0 then wrong about six? The weights say which *states* were averaged, and a state is not its token. The
+# encoder is bidirectional, so the state at *and* may have brought the six along. That is a guess, and a cheap experiment
+# can kill it: forbid the decoder one source position, by the mask, and see whether it still writes the right unit.
+# *Guess:* what happens in each model when *six* is hidden?
+
+# %%
+def units_right(model, batch, hidden):
+    state = model.start(batch.source, batch.lengths)
+    mask = state.memory.mask.clone()                     # (batch, n_source)
+    mask[:, hidden] = False                              # the decoder may not see it
+    state = state._replace(memory=state.memory._replace(mask=mask))
+    for token in batch.target_in[:, :-3].unbind(dim=1):              # up to the unit
+        logits, state, _ = model.step(token, state)
+    return (logits.argmax(dim=-1) == batch.target_out[:, -4]).float().mean().item()
+
+
+positions = ["four", "hundred", "and", "thirty-", "six"]
+print("hidden:    ", "   ".join(f"{name:>8}" for name in positions))
+for seed, model in models.items():
+    found = [units_right(model, three, hidden) for hidden in range(5)]
+    print(f"seed {seed}:    ", "   ".join(f"{share:>8.0%}" for share in found))
+
+# %% tags=["hide-input"]
+assert units_right(models[0], three, 4) > 0.9 and units_right(models[1], three, 4) < 0.5
+
+# %% [markdown]
+# Hide the unit itself, and seed 1 is lost, while seed 0 does not notice: it really reads the unit from the state at
+# *and*. So the weights did say where each model reads. But hide *and* from seed 0, where most of its weight was, and it
+# still writes most units right: it reads them elsewhere. A large weight need not mean that the position is needed, and a
+# small weight on a token does not mean that the token plays no part.
 #
-# > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights
-# > and outputs? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
-# > positions swap places, states and all. What happens to $a_t$?
-# > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), outputs (4, 9, 128). (2) All scores grow
-# > tenfold, so softmax puts nearly everything on the largest: attention turns towards a hard lookup. (3) Nothing:
-# > the weights swap along with the values, and a sum does not care about order. That the model knows the source's
-# > order at all is the encoder's doing; lecture @order is about what to do when there is no such encoder.</details>
+# Jain and Wallace (2019) found other weights that give the same predictions, and called their paper *Attention is not
+# explanation*; Wiegreffe and Pinter (2019) answered with *Attention is not not explanation*. What you can take along: an
+# alignment is a hypothesis about what a model uses. To test it, intervene.
 #
-# **In the package.** `attncourse.attention` has `dot_score`, its relatives, `masked_softmax` and `attend`, in one
-# short file. `attncourse.recurrent` has `AttentionDecoderStep` and the three models that you have compared.
+# ## In short
 #
-# **Read next.** Bahdanau, Cho and Bengio, *Neural machine translation by jointly learning to align and translate*
-# (2015): section 3, and the alignment pictures in section 5.2; the score is additive there and the old state asks.
-# Luong, Pham and Manning, *Effective approaches to attention-based neural machine translation* (2015): sections 3.1
-# and 3.3 are the decoder of this lecture, section 3.2 is the extension of the assignment. Cho et al., *On the
-# properties of neural machine translation: encoder–decoder approaches* (2014), plot quality against the length of the
-# sentence, as you have just done, for real sentences and one vector.
+# | | | shape |
+# |---|---|---|
+# | scores | $e_{ti} = s_t \cdot h_i$ (multiplicative) or $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ (additive) | $(n_\text{target}, n_\text{source})$ |
+# | attention weights | $\alpha_{ti} = \operatorname{softmax}_i(e_{ti})$, padding at $-\infty$ | rows sum to one |
+# | context vector | $c_t = \sum_i \alpha_{ti} h_i$ | $(n_\text{target}, d)$ |
+# | attentional vector | $\tilde s_t = \tanh(W [c_t; s_t])$, fed to the next step | $(n_\text{target}, d)$ |
+# | cost | $n_\text{target} \cdot n_\text{source}$ scores | |
+#
+# One context vector for a whole sentence is a bottleneck; attention computes a new one for every target token. In
+# cross-attention, queries come from the decoder, keys and values from the encoder. In training the decoder reads the
+# right tokens (teacher forcing), in use its own. Attention learns long lists from far fewer steps than one vector does.
+# Its weights show which states were read, which is not the same as why the output is what it is.
+#
+# > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
+# > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
+# > positions swap places, states and all. What happens to $c_t$?
+# > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), context vectors (4, 9, 128). (2) All scores grow
+# > tenfold, so softmax puts nearly everything on the largest: attention becomes nearly a hard lookup. (3) Nothing: the
+# > weights swap along with the values, and a sum does not depend on order. That the model knows the source's order at
+# > all is the encoder's doing; [lecture @order](@order) is about what to do without such an encoder.</details>
+#
+# **Now do** [assignment @cross_attention](@cross_attention/assignment): you write the decoder step, and then it
+# translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence attends to itself and the
+# recurrent network goes.
+#
+# **Further reading.** Bahdanau, Cho and Bengio, [*Neural machine translation by jointly learning to align and
+# translate*](https://arxiv.org/abs/1409.0473) (2015): sections 3 and 5, and figure 3 for real alignments. Luong, Pham and
+# Manning, [*Effective approaches to attention-based neural machine translation*](https://arxiv.org/abs/1508.04025)
+# (2015): section 3 is this lecture's decoder, and its local attention is the assignment's extension. Sutskever, Vinyals
+# and Le, [*Sequence to sequence learning with neural networks*](https://arxiv.org/abs/1409.3215) (2014). Cho et al., [*On
+# the properties of neural machine translation*](https://arxiv.org/abs/1409.1259) (2014): quality against length. Schuster
+# and Paliwal, *Bidirectional recurrent neural networks* (1997). Jain and Wallace, [*Attention is not
+# explanation*](https://arxiv.org/abs/1902.10186) (2019). Wiegreffe and Pinter, [*Attention is not not
+# explanation*](https://arxiv.org/abs/1908.04626) (2019).

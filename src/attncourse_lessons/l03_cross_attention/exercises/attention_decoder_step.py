@@ -16,8 +16,8 @@ def solution(self, token, state, attentional, encoder_states, mask):
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]                          # (batch, n_source)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)               # (batch, n_source)
-    attended = (weights[:, None] @ encoder_states)[:, 0]                          # (batch, d_hidden)
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))  # (batch, d_hidden)
+    context = (weights[:, None] @ encoder_states)[:, 0]                          # (batch, d_hidden)
+    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))  # (batch, d_hidden)
     return self.output(attentional), state, attentional, weights
 
 
@@ -30,12 +30,14 @@ exercise = Exercise(
     difficulty=3,
     minutes=30,
     hints=(
-        "Follow the six equations above the cell, one line of code each. Which state asks: the one that came in, or "
-        "the new one?",
-        "The cell eats `torch.cat([embedding, attentional], dim=-1)`. One state has no target axis, so its scores are "
-        "(batch, n_source): `(encoder_states @ state[..., None])[..., 0]`.",
-        "After the softmax: `attended = (weights[:, None] @ encoder_states)[:, 0]`, then `combine` of "
-        "[attended; state], tanh, and `output` of that.",
+        "Follow the equations above the cell, one line of code each. The cell eats two vectors put side by side, "
+        "[embedding; attentional vector], and, as its second argument, the state that came in.",
+        "The *new* state asks. It has no target axis, and the scores are (batch, n_source): give it an axis of length "
+        "one for the product with `encoder_states`, and take that axis away afterwards. Then as in exercise 2: −∞ for "
+        "padding, softmax over the source.",
+        "Context vector first, state second, along the last axis; `combine`, then tanh: that is the attentional "
+        "vector, and `output` of it gives the logits. Return logits, state, attentional vector and weights, and let "
+        "nothing be detached on the way.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -58,7 +60,7 @@ def _step(answer, draw, fed=True, padded=False):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("new state", points=1)
+@aspect("new state", points=1, hint=1)
 def new_state(answer, draw):
     """the cell reads the token and moves the state on"""
     step, inputs = _step(answer, draw, fed=False)
@@ -68,10 +70,11 @@ def new_state(answer, draw):
 @aspect(
     "input feeding",
     points=1,
+    hint=1,
     explain=explain_worst("the state moves by {got} at {place} when the fed vector changes, expected {expected}"),
 )
 def input_feeding(answer, draw):
-    """what was attended to a step ago changes the state now"""
+    """what was found a step ago changes the state now"""
     step, inputs = _step(answer, draw)
     unfed = [*inputs[:2], torch.zeros_like(inputs[2]), *inputs[3:]]
     return step(*inputs)[1] - step(*unfed)[1]
@@ -84,8 +87,8 @@ def _go_on(step, inputs, state=None, weights=None):
         state = module.cell(torch.cat([module.embedding(token), fed], dim=-1), old_state)
     if weights is None:
         weights = (encoder_states @ state[..., None])[..., 0].softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(module.combine(torch.cat([attended, state], dim=-1)))
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(module.combine(torch.cat([context, state], dim=-1)))
     return state, attentional, weights
 
 
@@ -97,6 +100,7 @@ def _beside(got, *right):
 @aspect(
     "weights",
     points=2,
+    hint=2,
     explain=explain_worst(
         "the weights differ from the softmax of `state` · `encoder_states` by up to {size}, at {place}"
     ),
@@ -110,7 +114,10 @@ def weights(answer, draw):
 
 
 @aspect(
-    "padding", points=1, explain=explain_worst("logit {place} changes by {size} when only the padding changes")
+    "padding",
+    points=1,
+    hint=2,
+    explain=explain_worst("logit {place} changes by {size} when only the padding changes"),
 )
 def padding(answer, draw):
     """what stands in the padding changes nothing"""
@@ -125,12 +132,13 @@ def padding(answer, draw):
 @aspect(
     "attentional vector",
     points=2,
+    hint=3,
     explain=explain_worst(
-        "the vector differs from the tanh of `combine([attended; state])` by up to {size}, at {place}"
+        "the vector differs from the tanh of `combine([context; state])` by up to {size}, at {place}"
     ),
 )
 def attentional_vector(answer, draw):
-    """tanh of the combined [attended; state]"""
+    """tanh of the combined [context; state]"""
     step, inputs = _step(answer, draw, fed=False)
     _, state, attentional, weights = step(*inputs)
     own = [{}, {"state": state}, {"weights": weights}, {"state": state, "weights": weights}]
@@ -140,6 +148,7 @@ def attentional_vector(answer, draw):
 @aspect(
     "logits",
     points=1,
+    hint=3,
     explain=explain_worst("the logits differ from `output(attentional)` by up to {size}, at {place}"),
 )
 def logits(answer, draw):
@@ -150,7 +159,7 @@ def logits(answer, draw):
     return _beside(logits, *(output(right) for right in (attentional, _go_on(step, inputs)[1])))
 
 
-@aspect("large scores", points=1, explain=explain_worst("not every number that comes back is finite"))
+@aspect("large scores", points=1, hint=2, explain=explain_worst("not every number that comes back is finite"))
 def large_scores(answer, draw):
     """no overflow where a state matches so well that its score is in the hundreds"""
     step, inputs = _step(answer, draw, padded=True)
@@ -175,7 +184,7 @@ def _cut(got, expected):
     return f"no gradient finds its way {' or '.join(way for way, open_ in zip(WAYS, got, strict=True) if not open_)}"
 
 
-@aspect("gradient", points=1, explain=_cut)
+@aspect("gradient", points=1, hint=3, explain=_cut)
 def gradient(answer, draw):
     """the loss finds its way back to the cell, to the encoder, and to the step before"""
     step, inputs = _step(answer, draw)
@@ -203,9 +212,9 @@ MASKED = ".masked_fill(~mask, -torch.inf)"
 OUTPUT = "self.output(attentional)"
 RETURNED = f"{OUTPUT}, state, attentional, weights"
 
-slip("[s; a] for [a; s]", COMBINED, {"[attended, state]": "[state, attended]"}, words="""
+slip("[s; c] for [c; s]", COMBINED, {"[context, state]": "[state, context]"}, words="""
     The two halves are swapped. A network trained from scratch would not mind, but weights from a classmate's model or a
-    checkpoint would meet the wrong half. The contract is [attended; state], as on the slides and in the paper.""")
+    checkpoint would meet the wrong half. The contract is [context; state], as on the slides and in the paper.""")
 slip("ignores the mask", ("padding",), {MASKED: ""}, words="""
     The padding took part: change what stands there and the answer changes, so a sentence is translated differently in
     another batch. Give padded positions a score of −∞.""")
@@ -229,7 +238,7 @@ slip("the state stands still", STATE,
      {CELL: "old, state = state, self.cell", f"{OUTPUT}, state": f"{OUTPUT}, old"}, words="""
     The state that came in was handed back, so the next step starts again from where this one did. Return the new
     one.""")
-slip("[ã; embedding]", STATE, {FED: "attentional, self.embedding(token)]"}, words="""
+slip("[s̃; embedding]", STATE, {FED: "attentional, self.embedding(token)]"}, words="""
     The cell was fed the right two vectors in the wrong order. A network trained from scratch would not mind, but a
     checkpoint would: the contract is [embedding; attentional vector].""")
 slip("the cell without its state", STATE, {"dim=-1), state)": "dim=-1))"}, words="""
@@ -252,17 +261,17 @@ slip("scaled by √d", WEIGHTS, {"[..., 0]": "[..., 0] / state.shape[-1] ** 0.5"
     (2015), it is the plain one.""")
 slip("mean pooling", ("padding", "attentional vector", "gradient"),
      {"(weights[:, None] @ encoder_states)[:, 0]": "encoder_states.mean(dim=1)"}, words="""
-    The weights were computed and then not used: every state counted the same, the padding too. The attended vector is
+    The weights were computed and then not used: every state counted the same, the padding too. The context vector is
     the average *by these weights*.""")
 slip("scores for weights", WEIGHTS, {RETURNED: f"{OUTPUT}, state, attentional, scores"}, words="""
     What came back as weights are scores, from before the softmax: they do not sum to one. Whoever draws the alignment
     needs the weights.""")
-slip("something else in ã's place", COMBINED,
+slip("something else in s̃'s place", COMBINED,
      {"attentional = torch": "combined = torch", OUTPUT: "self.output(combined)"},  # the old one
      {RETURNED: f"{OUTPUT}, state, state, weights"},
-     {RETURNED: f"{OUTPUT}, state, attended, weights"}, words="""
+     {RETURNED: f"{OUTPUT}, state, context, weights"}, words="""
     The third tensor is not the new attentional vector, tanh of what `combine` gives. It may be the old one, handed back
-    as it came, or the attended vector, or the state: look at the order (logits, state, attentional, weights), and at
+    as it came, or the context vector, or the state: look at the order (logits, state, attentional, weights), and at
     which name holds what.""")
 slip("softmax on the logits", LOGITS,
      {OUTPUT: f"{OUTPUT}.softmax(dim=-1)"},
@@ -289,8 +298,8 @@ def the_state_fed_in_its_place(self, token, state, attentional, encoder_states, 
     state = self.cell(torch.cat([self.embedding(token), state], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
     return self.output(attentional), state, attentional, weights
 
 
@@ -300,23 +309,23 @@ def the_old_state_asks_and_is_combined(self, token, state, attentional, encoder_
     new_state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = torch.tanh(self.combine(torch.cat([attended, state], dim=-1)))
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
     return self.output(attentional), new_state, attentional, weights
 
 
-@variant("tanh left out", "[s; a] for [a; s]", fails=COMBINED)
+@variant("tanh left out", "[s; c] for [c; s]", fails=COMBINED)
 def halves_swapped_and_tanh_left_out(self, token, state, attentional, encoder_states, mask):
     """Both."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
     scores = (encoder_states @ state[..., None])[..., 0]
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    attended = (weights[:, None] @ encoder_states)[:, 0]
-    attentional = self.combine(torch.cat([state, attended], dim=-1))
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = self.combine(torch.cat([state, context], dim=-1))
     return self.output(attentional), state, attentional, weights
 
 
-@variant("something else in ã's place", fails=("attentional vector", "gradient"))
+@variant("something else in s̃'s place", fails=("attentional vector", "gradient"))
 def never_combined(self, token, state, attentional, encoder_states, mask):
     """The old one, for the logits too."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
@@ -334,8 +343,8 @@ def einsum(self, token, state, attentional, encoder_states, mask):
     state = self.cell(torch.cat((self.embedding(token), attentional), -1), state)
     scores = torch.einsum("bd,bid->bi", state, encoder_states)
     weights = torch.where(mask, scores, -torch.inf).softmax(-1)
-    attended = torch.einsum("bi,bid->bd", weights, encoder_states)
-    attentional = self.combine(torch.cat((attended, state), -1)).tanh()
+    context = torch.einsum("bi,bid->bd", weights, encoder_states)
+    attentional = self.combine(torch.cat((context, state), -1)).tanh()
     return self.output(attentional), state, attentional, weights
 
 
@@ -343,11 +352,11 @@ def einsum(self, token, state, attentional, encoder_states, mask):
 def one_sentence_at_a_time(self, token, state, attentional, encoder_states, mask):
     """Loops over the batch and leaves the padding out altogether."""
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=1), state)
-    weights, attended = torch.zeros(mask.shape), []
+    weights, contexts = torch.zeros(mask.shape), []
     for b in range(len(token)):
         words = encoder_states[b][mask[b]]
         shares = torch.softmax(words @ state[b], dim=0)
         weights[b, mask[b]] = shares
-        attended.append((shares[:, None] * words).sum(dim=0))
-    attentional = torch.tanh(self.combine(torch.cat([torch.stack(attended), state], dim=1)))
+        contexts.append((shares[:, None] * words).sum(dim=0))
+    attentional = torch.tanh(self.combine(torch.cat([torch.stack(contexts), state], dim=1)))
     return self.output(attentional), state, attentional, weights

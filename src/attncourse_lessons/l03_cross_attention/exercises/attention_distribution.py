@@ -25,8 +25,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Which axis runs over the source positions? That is the one along which a row must sum to one.",
-        "What must the score of a padded position be, for softmax to give it exactly 0? Set it before the softmax.",
+        "Which axis runs over the source positions? Along that one a row must sum to one. torch's softmax takes each "
+        "row's largest score away before it takes exponentials; if you write your own, do so too.",
+        "What must the score of a padded position be, for softmax to give it exactly 0? Set it *before* the softmax: "
+        "afterwards, nobody gets what the padding had, and a high score of the padding has left the words nothing.",
         "In a row of padding alone every score is −∞, and softmax divides 0 by 0. Let softmax run, then put zeros "
         "wherever the mask is False. (On the way back, filling the padded scores keeps the NaN from them; adding −∞ "
         "does not.)",
@@ -38,14 +40,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=1, explain=row_sums)
+@aspect("weights", points=1, hint=1, explain=row_sums)
 def weights(answer, draw):
     """each target position shares out exactly one over the source"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     return answer(draw.normal(batch, n_target, n_source), torch.ones(batch, 1, n_source, dtype=torch.bool))
 
 
-@aspect("padding", points=1, explain=expected_zero)
+@aspect("padding", points=1, hint=2, explain=expected_zero)
 def padding(answer, draw):
     """nothing goes to padded positions"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
@@ -53,7 +55,7 @@ def padding(answer, draw):
     return require_variation(answer(draw.normal(batch, n_target, n_source), mask)) * ~mask
 
 
-@aspect("beside padding", points=1, explain=row_sums)
+@aspect("beside padding", points=1, hint=2, explain=row_sums)
 def beside_padding(answer, draw):
     """the real words share everything"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
@@ -68,7 +70,7 @@ def _one_empty(draw, batch, n_source):
     return mask
 
 
-@aspect("nothing but padding", points=1, explain=row_sums)
+@aspect("nothing but padding", points=1, hint=3, explain=row_sums)
 def nothing_but_padding(answer, draw):
     """zeros where there is nobody to attend to, and only there"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
@@ -78,6 +80,7 @@ def nothing_but_padding(answer, draw):
 @aspect(
     "large scores",
     points=1,
+    hint=1,
     explain=explain_worst(
         "weight {place} changes by {size} when all the scores of its row become 100 larger or 100 smaller"
     ),
@@ -91,7 +94,7 @@ def large_scores(answer, draw):
     return require_variation(answer(scores + shift, mask)) - answer(scores, mask)
 
 
-@aspect("high scores in the padding", points=1, explain=row_sums)
+@aspect("high scores in the padding", points=1, hint=2, explain=row_sums)
 def high_scores_in_the_padding(answer, draw):
     """however far above the words' scores those of the padding are, the words share everything"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
@@ -100,7 +103,7 @@ def high_scores_in_the_padding(answer, draw):
     return answer(torch.where(mask, scores, 300 * scores.abs() + 100), mask) * mask
 
 
-@aspect("gradient", points=1, explain=explain_way_back("scores"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
 def gradient(answer, draw):
     """the scores can be learned, and a sentence of nothing but padding does no harm"""
     batch, n_target, n_source = draw.sizes(3, 3, 7)

@@ -24,7 +24,9 @@ exercise = Exercise(
     hints=(
         "One output for each target position, as wide as an encoder state. Which axis has been summed over?",
         "Each output is the sum over i of weight[t, i] · encoder_state[i]: a row of the first input times the second, "
-        "as matrices.",
+        "as matrices. Use the weights as they are; nothing is shared out or divided again.",
+        "Every axis stays, also one of length one (no `squeeze`), and both inputs stay connected: an argmax or a "
+        "`.detach()` lets no gradient through.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -33,14 +35,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=2)
+@aspect("output", points=2, hint=1)
 def output(answer, draw):
     """a weighted average of the encoder states, one for each target position"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
     return answer(draw.normal(batch, n_target, n_source).softmax(dim=-1), draw.normal(batch, n_source, d))
 
 
-@aspect("one weight of one", points=1)
+@aspect("one weight of one", points=1, hint=2)
 def one_weight_of_one(answer, draw):
     """all the weight on one state gives back that very state, and no weight at all gives zeros"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
@@ -49,14 +51,14 @@ def one_weight_of_one(answer, draw):
     return answer(weights, draw.normal(batch, n_source, d))
 
 
-@aspect("one decoder state", points=1)
+@aspect("one decoder state", points=1, hint=3)
 def one_decoder_state(answer, draw):
     """works while translating, when there is one decoder state at a time"""
     n_source, d = draw.sizes(2, 2, 9)
     return answer(draw.normal(1, 1, n_source).softmax(dim=-1), draw.normal(1, n_source, d))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("weights", "encoder_states"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("weights", "encoder_states"))
 def gradient(answer, draw):
     """the weights can be learned: the gradient reaches them and the states"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)

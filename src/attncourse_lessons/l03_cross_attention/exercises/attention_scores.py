@@ -22,10 +22,12 @@ exercise = Exercise(
     difficulty=1,
     minutes=8,
     hints=(
-        "Write the shapes of the two inputs under each other, then the shape of the result. Which axis has gone?",
-        "The axis that has gone was summed over: each score is a dot product. Batched, that is one matrix product.",
+        "Write the shapes of the two inputs under each other, then the shape of the result. The axis that has gone was "
+        "summed over: each score is a dot product. Batched, that is one matrix product.",
         "Matrix products pair the last axis of the left factor with the last but one of the right: transpose one "
         "input. `.mT` swaps the last two axes and leaves the batch alone.",
+        "Every axis stays, also one of length one (no `squeeze`), and every score stays a tensor: `.item()` and "
+        "`.detach()` cut it off from what is to be learned.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -34,21 +36,21 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("scores", points=2)
+@aspect("scores", points=2, hint=1)
 def scores(answer, draw):
     """one dot product for every pair of a target and a source position"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
     return answer(draw.normal(batch, n_target, d), draw.normal(batch, n_source, d))
 
 
-@aspect("one decoder state", points=1)
+@aspect("one decoder state", points=1, hint=3)
 def one_decoder_state(answer, draw):
     """works while translating, when there is one decoder state at a time"""
     n_source, d = draw.sizes(2, 2, 9)
     return answer(draw.normal(1, 1, d), draw.normal(1, n_source, d))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("decoder_states", "encoder_states"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("decoder_states", "encoder_states"))
 def gradient(answer, draw):
     """the score can be learned from: its gradient reaches both networks"""
     batch, d, *lengths = draw.sizes(4, 2, 9)

@@ -31,8 +31,10 @@ exercise = Exercise(
     extra=True,
     hints=(
         "How far is source position i from the centre of target position t? That is a table, "
-        "(batch, n_target, n_source).",
-        "`torch.arange(n_source) - centers[..., None]` is that table. The window is exp of minus its square over 2σ².",
+        "(batch, n_target, n_source): the positions, counted from 0, minus the centres with a new last axis.",
+        "The bell is exp of *minus* the *squared* distance over 2σ², with brackets around all that stands below the "
+        "fraction line. It is 1 at the centre, it multiplies the weights, and nothing is normalised again.",
+        "Centres come from a network that must learn them: do not round them, and detach neither them nor the weights.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -54,13 +56,13 @@ def _far(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("window", points=1)
+@aspect("window", points=1, hint=1)
 def window(answer, draw):
     """a bell around each centre, of width σ"""
     return answer(*_far(draw), _sigma(draw))
 
 
-@aspect("at the centre", points=1)
+@aspect("at the centre", points=1, hint=2)
 def at_the_centre(answer, draw):
     """a weight right at the centre stays what it was"""
     batch, n_target, n_source = draw.sizes(3, 3, 9)
@@ -69,7 +71,7 @@ def at_the_centre(answer, draw):
     return answer(weights, centers.float(), _sigma(draw)).gather(-1, centers[..., None])
 
 
-@aspect("gradient", points=1, explain=explain_way_back("weights", "centers"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("weights", "centers"))
 def gradient(answer, draw):
     """the weights can be learned, and so can the centres, which a network predicts"""
     inputs = [tensor.requires_grad_() for tensor in _far(draw)]
