@@ -58,7 +58,7 @@ def _vectors(draw):
 
 
 def _padded(batch, n):
-    """Where each sentence begins and ends, and (batch, n), True between: padding on both sides, in front, and behind."""
+    """Where each sentence begins and ends, and (batch, n), True between: padding on both sides, in front, behind."""
     places = [(1, n - 1), (3, n), (0, n), (0, n - 2), (2, n), (1, n), (2, n - 1)][:batch]
     at = torch.arange(n)
     return places, torch.stack([(start <= at) & (at < end) for start, end in places])
@@ -122,7 +122,8 @@ def gradient(answer, draw):
     vectors = [x.requires_grad_() for x in _vectors(draw)]
     _, words = _padded(len(vectors[0]), vectors[0].shape[2])
     tokens = words[:, None, :, None].expand_as(vectors[2])               # nobody learns from the padding's output
-    right = reference(*vectors, words)
+    query, key, value = vectors
+    right = reference(query, key, value, words)
     return way_back(answer(*vectors, words)[tokens], right[tokens], vectors, draw)
 
 
@@ -155,12 +156,12 @@ slip("either mask is enough", ("not the future", *FUTURE[:1], *PADDING), {"past 
     hold it is & that makes one.""")
 slip("queries in place of keys", (*PADDING, *NOBODY),
      {WORDS: "words[:, None, :, None]", f"weights = weights{ZEROS}": "pass"}, words="""
-    The mask forbids the padding to *ask*: it lies on the queries' axis. What the padding asks is thrown away anyhow, and
-    its rows are now 0/0. What matters is that no token listens to it: its keys are what must be hidden, and keys are the
-    last axis.""")
+    The mask forbids the padding to *ask*: it lies on the queries' axis. What the padding asks is thrown away anyhow,
+    and its rows are now 0/0. What matters is that no token listens to it: its keys are what must be hidden, and keys
+    are the last axis.""")
 slip("another sentence's mask", PADDING, {WORDS: "words[:, None, :]"}, words="""
-    `words` lacks an axis. Beside scores (batch, n_heads, n, n) it must be (batch, 1, 1, n). With one axis less its batch
-    is taken for the heads: an error, or, where there are as many heads as sentences, each head uses the mask of a
+    `words` lacks an axis. Beside scores (batch, n_heads, n, n) it must be (batch, 1, 1, n). With one axis less its
+    batch is taken for the heads: an error, or, where there are as many heads as sentences, each head uses the mask of a
     sentence and nobody complains.""")
 slip("one sentence's mask for all", PADDING, {WORDS: "words[:1, None, None, :]"}, words="""
     All sentences got one mask. Each has padding of its own, and where one has a token another may have none.""")
@@ -172,9 +173,9 @@ slip("NaN where nobody may be looked at", NOBODY,
      {f"weights = weights{ZEROS}": "pass"},
      {WORDS: "words[:, None, None, :] & words[:, None, :, None]", f"weights = weights{ZEROS}": "pass"},
      words="""
-    A place of padding in front may look at nobody: in its past there is only padding. Its scores are all −∞, and softmax
-    makes 0/0 of them. In the next layer 0 · NaN is NaN in everybody's average, and on the way back it is in this
-    layer's gradients already. Give such a row numbers.""")
+    A place of padding in front may look at nobody: in its past there is only padding. Its scores are all −∞, and
+    softmax makes 0/0 of them. In the next layer 0 · NaN is NaN in everybody's average, and on the way back it is in
+    this layer's gradients already. Give such a row numbers.""")
 slip("NaN on the way back", ("gradient",),
      {FILLED: "(scores + torch.where(mask, 0.0, -torch.inf))"},
      words="""
@@ -193,10 +194,10 @@ slip("padding masked after the softmax", PADDING,
     The causal mask was put on the scores, and the padding's weights were set to zero after the softmax. The padding's
     scores are still in the denominator: a token with padding in front of it shares out less than one. Join the two
     masks first, then mask the scores once.""")
-slip("a score of 0", (*FUTURE, *PADDING), {f"{FILLED}.softmax": "(scores * mask).softmax", f"weights = weights{ZEROS}": "pass"},
-     words="""
-    Forbidden scores were made 0, and softmax makes e⁰ = 1 of that, more than of any negative score. Only −∞, or something
-    as far below all others as −1e9, leaves nothing.""")
+slip("a score of 0", (*FUTURE, *PADDING),
+     {f"{FILLED}.softmax": "(scores * mask).softmax", f"weights = weights{ZEROS}": "pass"}, words="""
+    Forbidden scores were made 0, and softmax makes e⁰ = 1 of that, more than of any negative score. Only −∞, or
+    something as far below all others as −1e9, leaves nothing.""")
 slip("not scaled", PLAIN, {ROOT: ""}, words="""
     The scores were not divided by the root of the head's width.""")
 slip("root of the wrong size", PLAIN,
