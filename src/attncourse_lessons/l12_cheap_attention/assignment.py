@@ -11,7 +11,8 @@
 #
 # In this assignment you build the ways round the square of [lecture @cheap_attention](@cheap_attention). The
 # first changes nothing about the result and saves the table. The next three change who may look at whom, or at what. The
-# last one writes a token at a time and computes nothing twice.
+# fifth writes a token at a time and computes nothing twice. The last two take the softmax away: the same attention once
+# for all positions together, and once as a recurrent network.
 #
 # None of the answers is long. Most mistakes here are of one position, one factor or one axis, and few of them crash;
 # small examples on paper are the quickest way to find them. Under each exercise stands a check. A check on other numbers
@@ -24,7 +25,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -32,6 +33,7 @@ except ModuleNotFoundError:
     ) from None
 
 import math
+import time
 
 import torch
 from torch import Tensor
@@ -176,7 +178,92 @@ def cached_step(
 check("cached_step", cached_step)
 
 # %% [markdown]
-# ## 6 · "So attention is linear now"
+# ## 6 · Linear attention: without a softmax
+#
+# In **linear attention** (Katharopoulos et al. 2020) the weight of key $j$ for query $i$ is $\phi(q_i) \cdot \phi(k_j)$, with
+# $\phi(x) = \operatorname{elu}(x) + 1$, a positive number for each feature. The function `features` of the next cell is φ.
+# The weights of a row are divided by their sum, as always:
+#
+# $$\text{output}_i = \frac{\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}$$
+#
+# where $j$ runs over all keys, or, with `causal`, over those up to $i$. Nothing is scaled, nothing is padded. Write it
+# without a table (n, n). (The check sees the result alone, and takes the table as well. The cell after exercise 7 shows
+# what it costs.)
+
+# %% locked=true
+def features(x: Tensor) -> Tensor:
+    """φ(x) = elu(x) + 1, for each number by itself."""
+    return torch.nn.functional.elu(x) + 1
+
+# %% exercise="linear_attention"
+def linear_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+    """The values, averaged by the weights φ(q) · φ(k).
+
+    query, key: (batch, n, d_k)   value: (batch, n, d_v)   causal: whether each position sees itself and the past alone
+    returns (batch, n, d_v)
+    """
+    ...  # solution
+
+# %% check="linear_attention"
+check("linear_attention", linear_attention)
+
+# %% [markdown]
+# ## 7 · The same as a recurrent network
+#
+# The causal form can take one token at a time. All that it needs of the past is two sums,
+# $S = \sum_j \phi(k_j)\, v_j^\top$ and $z = \sum_j \phi(k_j)$, which do not grow with the text. Before the first token
+# both are zero.
+
+# %% exercise="linear_step"
+def linear_step(query: Tensor, key: Tensor, value: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Causal linear attention of the newest token.
+
+    query, key: (batch, d_k)   value: (batch, d_v), of the new token
+    s: (batch, d_k, d_v)   z: (batch, d_k), the sums over all tokens before it
+    returns output (batch, d_v), and the two sums with the new token in them
+    """
+    ...  # solution
+
+# %% check="linear_step"
+check("linear_step", linear_step)
+
+# %% [markdown]
+# **Use it.** First one text of 300 tokens in both ways: do your two functions agree? Then we write 1,500 tokens and look
+# at what one of them costs, early and late: with your state, and with a cache of keys and values (your `cached_step`,
+# where it is green). Which of the two lines grows?
+
+# %%
+if solved("linear_attention") and solved("linear_step"):
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 300, 16)                        # 2 texts of 300 tokens
+    at_once = linear_attention(query, key, value, True)
+    s, z, one_by_one = torch.zeros(2, 16, 16), torch.zeros(2, 16), []
+    for t in range(300):
+        output, s, z = linear_step(query[:, t], key[:, t], value[:, t], s, z)
+        one_by_one.append(output)
+    off = float((torch.stack(one_by_one, dim=1) - at_once).abs().max())
+    print(f"at once and one by one differ by at most {off:.0e}")
+
+    with_cache = solved("cached_step")
+    s, z = torch.zeros(8, 32, 32), torch.zeros(8, 32)
+    caches = [torch.zeros(1, 8, 0, 32)] * 2
+    spent = {"state": [], "cache": []}
+    for _ in range(1500):
+        token = torch.randn(3, 8, 32)                                     # of 8 heads
+        begun = time.perf_counter()
+        _, s, z = linear_step(*token, s, z)
+        spent["state"].append(time.perf_counter() - begun)
+        if with_cache:
+            begun = time.perf_counter()
+            _, *caches = cached_step(*token[:, None], *caches)
+            spent["cache"].append(time.perf_counter() - begun)
+    for name, seconds in spent.items():
+        for last in (300, 600, 900, 1200, 1500) if seconds else ():
+            middle = sorted(seconds[last - 300 : last])[150]
+            print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:>6.0f} µs")
+
+# %% [markdown]
+# ## 8 · "So attention is linear now"
 #
 # A colleague has exchanged the attention of a model with $n = 2{,}000$ and $d = 4{,}096$ for FlashAttention. It takes a
 # fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she says, "and we can go to

@@ -22,3 +22,7 @@ def truth(got, expected):
     """For masks: says where the first wrong truth value stands."""
     place = tuple(int(i) for i in torch.from_numpy(got != expected).nonzero()[0])
     return f"at {list(place)} it says {bool(got[place])}, expected {bool(expected[place])}"
+
+def features(x: Tensor) -> Tensor:
+    """The notebook's own φ."""
+    return torch.nn.functional.elu(x) + 1
