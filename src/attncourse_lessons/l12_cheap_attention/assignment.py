@@ -244,23 +244,26 @@ if solved("linear_attention") and solved("linear_step"):
     off = float((torch.stack(one_by_one, dim=1) - at_once).abs().max())
     print(f"at once and one by one differ by at most {off:.0e}")
 
-    with_cache = solved("cached_step")
-    s, z = torch.zeros(8, 32, 32), torch.zeros(8, 32)
-    caches = [torch.zeros(1, 8, 0, 32)] * 2
-    spent = {"state": [], "cache": []}
-    for _ in range(1500):
-        token = torch.randn(3, 8, 32)                                     # of 8 heads
-        begun = time.perf_counter()
-        _, s, z = linear_step(*token, s, z)
-        spent["state"].append(time.perf_counter() - begun)
-        if with_cache:
+    def seconds_of_each(step, *state):
+        """How long each of 1,500 tokens takes, with 8 heads, 16 wide."""
+        seconds = []
+        for _ in range(1500):
+            token = torch.randn(3, 8, 16)
             begun = time.perf_counter()
-            _, *caches = cached_step(*token[:, None], *caches)
-            spent["cache"].append(time.perf_counter() - begun)
+            _, *state = step(*token, *state)
+            seconds.append(time.perf_counter() - begun)
+        return seconds
+
+    def with_cache(query, key, value, keys, values):
+        return cached_step(query[None], key[None], value[None], keys, values)
+
+    spent = {"state": seconds_of_each(linear_step, torch.zeros(8, 16, 16), torch.zeros(8, 16))}
+    if solved("cached_step"):
+        spent["cache"] = seconds_of_each(with_cache, *torch.zeros(2, 1, 8, 0, 16))
     for name, seconds in spent.items():
-        for last in (300, 600, 900, 1200, 1500) if seconds else ():
+        for last in (300, 600, 900, 1200, 1500):
             middle = sorted(seconds[last - 300 : last])[150]
-            print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:>6.0f} µs")
+            print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:>5.0f} µs")
 
 # %% [markdown]
 # ## 8 · "So attention is linear now"
