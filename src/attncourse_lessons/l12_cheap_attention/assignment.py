@@ -11,8 +11,9 @@
 #
 # In this assignment you build the ways round the square of [lecture @cheap_attention](@cheap_attention). The
 # first changes nothing about the result and saves the table. The next three change who may look at whom, or at what. The
-# fifth writes a token at a time and computes nothing twice. The last two take the softmax away: the same attention once
-# for all positions together, and once as a recurrent network.
+# fifth writes a token at a time and computes nothing twice. Two take the softmax away: the same attention once for all
+# positions together, and once as a recurrent network. In the last extension a whole block gets rotary positions and a
+# cache.
 #
 # None of the answers is long. Most mistakes here are of one position, one factor or one axis, and few of them crash;
 # small examples on paper are the quickest way to find them. Under each exercise stands a check. A check on other numbers
@@ -324,6 +325,85 @@ def attend_tile(
 
 # %% check="attend_tile"
 check("attend_tile", attend_tile)
+
+# %% [markdown]
+# ## Extension: a block with rotary positions and a cache
+#
+# Now the parts of several lectures together, as a language model uses them when it writes: a pre-norm block with rotary
+# position embeddings ([lecture @order](@order)), several heads, a causal mask, a feed-forward network, and a cache. The
+# tokens come in chunks: the prompt at once, then one token at a time, or a few. Whatever the chunks are, the outputs
+# are to be those of one pass over the whole text. So one function does both: with empty caches it is the block without
+# a cache.
+#
+# The functions `norm` and `rotate` are given. The feed-forward network is two matrices with a ReLU between them; nothing
+# has a bias. What you keep in the caches, keys rotated or not, is up to you, as long as each token so far has its place.
+
+# %% locked=true
+def norm(x: Tensor) -> Tensor:
+    """An RMSNorm without a gain."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+
+
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotary position embeddings: x, (batch, n_heads, n, d_head), turned by the angles of its n positions.
+
+    positions: (n,), whole numbers, counted from 0
+    """
+    half = x.shape[-1] // 2
+    angles = positions[:, None] * 10_000.0 ** (-torch.arange(half) / half)     # (n, half)
+    first, second = x[..., :half], x[..., half:]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+# %% exercise="cached_block"
+def cached_block(
+    x: Tensor, keys: Tensor, values: Tensor,
+    W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor, W_up: Tensor, W_down: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A pre-norm block on the newest m tokens, given what the cache holds of the n before them.
+
+    x: (batch, m, d_model)   keys, values: (batch, n_heads, n, d_head), as your function has returned them; n may be 0
+    W_Q, W_K, W_V, W_O: (d_model, d_model), d_model = n_heads * d_head   W_up: (d_model, d_ff)   W_down: (d_ff, d_model)
+    returns output (batch, m, d_model), and both caches, (batch, n_heads, n + m, d_head)
+    """
+    ...  # solution
+
+# %% check="cached_block"
+check("cached_block", cached_block)
+
+# %% [markdown]
+# **Use it.** A stack of four of your blocks reads a prompt of 200 tokens and then 40 more, one at a time. Once with
+# the caches; once without, so that for each new token the whole text is read again. Are the states the same, and how
+# many times as long does it take without?
+
+# %%
+if solved("cached_block"):
+    torch.manual_seed(0)
+    d, shapes = 64, 4 * [(64, 64)] + [(64, 256), (256, 64)]
+    blocks = [[torch.randn(shape) / shape[0] ** 0.5 for shape in shapes] for _ in range(4)]
+    nothing = torch.zeros(1, 4, 0, 16)
+
+    def stack(x, caches):
+        """Through all blocks: the states, and each block's caches."""
+        grown = []
+        for matrices, (keys, values) in zip(blocks, caches, strict=True):
+            x, keys, values = cached_block(x, keys, values, *matrices)
+            grown.append((keys, values))
+        return x, grown
+
+    text, empty = torch.randn(1, 240, d), [(nothing, nothing)] * 4
+    begun = time.perf_counter()
+    states, caches = stack(text[:, :200], empty)
+    states = [states]
+    for t in range(200, 240):
+        new, caches = stack(text[:, t : t + 1], caches)
+        states.append(new)
+    with_cache, begun = time.perf_counter() - begun, time.perf_counter()
+    for t in range(200, 241):
+        again, _ = stack(text[:, :t], empty)
+    without = time.perf_counter() - begun
+    off = float((torch.cat(states, dim=1) - again).abs().max())
+    print(f"the states differ by at most {off:.0e}; without a cache it takes {without / with_cache:.0f} times as long")
 
 # %% [markdown]
 # ---

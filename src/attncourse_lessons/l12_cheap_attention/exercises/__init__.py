@@ -3,6 +3,7 @@
 from . import (
     attend_tile,
     bigbird_mask,
+    cached_block,
     cached_step,
     linear_attention,
     linear_step,
@@ -23,5 +24,6 @@ EXERCISES = tuple(
         linear_attention,
         linear_step,
         attend_tile,
+        cached_block,
     )
 )

@@ -36,7 +36,7 @@ exercise = Exercise(
     returns=("output",),
     forbidden=READY_MADE,
     difficulty=2,
-    minutes=20,
+    minutes=15,
     hints=(
         "Take φ of queries and keys first. Then three matrices are multiplied, φ(Q), φ(K)ᵀ and V, and a product of "
         "three may be put in brackets in two ways. Which of them makes no table (n, n)?",

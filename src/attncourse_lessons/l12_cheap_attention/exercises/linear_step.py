@@ -32,7 +32,7 @@ exercise = Exercise(
     returns=("output", "s", "z"),
     forbidden=READY_MADE,
     difficulty=2,
-    minutes=12,
+    minutes=10,
     hints=(
         "The new token's key and value go into the state first, because a token may look at itself. What does the sum "
         "S get more at this step, and what does z?",
