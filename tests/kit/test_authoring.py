@@ -17,6 +17,7 @@ from lessonkit.authoring.build import Checkout, build, choose, drifts, open_cour
 from lessonkit.authoring.imports import files_imported
 from lessonkit.authoring.source import SourceError, read
 from lessonkit.course import Course, hidden_seeds
+from lessonkit.grading.submission.answers import answer, solutions
 
 LECTURE = '''\
 # %% [markdown]
@@ -111,8 +112,8 @@ class ToyCourse(Course):
 
     def exercises_of(self, assignment):
         return [
-            SimpleNamespace(name="double", out_of=2.0, extra=False, minutes=5, difficulty=1, solution_body=DOUBLE),
-            SimpleNamespace(name="triple", out_of=2.0, extra=True, minutes=5, difficulty=1, solution_body=TRIPLE),
+            SimpleNamespace(name="double", out_of=2.0, extra=False, minutes=5, difficulty=1, solution_bodies=(DOUBLE,)),
+            SimpleNamespace(name="triple", out_of=2.0, extra=True, minutes=5, difficulty=1, solution_bodies=(TRIPLE,)),
         ]
 
 
@@ -547,6 +548,31 @@ def test_the_build_puts_in_the_solution_the_table_and_the_numbers_of_lessons(tmp
     ]
     answer = ["    ### BEGIN SOLUTION", f"    {DOUBLE}", "    ### END SOLUTION"]
     assert exercise.source.splitlines() == ["def double(x):", '    """Twice x."""', *answer]
+
+
+def test_of_a_whole_module_each_method_has_its_place_and_all_are_one_answer(tmp_path, monkeypatch):
+    text = SOLUTION.replace('def double(x):\n    """Twice x."""\n    ...  # solution', WHOLE)
+    exercises = [SimpleNamespace(**vars(each)) for each in ToyCourse(tmp_path).exercises_of("a90")]
+    exercises[0].solution_bodies = ("self.two = 2", "return self.two * x")
+    monkeypatch.setattr(ToyCourse, "exercises_of", lambda course, assignment: exercises)
+    source = source_of(tmp_path / "right", text).notebook
+    for body in exercises[0].solution_bodies:
+        assert f"        ### BEGIN SOLUTION\n        {body}\n        ### END SOLUTION" in source.cells[2].source
+    methods = "def __init__(self):\n    self.two = 2\n\ndef forward(self, x):\n    return self.two * x"
+    assert solutions(source)["double"] == methods
+    answered = answer(source, source, {"double": "def forward(self, x):\n    return x"}).cells[2].source
+    assert answered == 'class double:\n    """Twice x."""\n    def forward(self, x):\n        return x'
+    with pytest.raises(SourceError, match="needs 2 lines"):
+        source_of(tmp_path / "wrong", text.replace("    def forward(self, x):\n        ...  # solution", ""))
+
+
+WHOLE = '''class double:
+    """Twice x."""
+    def __init__(self):
+        ...  # solution
+
+    def forward(self, x):
+        ...  # solution'''
 
 
 def test_a_link_to_a_lesson_leads_from_where_the_notebook_is(tmp_path):

@@ -677,6 +677,99 @@ def test_a_traceback_shows_the_line_of_a_slip(slips):
     assert "exponentials = scores.expp()" in "".join(traceback.format_tb(error.tb))
 
 
+class Twice(nn.Module):
+    """The solution of an exercise in which the learner writes the whole module."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.once = nn.Linear(d, d)
+        self.again = nn.Linear(d, 2 * d, bias=False)
+
+    def forward(self, x):
+        return self.again(self.once(x))
+
+
+@pytest.fixture
+def whole():
+    """An exercise in which the learner writes `__init__`, too."""
+    exercise = Exercise("Twice", Twice, ("y",), difficulty=1, minutes=1, hints=("one",), solution=Twice)
+
+    @exercise.aspect("known", points=1, explain=lambda got, expected: f"{got.sum():g} numbers")
+    def known(answer, draw):
+        """the module knows what it learns"""
+        return torch.tensor([p.numel() for p in answer.build(draw, 3).parameters.values()]).sum()[None]
+
+    @exercise.aspect("output", points=1)
+    def output(answer, draw):
+        """one after the other"""
+        module, x = answer.build(draw, 3), draw.normal(2, 3)
+        return module(x) - module.reference_with_same_weights(x)
+
+    @exercise.aspect("start", points=1)
+    def start(answer, draw):
+        """numbers of its own to begin with"""
+        return answer.build(draw, 3, fill=False).parameter("once.weight").abs().max() < 1
+
+    once, large = "self.once = nn.Linear(d, d)", "nn.init.constant_(self.once.weight, 2.0)"
+    in_a_list = {once: "self.parts = [nn.Linear(d, d)]", "self.once(x)": "self.parts[0](x)"}
+    exercise.slip("a list", ("known", "output", "start"), in_a_list, words="A list is no container.")
+    exercise.slip("once", ("output",), {"self.again(self.once(x))": "self.once(x).repeat(1, 2)"}, words="No again.")
+    exercise.slip("large", ("start",), {once: f"{once}\n    {large}"}, words="Too large.")
+    return exercise
+
+
+def test_a_whole_module_is_judged_by_its_own_init(whole):
+    assert one(whole, Twice).points == 3
+    for mistake in whole.misconceptions:
+        verdict = one(whole, mistake.answer)
+        assert {line.name for line in verdict.aspects if not line.ok} == set(mistake.fails)
+        assert [m.name for m in verdict.misconceptions] == [mistake.name]
+    assert whole.as_answer(Twice) is Twice and len(whole.solution_bodies) == 2
+    assert whole.solution_bodies[0].splitlines()[0] == "super().__init__()"
+
+
+def test_of_a_whole_module_parameters_of_other_names_are_no_changed_init(whole):
+    class Other(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.first, self.again = nn.Linear(d, d), nn.Linear(d, 2 * d, bias=False)
+
+        def forward(self, x):
+            return self.again(self.first(x))
+
+    verdict = one(whole, Other)
+    assert [line.ok for line in verdict.aspects] == [True, False, False]
+    assert "`__init__` was changed" not in str(verdict) and "there is no parameter once.weight" in text(verdict)
+
+
+def test_of_a_whole_module_a_parameter_of_another_shape_and_a_wrong_output_are_told(whole):
+    class Wide(Twice):
+        def __init__(self, d):
+            super().__init__(d)
+            self.once = nn.Linear(d, d + 1)
+            self.again = nn.Linear(d + 1, 2 * d, bias=False)
+
+    class Narrow(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.only = nn.Linear(d, d)
+
+        def forward(self, x):
+            return self.only(x)
+
+    assert "the parameter again.weight has shape (6, 4), expected (6, 3)" in text(one(whole, Wide))
+    assert "y has shape (2, 3), expected (2, 6)" in text(one(whole, Narrow))
+
+
+def test_an_unwritten_init_is_not_written_yet(whole):
+    class Twice(nn.Module):
+        def __init__(self, d):
+            raise NotImplementedError()
+
+    verdict = one(whole, Twice)
+    assert verdict.points == 0 and "Not written yet" in str(verdict)
+
+
 def test_a_wrong_answer_that_nobody_foresaw_gets_a_message_and_no_name(softmax):
     verdict = one(softmax, lambda scores: by_hand(scores) + 0.25)
     assert verdict.misconceptions == ()

@@ -26,7 +26,7 @@ def test_an_assignment_holds_no_solution_no_mark_scheme_and_no_hidden_seeds(path
     answers = re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", solution, flags=re.DOTALL)
     assert answers
     for line in (line.strip() for answer in answers for line in answer.splitlines()):
-        assert len(line) < 12 or line not in released
+        assert len(line) < 12 or line not in released or line == "super().__init__()"  # every module's first line
     assert not re.search(r"SOLUTION|HIDDEN|seeds=|Mark scheme", released)
 
 

@@ -111,6 +111,8 @@ HALF_TRUE |= {"no warm-up", "crosses p left out, but for the first"}
 HALF_TRUE |= {"causal alone", "only the prefix is seen"}
 # Chosen among n in place of n − 1, and nobody stepped over: the two together put the positive among the negatives.
 HALF_TRUE |= {"one too many to choose from", "the last is never drawn"}
+# Where all are tokens, either of two masks allows the future; a mask on the queries leaves the padding's keys and NaN.
+HALF_TRUE |= {"the future is read", "the padding is listened to", "NaN where nobody may be looked at"}
 
 # Of an answer that does several things, one: a mask of True alone does keep the pads; a code that holds two mistakes is
 # called by either; scores handed back as weights had no softmax; exponentials by hand that are multiplied by the mask

@@ -10,8 +10,8 @@
 # # Assignment @many_heads · Many heads
 #
 # In this assignment you build the attention of [lecture @many_heads](@many_heads): the scaled one, the
-# reshaping that makes many heads of it at no cost, the whole layer, the variant that saves memory while writing; and at
-# the end you count the parameters of a GPT, to the last one.
+# reshaping that makes many heads of it at no cost, the whole layer, the variant that saves memory while writing. You
+# count the parameters of a GPT, to the last one, and at the end the heads get the two masks of a decoder at once.
 #
 # Every answer is a few lines long. What takes time is to know, at each line, which axis is which; write the shape beside
 # it. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
@@ -26,7 +26,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -189,8 +189,63 @@ check("count_parameters", count_parameters)
 # %% [markdown]
 # If the check is green, your function can count published models: `sum(count_parameters(50257, 1024, 12, 768, 12, 12, 64,
 # 3072))` is GPT-2 small, and 124,439,808 is what the released model has.
+
+# %% [markdown]
+# ## 7 · Both masks at once
 #
-# ## 7 · Why the root?
+# A decoder's self-attention has two reasons to hide a key: it comes after the query, or it is padding. Position $i$ may
+# attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
+# same padding, and each sentence has its own.
+#
+# The padding may stand behind a sentence, in front of it, or on both sides: `words` says where there are tokens. What
+# comes out at a place of the padding is never read, but it must be a number: a NaN would spread through the next layer,
+# and through the gradient already in this one. The heads have been split, and will be merged.
+
+# %% exercise="decoder_attention"
+def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) -> Tensor:
+    """Scaled attention of each head, in which each place sees the tokens of the past and its own.
+
+    query, key, value: (batch, n_heads, n, d_head)
+    words: (batch, n), True where there is a token, False where there is padding
+    returns (batch, n_heads, n, d_head)
+    """
+    ...  # solution
+
+# %% check="decoder_attention"
+check("decoder_attention", decoder_attention)
+
+# %% [markdown]
+# **Use it.** Three sentences of 3, 6 and 9 tokens, padded to one length: behind, as a translator's targets are in
+# training, and in front, as prompts are when a language model writes for several people at once. Each time we ask how
+# far the tokens' outputs are from those of the sentence alone: with your padding mask, and with the causal mask alone.
+# In which of the four cases do you expect a difference?
+
+# %%
+if solved("decoder_attention"):
+    torch.manual_seed(0)
+    lengths = (3, 6, 9)
+    query, key, value = torch.randn(3, 3, 4, 9, 8)                        # 3 sentences, 4 heads
+    all_places = torch.ones(3, 9, dtype=torch.bool)
+    for side in ("behind", "in front"):
+        for mask in ("both masks", "causal alone"):
+            words = torch.stack([torch.arange(9) < n for n in lengths])
+            words = words.flip(1) if side == "in front" else words
+            output = decoder_attention(query, key, value, words if mask == "both masks" else all_places)
+            off = 0.0
+            for i in range(3):
+                sentence = [x[i : i + 1, :, words[i]] for x in (query, key, value)]
+                alone = decoder_attention(*sentence, all_places[i : i + 1, : lengths[i]])[0]
+                off = max(off, float((output[i, :, words[i]] - alone).abs().max()))
+            print(f"padding {side:>8}, {mask:>12}: off by {off:.6f}")
+
+# %% [markdown]
+# Behind a sentence the causal mask hides the padding by itself, because the padding comes later. So a decoder that is
+# trained with padding behind needs no other mask (its loss must still leave the padding out). In front it does. Why do
+# programs that write still pad in front? There the last place of every row is the last token, and the next token is
+# read off at one place for all.
+
+# %% [markdown]
+# ## 8 · Why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of them
 # has variance $d_k$. Divide by $\sqrt{d_k}$."
@@ -216,7 +271,7 @@ check("count_parameters", count_parameters)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8 · A head that nobody misses
+# ## 9 · A head that nobody misses
 #
 # You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to $W_O$ to
 # zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads do nothing,

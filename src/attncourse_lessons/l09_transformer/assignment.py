@@ -11,11 +11,12 @@
 #
 # In this assignment you put together the machine of [lecture @transformer](@transformer): the block of an
 # encoder, the block of a decoder, the shift by one, and with them the whole Transformer. Then you build the network
-# that newer models have in place of the old one.
+# that newer models have in place of the old one, and at the end a language model with parameters of its own.
 #
-# You have built every part before, so here the parts are handed to you as functions: attentions, networks, norms. What
-# is asked for is the wiring, and the check looks at nothing else. Call the parts by position, as in `attention(x,
-# memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
+# You have built every part before, so up to exercise 4 the parts are handed to you as functions: attentions, networks,
+# norms. What is asked for is the wiring, and the check looks at nothing else. Call the parts by position, as in
+# `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides your
+# points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.
@@ -27,14 +28,17 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
         "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
+import math
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% [markdown]
@@ -237,7 +241,97 @@ def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
 check("swiglu", swiglu)
 
 # %% [markdown]
-# ## 6 · The shift and the mask
+# ## 6 · A language model of your own
+#
+# Now build a whole model as a module, with all that it can learn: a decoder alone, of GPT-2's shape. The block is given.
+# You write both methods. What `__init__` makes has fixed names, as in a checkpoint:
+#
+# * `tokens` and `positions`: an `nn.Embedding` each, for vocab_size tokens and for max_length places. Both begin as
+#   normal random numbers of standard deviation 0.02.
+# * `blocks`: `n_layers` blocks, each with numbers of its own, in a container that registers them.
+# * `norm`: an `nn.LayerNorm` after the last block.
+#
+# Nothing else is learned: the output is **tied**. The logit of a token is the dot product of the state, after the norm,
+# with that token's row of `tokens`. The logits at place $t$ are for the token at $t + 1$, so no place may see what comes
+# after it. Texts are of any length up to max_length, and none is padded.
+
+# %% locked=true
+class Block(nn.Module):
+    """A pre-norm block, as in GPT-2."""
+
+    def __init__(self, d_model: int, n_heads: int):
+        super().__init__()
+        self.n_heads = n_heads
+        self.norm_1 = nn.LayerNorm(d_model)
+        self.qkv = nn.Linear(d_model, 3 * d_model)               # queries, keys and values of all heads
+        self.output = nn.Linear(d_model, d_model)
+        self.norm_2 = nn.LayerNorm(d_model)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x: (batch, n, d_model)   mask: (n, n), True where a query (row) may attend to a key (column)"""
+        heads = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.n_heads, -1))
+        query, key, value = heads.permute(2, 0, 3, 1, 4)         # (batch, n_heads, n, d_head) each
+        scores = query @ key.mT / math.sqrt(key.shape[-1])
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        x = x + self.output((weights @ value).transpose(1, 2).flatten(2))
+        return x + self.feed_forward(self.norm_2(x))
+
+# %% exercise="DecoderLM"
+class DecoderLM(nn.Module):
+    """A decoder-only language model."""
+
+    def __init__(self, vocab_size: int, max_length: int, d_model: int, n_heads: int, n_layers: int):
+        ...  # solution
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: (batch, n), whole numbers, n at most max_length   returns logits, (batch, n, vocab_size)"""
+        ...  # solution
+
+# %% check="DecoderLM"
+check("DecoderLM", DecoderLM)
+
+# %% [markdown]
+# **Use it.** First: how many parameters has your model in the size of GPT-2 small? The released model has 124,439,808.
+# (On torch's device "meta" tensors have shapes and no memory.) Then train a small one on English number words, letter by
+# letter, and let it write. Which loss does it begin with, before it has learned anything?
+
+# %%
+if solved("DecoderLM"):
+    from attncourse.data import number_words
+
+    with torch.device("meta"):
+        gpt2 = DecoderLM(vocab_size=50_257, max_length=1024, d_model=768, n_heads=12, n_layers=12)
+    print(f"GPT-2 small: {sum(p.numel() for p in gpt2.parameters()):,} parameters")
+
+    words = [pair.source for pair in number_words("en", "de", train=2000, test=1).train]
+    text = "\n".join(words)
+    letters = sorted(set(text))
+    ids = torch.tensor([letters.index(letter) for letter in text])
+    torch.manual_seed(0)
+    model = DecoderLM(len(letters), max_length=48, d_model=48, n_heads=4, n_layers=2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    print(f"{len(letters)} letters: knowing nothing costs {math.log(len(letters)):.2f} nats a letter")
+    for step in range(301):
+        starts = torch.randint(len(ids) - 49, (16, 1))
+        batch = ids[starts + torch.arange(49)]                   # (16, 49)
+        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            print(f"step {step:>3}: {loss.item():.2f} nats a letter")
+    written = torch.tensor([[letters.index("\n")]])
+    with torch.no_grad():
+        for _ in range(160):
+            probabilities = model(written[:, -48:])[:, -1].softmax(dim=-1)
+            written = torch.cat([written, torch.multinomial(probabilities, 1)], dim=1)
+    print("it writes:", "".join(letters[i] for i in written[0].tolist()))
+
+# %% [markdown]
+# ## 7 · The shift and the mask
 #
 # Two things keep a decoder from peeking: its input is shifted by one, and its self-attention has a causal mask.
 #
@@ -264,7 +358,7 @@ check("swiglu", swiglu)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 7 · Better by 0.01
+# ## 8 · Better by 0.01
 #
 # A course-mate trains a small language model once with ReLU and once with GELU. The test loss is 4.312 nats with ReLU
 # and 4.301 with GELU. "GELU is better by 0.011, so I shall use it."

@@ -10,8 +10,9 @@
 # # Assignment @training · Training an encoder–decoder
 #
 # In this assignment you build what stands around the model of [lecture @training](@training): the loss, the learning
-# rate, the batches, the optimiser, one step of training, one step in half precision, and the bill. No attention occurs
-# in it. Most of what goes wrong with a translator goes wrong here. At the end you put the parts together and train one.
+# rate, the optimiser, and one step of training. No attention occurs in them, and most of what goes wrong with a
+# translator goes wrong here. Then you put the parts together and train one. Four extensions follow, for whoever wants
+# to know more: batches by tokens, a step in half precision, what a step costs, and a vocabulary of subwords.
 #
 # Under each exercise stands a check. A check on other numbers and other sizes decides your points. After the check comes
 # a cell that *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
@@ -117,48 +118,7 @@ if solved("warmup"):
         print(f"step {step:>7,}  rate {rate:.6f}  {'█' * round(60_000 * rate)}")
 
 # %% [markdown]
-# ## 3 · Batches by tokens
-#
-# A batch is a rectangle: as many rows as it has sentences, as many columns as the longest of them has tokens. What has to fit
-# into memory is the rectangle, padding and all. So share out the sentences like this:
-#
-# * from the shortest to the longest (sentences of one length in the order in which they were given),
-# * as many into a batch as fit into `batch_tokens`, rows × longest, before the next one is begun,
-# * and a sentence that is longer than `batch_tokens` is a batch of its own.
-#
-# In what order the batches are used is sampled later, by the loop.
-
-# %% exercise="batch_by_tokens"
-def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
-    """Share out sentences into batches of like length, each at most `batch_tokens` large with its padding.
-
-    lengths: how many tokens each sentence has
-    returns a list of batches; a batch is a list of indices into `lengths`, and each index comes once
-    """
-    ...  # solution
-
-# %% check="batch_by_tokens"
-check("batch_by_tokens", batch_by_tokens)
-
-# %% [markdown]
-# **Use it.** Two thousand lists of number words, cut into letters: which share of a batch is padding in yours, and which
-# in as many batches of sentences as they come?
-
-# %%
-if solved("batch_by_tokens"):
-    from attncourse.data import number_words
-
-    lengths = [len(pair.source) for pair in number_words("de", "en", train=2000, test=1).train]
-    mine = batch_by_tokens(lengths, 4096)
-    n = math.ceil(len(lengths) / len(mine))
-    as_they_come = [list(range(i, min(i + n, 2000))) for i in range(0, 2000, n)]
-    for name, batches in (("by tokens", mine), ("as they come", as_they_come)):
-        room = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
-        empty = 1 - sum(lengths) / sum(room)
-        print(f"{name:>12}: {len(batches)} batches, the largest {max(room):,}, {empty:.0%} padding")
-
-# %% [markdown]
-# ## 4 · AdamW: the optimiser
+# ## 3 · AdamW: the optimiser
 #
 # The lecture has the equations of **AdamW** (Loshchilov and Hutter 2019): moving averages of the gradient $g$ and of its
 # square, both corrected for having begun at zero, and a **decoupled weight decay** $\lambda$ beside the gradient's step
@@ -232,7 +192,7 @@ if solved("adamw_step"):
             print(f"step {step:>3}: your loss {losses[0]:.6f}, torch's {losses[1]:.6f}")
 
 # %% [markdown]
-# ## 5 · One step of training: accumulation, clipping, modes
+# ## 4 · One step of training: accumulation, clipping, modes
 #
 # Here is a model that is as small as can be, with dropout, and its optimiser. Write `forward`, which takes one step with it:
 #
@@ -308,7 +268,179 @@ if solved("TrainStep"):
         print(f"{step:>4}   {losses[0][step - 1]:.6f}       {losses[1][step - 1]:.6f}")
 
 # %% [markdown]
-# ## 6 · Loss scaling: one step in half precision
+# ## 5 · Capstone: learn a language in seconds
+#
+# Now train an encoder–decoder yourself. The check invents a language in which it says lists of one or two numbers below
+# 1000: it samples a vocabulary and a grammar (does one say "forty-two" or "two-and-forty"? is the list said backwards?). It
+# hands you 1,500 pairs of sentences, as token ids, and 200 sources that are not among them. Your function trains a model on
+# the pairs and returns the translations of the 200. Nobody knows the language before the check is run, and the one that
+# decides your points is another, so nothing can be prepared but a good training run.
+#
+# * A source is the plain number words, with ids from 3 to 32; the target's ids are from 3 to 39, and mean something else.
+#   0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`. Neither pairs nor sources hold any of the three. No sentence has more than 11
+#   tokens.
+# * The model is in the next cell, and two functions with it: one makes a tensor of rows of unequal length, the other
+#   writes a trained model's translations. So what is left to you is the training. Use all three as they are, or bring
+#   some of your own made of torch's layers (the course's Transformer is not there when this is graded). Exercises 1 to 4
+#   are of use; torch's own losses and optimisers are allowed here.
+# * **The budget**: one processor thread, and 30 seconds for the cell of the check. Then it is stopped and earns nothing.
+#   The grader may be slower than your machine: stay below 12. The model is small, so 300 to 400 steps are enough.
+# * Points come with the share of the 200 that is right to the last token: a third, two thirds, four fifths. The card says the
+#   share. Your teacher can show the class a leaderboard of it, without names. A program that works out the grammar by rules
+#   and trains nothing would pass the check; it misses the point, and whoever reads it will see that.
+
+# %% locked=true
+class Translator(nn.Module):
+    """One block of encoder, one of decoder, of torch's layers, in front of which the norms stand."""
+
+    def __init__(self, vocab_size=40, d_model=48, max_length=24):
+        super().__init__()
+        self.source_tokens = nn.Embedding(vocab_size, d_model)
+        self.target_tokens = nn.Embedding(vocab_size, d_model)
+        self.positions = nn.Embedding(max_length, d_model)
+        options = dict(d_model=d_model, nhead=4, dim_feedforward=2 * d_model, dropout=0.0)
+        self.encoder = nn.TransformerEncoderLayer(**options, batch_first=True, norm_first=True)
+        self.decoder = nn.TransformerDecoderLayer(**options, batch_first=True, norm_first=True)
+        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
+        self.output = nn.Linear(d_model, vocab_size)
+
+    def forward(self, source, target):
+        """The logits of each next token, (batch, n_target, vocab_size).
+
+        source: (batch, n_source), filled up with 0   target: (batch, n_target), <bos> in front
+        """
+        n_source, n_target = source.shape[1], target.shape[1]
+        padding = source == 0
+        x = self.source_tokens(source) + self.positions.weight[:n_source]
+        memory = self.norms[0](self.encoder(x, src_key_padding_mask=padding))
+        future = torch.ones(n_target, n_target, dtype=torch.bool).triu(1)
+        y = self.target_tokens(target) + self.positions.weight[:n_target]
+        y = self.decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padding)
+        return self.output(self.norms[1](y))
+
+
+def rectangle(rows: list[list[int]]) -> Tensor:
+    """The rows of token ids as one tensor, (number of rows, longest), filled up with 0."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+@torch.no_grad()
+def translate(model: nn.Module, sources: list[list[int]]) -> list[list[int]]:
+    """The likeliest next token, again and again, up to <eos>: a list of token ids for each source."""
+    source, written = rectangle(sources), torch.ones(len(sources), 1).long()
+    for _ in range(20):
+        best = model(source, written)[:, -1].argmax(dim=-1)
+        written = torch.cat([written, best[:, None]], dim=1)
+    return [row[: row.index(2)] if 2 in row else row for row in written[:, 1:].tolist()]
+
+# %% exercise="train_translator"
+def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> list[list[int]]:
+    """Train on `pairs` and translate `sources`.
+
+    pairs: [source, target] each, lists of token ids without <bos> and <eos>   sources: lists of token ids
+    returns a translation for each source, in their order: lists of token ids without <pad>, <bos> and <eos>
+    """
+    ...  # solution
+
+# %% check="train_translator"
+check("train_translator", train_translator)
+
+# %% [markdown]
+# ## 6 · Read a log like an engineer
+#
+# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) The command was `train --precision fp16 --lr 2e-3 --warmup
+# 400 --batch-tokens 8192 --save-every 1000`; the order of the batches is sampled from a seed.
+#
+# | step | rate | gradient norm, before clipping at 1 | training loss | tokens/s | |
+# |---|---|---|---|---|---|
+# | 100 | 0.0005 | 1.9 | 6.81 | 21,400 | |
+# | 300 | 0.0015 | 2.4 | 5.20 | 21,600 | |
+# | 400 | 0.0020 | 9.7 | 5.02 | 21,500 | |
+# | 430 | 0.0019 | 310 | 6.4 | 21,500 | |
+# | 440 | 0.0019 | nan | nan | 21,500 | stopped; started anew with `--lr 5e-4` |
+# | 1,000 | 0.0003 | 1.1 | 3.91 | 21,400 | checkpoint saved |
+# | 2,000 | 0.0002 | 0.9 | 3.10 | 10,600 | from step 1,500 on she also prints `loss.item()` and samples a translation at every step |
+# | 2,000 | 0.0002 | 0.9 | 3.17 | 21,300 | the same without the printing, resumed from the checkpoint of step 1,000 |
+#
+# Three things went wrong: the loss became NaN soon after the warm-up; the tokens per second halved; and the resumed run
+# does not come to the same loss as the uninterrupted one. For **each of the three** say (a) what the likely cause is, and
+# which entry of the log points to it; (b) one measurement or experiment of a few minutes that would tell it from one other
+# cause that you name; (c) the remedy. Then: why would it have been a mistake to answer the first with "clip at 0.1"? About
+# ten sentences. (5 points)
+
+# %% [markdown] written="read-a-log" points=5 minutes=15 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** For each of the three: half a point for a cause that the log supports, with its entry; half a point for an
+# experiment that can tell it from a named other cause; half a point for the remedy. Half a point for the last question.
+#
+# 1. *NaN after warm-up.* The rate at its highest is too high: the norm grows from 2 to 10 to 310 at the peak of the rate,
+#    **before** there is a NaN, and with a fourth of the rate the run goes through. Other causes: a single bad batch, or
+#    an overflow in float16 that is no divergence. Experiments: run the same hundred steps in float32 (it diverges as well:
+#    the rate; it does not: the precision), or skip the batches 420–440, or the same order at half the rate. Remedy: a lower
+#    rate or a longer warm-up; a loss scale that skips steps if it was the precision. (Whoever names the precision as the
+#    cause and tests it properly has the points: a growing norm speaks for the rate, but the log does not decide it.)
+# 2. *Half the tokens per second.* The printing and the sampled translation: they begin at step 1,500, and without them the
+#    speed is back. `loss.item()` makes the CPU wait for the GPU at every step, and a translation is decoded token by token.
+#    Other cause: a hot or shared GPU, a slower loader, longer sentences. Experiment: take out one of the two; time a step
+#    with `synchronize()` around it; look at the profiler. Remedy: both every few hundred steps, losses added up on the
+#    device.
+# 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step, the
+#    loss scale, the state of the random numbers (dropout), or the place in the order of the batches. The rate in both
+#    rows is the same, so the schedule was kept; 0.07 is more than noise of the order of operations after so few steps, as far
+#    as one can tell. (Another cause: operations on a GPU that are not deterministic. Then two uninterrupted runs differ as
+#    well.) Experiment: save, resume at once, and compare the *first* step's loss and norm with the uninterrupted run's, in
+#    evaluation mode to leave out dropout; or run twice without resuming. Remedy: save all of it, and a test that
+#    resuming gives the same numbers.
+# 4. *Why not clip at 0.1?* It treats the sign and not the cause. In AdamW a gradient that is scaled by a constant gives
+#    nearly the same step, because $\hat m / \sqrt{\hat v}$ does not change, so clipping harder hardly shortens the steps;
+#    and NaN cannot be clipped. (Either reason.)
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Extension: batches by tokens
+#
+# The four extensions from here on are worth extra credit, and nothing is lost by leaving them out.
+#
+# A batch is a rectangle: as many rows as it has sentences, as many columns as the longest of them has tokens. What has to fit
+# into memory is the rectangle, padding and all. So share out the sentences like this:
+#
+# * from the shortest to the longest (sentences of one length in the order in which they were given),
+# * as many into a batch as fit into `batch_tokens`, rows × longest, before the next one is begun,
+# * and a sentence that is longer than `batch_tokens` is a batch of its own.
+#
+# In what order the batches are used is sampled later, by the loop.
+
+# %% exercise="batch_by_tokens"
+def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
+    """Share out sentences into batches of like length, each at most `batch_tokens` large with its padding.
+
+    lengths: how many tokens each sentence has
+    returns a list of batches; a batch is a list of indices into `lengths`, and each index comes once
+    """
+    ...  # solution
+
+# %% check="batch_by_tokens"
+check("batch_by_tokens", batch_by_tokens)
+
+# %% [markdown]
+# **Use it.** Two thousand lists of number words, cut into letters: which share of a batch is padding in yours, and which
+# in as many batches of sentences as they come?
+
+# %%
+if solved("batch_by_tokens"):
+    from attncourse.data import number_words
+
+    lengths = [len(pair.source) for pair in number_words("de", "en", train=2000, test=1).train]
+    mine = batch_by_tokens(lengths, 4096)
+    n = math.ceil(len(lengths) / len(mine))
+    as_they_come = [list(range(i, min(i + n, 2000))) for i in range(0, 2000, n)]
+    for name, batches in (("by tokens", mine), ("as they come", as_they_come)):
+        room = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
+        empty = 1 - sum(lengths) / sum(room)
+        print(f"{name:>12}: {len(batches)} batches, the largest {max(room):,}, {empty:.0%} padding")
+
+# %% [markdown]
+# ## Extension: loss scaling, one step in half precision
 #
 # A GPU that lacks bfloat16 computes in float16, whose smallest number is about 6 · 10⁻⁸. Gradients below that become 0.
 # So the *loss* is multiplied by a **loss scale** before the backward pass, all gradients on the way are larger by that
@@ -359,7 +491,7 @@ if solved("scaled_step"):
     print("the gradient without a scale:", copy.grad.tolist())
 
 # %% [markdown]
-# ## 7 · What a step costs: memory and FLOPs
+# ## Extension: what a step costs in memory and FLOPs
 #
 # Count, in whole numbers, what it takes to train the encoder–decoder of lecture @training.
 #
@@ -438,121 +570,7 @@ if solved("memory_and_flops"):
     print(f"a step of a small model: torch counts {counter.get_total_flops():,}, you {sum(exact):,}")
 
 # %% [markdown]
-# ## 8 · Read a log like an engineer
-#
-# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) The command was `train --precision fp16 --lr 2e-3 --warmup
-# 400 --batch-tokens 8192 --save-every 1000`; the order of the batches is sampled from a seed.
-#
-# | step | rate | gradient norm, before clipping at 1 | training loss | tokens/s | |
-# |---|---|---|---|---|---|
-# | 100 | 0.0005 | 1.9 | 6.81 | 21,400 | |
-# | 300 | 0.0015 | 2.4 | 5.20 | 21,600 | |
-# | 400 | 0.0020 | 9.7 | 5.02 | 21,500 | |
-# | 430 | 0.0019 | 310 | 6.4 | 21,500 | |
-# | 440 | 0.0019 | nan | nan | 21,500 | stopped; started anew with `--lr 5e-4` |
-# | 1,000 | 0.0003 | 1.1 | 3.91 | 21,400 | checkpoint saved |
-# | 2,000 | 0.0002 | 0.9 | 3.10 | 10,600 | from step 1,500 on she also prints `loss.item()` and samples a translation at every step |
-# | 2,000 | 0.0002 | 0.9 | 3.17 | 21,300 | the same without the printing, resumed from the checkpoint of step 1,000 |
-#
-# Three things went wrong: the loss became NaN soon after the warm-up; the tokens per second halved; and the resumed run
-# does not come to the same loss as the uninterrupted one. For **each of the three** say (a) what the likely cause is, and
-# which entry of the log points to it; (b) one measurement or experiment of a few minutes that would tell it from one other
-# cause that you name; (c) the remedy. Then: why would it have been a mistake to answer the first with "clip at 0.1"? About
-# ten sentences. (5 points)
-
-# %% [markdown] written="read-a-log" points=5 minutes=20 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.** For each of the three: half a point for a cause that the log supports, with its entry; half a point for an
-# experiment that can tell it from a named other cause; half a point for the remedy. Half a point for the last question.
-#
-# 1. *NaN after warm-up.* The rate at its highest is too high: the norm grows from 2 to 10 to 310 at the peak of the rate,
-#    **before** there is a NaN, and with a fourth of the rate the run goes through. Other causes: a single bad batch, or
-#    an overflow in float16 that is no divergence. Experiments: run the same hundred steps in float32 (it diverges as well:
-#    the rate; it does not: the precision), or skip the batches 420–440, or the same order at half the rate. Remedy: a lower
-#    rate or a longer warm-up; a loss scale that skips steps if it was the precision. (Whoever names the precision as the
-#    cause and tests it properly has the points: a growing norm speaks for the rate, but the log does not decide it.)
-# 2. *Half the tokens per second.* The printing and the sampled translation: they begin at step 1,500, and without them the
-#    speed is back. `loss.item()` makes the CPU wait for the GPU at every step, and a translation is decoded token by token.
-#    Other cause: a hot or shared GPU, a slower loader, longer sentences. Experiment: take out one of the two; time a step
-#    with `synchronize()` around it; look at the profiler. Remedy: both every few hundred steps, losses added up on the
-#    device.
-# 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step, the
-#    loss scale, the state of the random numbers (dropout), or the place in the order of the batches. The rate in both
-#    rows is the same, so the schedule was kept; 0.07 is more than noise of the order of operations after so few steps, as far
-#    as one can tell. (Another cause: operations on a GPU that are not deterministic. Then two uninterrupted runs differ as
-#    well.) Experiment: save, resume at once, and compare the *first* step's loss and norm with the uninterrupted run's, in
-#    evaluation mode to leave out dropout; or run twice without resuming. Remedy: save all of it, and a test that
-#    resuming gives the same numbers.
-# 4. *Why not clip at 0.1?* It treats the sign and not the cause. In AdamW a gradient that is scaled by a constant gives
-#    nearly the same step, because $\hat m / \sqrt{\hat v}$ does not change, so clipping harder hardly shortens the steps;
-#    and NaN cannot be clipped. (Either reason.)
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 9 · Capstone: learn a language in seconds
-#
-# Now train an encoder–decoder yourself. The check invents a language in which it says lists of one or two numbers below
-# 1000: it samples a vocabulary and a grammar (does one say "forty-two" or "two-and-forty"? is the list said backwards?). It
-# hands you 1,500 pairs of sentences, as token ids, and 200 sources that are not among them. Your function trains a model on
-# the pairs and returns the translations of the 200. Nobody knows the language before the check is run, and the one that
-# decides your points is another, so nothing can be prepared but a good training run.
-#
-# * A source is the plain number words, with ids from 3 to 32; the target's ids are from 3 to 39, and mean something else.
-#   0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`. Neither pairs nor sources hold any of the three. No sentence has more than 11
-#   tokens.
-# * The model is in the next cell. Use it as it is, or bring one of your own made of torch's layers (the course's Transformer
-#   is not there when this is graded). Exercises 1 to 4 are of use; torch's own losses and optimisers are allowed here.
-# * **The budget**: one processor thread, and 30 seconds for the cell of the check. Then it is stopped and earns nothing.
-#   The grader may be slower than your machine: stay below 12. The model is small, so 300 to 400 steps are enough.
-# * Points come with the share of the 200 that is right to the last token: a third, two thirds, four fifths. The card says the
-#   share. Your teacher can show the class a leaderboard of it, without names. A program that works out the grammar by rules
-#   and trains nothing would pass the check; it misses the point, and whoever reads it will see that.
-
-# %% locked=true
-class Translator(nn.Module):
-    """One block of encoder, one of decoder, of torch's layers, in front of which the norms stand."""
-
-    def __init__(self, vocab_size=40, d_model=48, max_length=24):
-        super().__init__()
-        self.source_tokens = nn.Embedding(vocab_size, d_model)
-        self.target_tokens = nn.Embedding(vocab_size, d_model)
-        self.positions = nn.Embedding(max_length, d_model)
-        options = dict(d_model=d_model, nhead=4, dim_feedforward=2 * d_model, dropout=0.0)
-        self.encoder = nn.TransformerEncoderLayer(**options, batch_first=True, norm_first=True)
-        self.decoder = nn.TransformerDecoderLayer(**options, batch_first=True, norm_first=True)
-        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
-        self.output = nn.Linear(d_model, vocab_size)
-
-    def forward(self, source, target):
-        """The logits of each next token, (batch, n_target, vocab_size).
-
-        source: (batch, n_source), filled up with 0   target: (batch, n_target), <bos> in front
-        """
-        n_source, n_target = source.shape[1], target.shape[1]
-        padding = source == 0
-        x = self.source_tokens(source) + self.positions.weight[:n_source]
-        memory = self.norms[0](self.encoder(x, src_key_padding_mask=padding))
-        future = torch.ones(n_target, n_target, dtype=torch.bool).triu(1)
-        y = self.target_tokens(target) + self.positions.weight[:n_target]
-        y = self.decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padding)
-        return self.output(self.norms[1](y))
-
-# %% exercise="train_translator"
-def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> list[list[int]]:
-    """Train on `pairs` and translate `sources`.
-
-    pairs: [source, target] each, lists of token ids without <bos> and <eos>   sources: lists of token ids
-    returns a translation for each source, in their order: lists of token ids without <pad>, <bos> and <eos>
-    """
-    ...  # solution
-
-# %% check="train_translator"
-check("train_translator", train_translator)
-
-# %% [markdown]
 # ## Extension: grow a vocabulary
-#
-# This one is worth extra credit, and nothing is lost by leaving it out.
 #
 # Byte-pair encoding starts from letters. It counts all pairs of neighbours in the training words, merges the most
 # frequent pair into one piece wherever it stands, counts again, and so on. (A word that occurs ten times counts ten

@@ -211,7 +211,7 @@ figures.padded_batches({"16 sentences at random": by_number,
 # because encoder and decoder each need a rectangle. And the batches come in an order that is drawn anew for each epoch;
 # otherwise the model would see the short sentences first, for ever. `epoch_batches` does both.
 #
-# **Now you:** [a10](@training/assignment), exercise 3.
+# **Now you:** [a10](@training/assignment), the extension "Batches by tokens".
 
 # %%
 def first_batches(n, batch_tokens=256, seed=0):
@@ -474,7 +474,7 @@ figures.rate_sweep(sweep)
 # this the left side is the steeper one; in a long run of a deep model it is the right, where the run is simply lost. So
 # take the bottom, or a little to its left. Sweep again when the batch, the width or the schedule changes.
 #
-# **Now you:** [a10](@training/assignment), exercises 2 and 4.
+# **Now you:** [a10](@training/assignment), exercises 2 and 3.
 #
 # ## A GPU's time
 #
@@ -612,7 +612,7 @@ assert low == 1
 # Nothing has moved: each update is less than half of the last digit. So the *products* are computed in 16 bits, while
 # parameters, Adam's averages, sums and losses stay in 32. This is **mixed precision**, and `autocast` does it.
 #
-# **Now you:** [a10](@training/assignment), exercise 6.
+# **Now you:** [a10](@training/assignment), the extension "Loss scaling".
 #
 # ### The roofline: memory-bound or compute-bound
 #
@@ -771,7 +771,7 @@ print(f"checkpointing: gradient off by {off(recomputed):.0e}; "
 # Both agree up to rounding. Note the share: a part counts by its **tokens**, since each part's loss is a *mean* over
 # its own. What happens with plain averages is shown below.
 #
-# **Now you:** [a10](@training/assignment), exercise 5, where the loop gets accumulation.
+# **Now you:** [a10](@training/assignment), exercise 4, where the loop gets accumulation.
 #
 # ## FLOPs, 6N and MFU
 #
@@ -829,7 +829,7 @@ if not kept_runs:
 # > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
 # > <code>torch.compile</code>. A still faster chip would change nothing.</details>
 #
-# **Now you:** [a10](@training/assignment), exercise 7, and the written question 8.
+# **Now you:** [a10](@training/assignment), question 6, and the extension "What a step costs".
 #
 # ## The profiler: where does the time go?
 #
@@ -1018,7 +1018,7 @@ print(list(CHIPS["T4"].flops))
 # scale of our loop. `best_precision` chooses. On a Mac (Metal) the course computes in float32. `docs/training.md` says
 # more.
 #
-# **Now you:** [a10](@training/assignment), exercise 9, the capstone: train number words within a budget.
+# **Now you:** [a10](@training/assignment), exercise 5, the capstone: train number words within a budget.
 #
 # <details><summary><b>Going further</b>: averaging weights</summary>
 #

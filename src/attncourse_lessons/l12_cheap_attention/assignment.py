@@ -11,7 +11,9 @@
 #
 # In this assignment you build the ways round the square of [lecture @cheap_attention](@cheap_attention). The
 # first changes nothing about the result and saves the table. The next three change who may look at whom, or at what. The
-# last one writes a token at a time and computes nothing twice.
+# fifth writes a token at a time and computes nothing twice. Two take the softmax away: the same attention once for all
+# positions together, and once as a recurrent network. In the last extension a whole block gets rotary positions and a
+# cache.
 #
 # None of the answers is long. Most mistakes here are of one position, one factor or one axis, and few of them crash;
 # small examples on paper are the quickest way to find them. Under each exercise stands a check. A check on other numbers
@@ -24,7 +26,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -32,6 +34,7 @@ except ModuleNotFoundError:
     ) from None
 
 import math
+import time
 
 import torch
 from torch import Tensor
@@ -176,7 +179,95 @@ def cached_step(
 check("cached_step", cached_step)
 
 # %% [markdown]
-# ## 6 · "So attention is linear now"
+# ## 6 · Linear attention: without a softmax
+#
+# In **linear attention** (Katharopoulos et al. 2020) the weight of key $j$ for query $i$ is $\phi(q_i) \cdot \phi(k_j)$, with
+# $\phi(x) = \operatorname{elu}(x) + 1$, a positive number for each feature. The function `features` of the next cell is φ.
+# The weights of a row are divided by their sum, as always:
+#
+# $$\text{output}_i = \frac{\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}$$
+#
+# where $j$ runs over all keys, or, with `causal`, over those up to $i$. Nothing is scaled, nothing is padded. Write it
+# without a table (n, n). (The check sees the result alone, and takes the table as well. The cell after exercise 7 shows
+# what it costs.)
+
+# %% locked=true
+def features(x: Tensor) -> Tensor:
+    """φ(x) = elu(x) + 1, for each number by itself."""
+    return torch.nn.functional.elu(x) + 1
+
+# %% exercise="linear_attention"
+def linear_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+    """The values, averaged by the weights φ(q) · φ(k).
+
+    query, key: (batch, n, d_k)   value: (batch, n, d_v)   causal: whether each position sees itself and the past alone
+    returns (batch, n, d_v)
+    """
+    ...  # solution
+
+# %% check="linear_attention"
+check("linear_attention", linear_attention)
+
+# %% [markdown]
+# ## 7 · The same as a recurrent network
+#
+# The causal form can take one token at a time. All that it needs of the past is two sums,
+# $S = \sum_j \phi(k_j)\, v_j^\top$ and $z = \sum_j \phi(k_j)$, which do not grow with the text. Before the first token
+# both are zero.
+
+# %% exercise="linear_step"
+def linear_step(query: Tensor, key: Tensor, value: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Causal linear attention of the newest token.
+
+    query, key: (batch, d_k)   value: (batch, d_v), of the new token
+    s: (batch, d_k, d_v)   z: (batch, d_k), the sums over all tokens before it
+    returns output (batch, d_v), and the two sums with the new token in them
+    """
+    ...  # solution
+
+# %% check="linear_step"
+check("linear_step", linear_step)
+
+# %% [markdown]
+# **Use it.** First one text of 300 tokens in both ways: do your two functions agree? Then we write 1,500 tokens and look
+# at what one of them costs, early and late: with your state, and with a cache of keys and values (your `cached_step`,
+# where it is green). Which of the two lines grows?
+
+# %%
+if solved("linear_attention") and solved("linear_step"):
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 300, 16)                        # 2 texts of 300 tokens
+    at_once = linear_attention(query, key, value, True)
+    s, z, one_by_one = torch.zeros(2, 16, 16), torch.zeros(2, 16), []
+    for t in range(300):
+        output, s, z = linear_step(query[:, t], key[:, t], value[:, t], s, z)
+        one_by_one.append(output)
+    off = float((torch.stack(one_by_one, dim=1) - at_once).abs().max())
+    print(f"at once and one by one differ by at most {off:.0e}")
+
+    def seconds_of_each(step, *state):
+        """How long each of 1,500 tokens takes, with 8 heads, 16 wide."""
+        seconds = []
+        for _ in range(1500):
+            token = torch.randn(3, 8, 16)
+            begun = time.perf_counter()
+            _, *state = step(*token, *state)
+            seconds.append(time.perf_counter() - begun)
+        return seconds
+
+    def with_cache(query, key, value, keys, values):
+        return cached_step(query[None], key[None], value[None], keys, values)
+
+    spent = {"state": seconds_of_each(linear_step, torch.zeros(8, 16, 16), torch.zeros(8, 16))}
+    if solved("cached_step"):
+        spent["cache"] = seconds_of_each(with_cache, *torch.zeros(2, 1, 8, 0, 16))
+    for name, seconds in spent.items():
+        for last in (300, 600, 900, 1200, 1500):
+            middle = sorted(seconds[last - 300 : last])[150]
+            print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:>5.0f} µs")
+
+# %% [markdown]
+# ## 8 · "So attention is linear now"
 #
 # A colleague has exchanged the attention of a model with $n = 2{,}000$ and $d = 4{,}096$ for FlashAttention. It takes a
 # fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she says, "and we can go to
@@ -234,6 +325,85 @@ def attend_tile(
 
 # %% check="attend_tile"
 check("attend_tile", attend_tile)
+
+# %% [markdown]
+# ## Extension: a block with rotary positions and a cache
+#
+# Now the parts of several lectures together, as a language model uses them when it writes: a pre-norm block with rotary
+# position embeddings ([lecture @order](@order)), several heads, a causal mask, a feed-forward network, and a cache. The
+# tokens come in chunks: the prompt at once, then one token at a time, or a few. Whatever the chunks are, the outputs
+# are to be those of one pass over the whole text. So one function does both: with empty caches it is the block without
+# a cache.
+#
+# The functions `norm` and `rotate` are given. The feed-forward network is two matrices with a ReLU between them; nothing
+# has a bias. What you keep in the caches, keys rotated or not, is up to you, as long as each token so far has its place.
+
+# %% locked=true
+def norm(x: Tensor) -> Tensor:
+    """An RMSNorm without a gain."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+
+
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotary position embeddings: x, (batch, n_heads, n, d_head), turned by the angles of its n positions.
+
+    positions: (n,), whole numbers, counted from 0
+    """
+    half = x.shape[-1] // 2
+    angles = positions[:, None] * 10_000.0 ** (-torch.arange(half) / half)     # (n, half)
+    first, second = x[..., :half], x[..., half:]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+# %% exercise="cached_block"
+def cached_block(
+    x: Tensor, keys: Tensor, values: Tensor,
+    W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor, W_up: Tensor, W_down: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A pre-norm block on the newest m tokens, given what the cache holds of the n before them.
+
+    x: (batch, m, d_model)   keys, values: (batch, n_heads, n, d_head), as your function has returned them; n may be 0
+    W_Q, W_K, W_V, W_O: (d_model, d_model), d_model = n_heads * d_head   W_up: (d_model, d_ff)   W_down: (d_ff, d_model)
+    returns output (batch, m, d_model), and both caches, (batch, n_heads, n + m, d_head)
+    """
+    ...  # solution
+
+# %% check="cached_block"
+check("cached_block", cached_block)
+
+# %% [markdown]
+# **Use it.** A stack of four of your blocks reads a prompt of 200 tokens and then 40 more, one at a time. Once with
+# the caches; once without, so that for each new token the whole text is read again. Are the states the same, and how
+# many times as long does it take without?
+
+# %%
+if solved("cached_block"):
+    torch.manual_seed(0)
+    d, shapes = 64, 4 * [(64, 64)] + [(64, 256), (256, 64)]
+    blocks = [[torch.randn(shape) / shape[0] ** 0.5 for shape in shapes] for _ in range(4)]
+    nothing = torch.zeros(1, 4, 0, 16)
+
+    def stack(x, caches):
+        """Through all blocks: the states, and each block's caches."""
+        grown = []
+        for matrices, (keys, values) in zip(blocks, caches, strict=True):
+            x, keys, values = cached_block(x, keys, values, *matrices)
+            grown.append((keys, values))
+        return x, grown
+
+    text, empty = torch.randn(1, 240, d), [(nothing, nothing)] * 4
+    begun = time.perf_counter()
+    states, caches = stack(text[:, :200], empty)
+    states = [states]
+    for t in range(200, 240):
+        new, caches = stack(text[:, t : t + 1], caches)
+        states.append(new)
+    with_cache, begun = time.perf_counter() - begun, time.perf_counter()
+    for t in range(200, 241):
+        again, _ = stack(text[:, :t], empty)
+    without = time.perf_counter() - begun
+    off = float((torch.cat(states, dim=1) - again).abs().max())
+    print(f"the states differ by at most {off:.0e}; without a cache it takes {without / with_cache:.0f} times as long")
 
 # %% [markdown]
 # ---

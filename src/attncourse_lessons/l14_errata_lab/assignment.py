@@ -7,14 +7,14 @@
 # ---
 
 # %% [markdown]
-# # Assignment @errata_lab · Eight lines to repair, and a test of your own
+# # Assignment @errata_lab · Four lines to repair, and a test of your own
 #
-# Each of the first eight exercises begins with a line that stands on a slide, or in its code. It is given to you as a
+# Each of the first four exercises begins with a line that stands on a slide, or in its code. It is given to you as a
 # function that you can run. Find an input for which it does something that cannot be meant, say to yourself what was
 # meant, and write the function that does it. [Lecture @errata_lab](@errata_lab) goes through the
 # questions that find such things: shapes, limiting cases, another implementation.
 #
-# The ninth exercise turns the tables. You are handed blocks, some of them sound and some broken, each with the losses
+# The fifth exercise turns the tables. You are handed blocks, some of them sound and some broken, each with the losses
 # of a training run, and write the test that tells them apart.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
@@ -104,89 +104,7 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 check("repair_weights", repair_weights)
 
 # %% [markdown]
-# ## 3 · On which side?
-#
-# "output = Y[output_1; …; output_h], where Y ∈ R^(d×d)", says one deck, after it has stacked words as rows.
-
-# %% locked=true
-def combination_as_printed(heads, Y):
-    side_by_side = torch.cat(tuple(heads), dim=1)
-    return Y @ side_by_side
-
-
-# %% exercise="repair_combination"
-def repair_combination(heads: Tensor, Y: Tensor) -> Tensor:
-    """What all heads found for each word, side by side, and mixed by Y.
-
-    heads: (h, n, d / h), what each head found   Y: (d, d)
-    returns (n, d)
-    """
-    ...  # solution
-
-# %% check="repair_combination"
-check("repair_combination", repair_combination)
-
-# %% [markdown]
-# ## 4 · Are the two dogs the same?
-#
-# One deck sends "The dog chased another dog" through a layer and asks whether both dogs come out alike:
-
-# %% locked=true
-def comparison_as_printed(output, tokens, word):
-    return (output[2] - output[5]).abs().max()
-
-
-# %% [markdown]
-# It holds for one sentence and one tokenizer. Write the question so that it can be asked of any word in any text.
-
-# %% exercise="repair_comparison"
-def repair_comparison(output: Tensor, tokens: Tensor, word: int) -> float:
-    """How far the outputs of one word are apart.
-
-    That is the largest difference in any feature between any two of its places.
-
-    output: (n, d), a row for each place   tokens: (n,), which word stands there
-    word: stands there at least once
-    returns one number, 0 or more; 0 for a word that stands there once
-    """
-    ...  # solution
-
-# %% check="repair_comparison"
-check("repair_comparison", repair_comparison)
-
-# %% [markdown]
-# ## 5 · Two texts of one length
-#
-# "output = softmax(ZQ(HK)ᵀ) × HV", say two decks of cross-attention, and one of them adds that the table of scores is
-# in R^(T×T). Somebody has typed that as it stands, × and all:
-
-# %% locked=true
-def cross_attention_as_printed(Z, H, W_Q, W_K, W_V):
-    T = len(Z)
-    table = torch.softmax((Z @ W_Q @ (H @ W_K).mT).view(T, T), -1)
-    return table * (H @ W_V), table
-
-
-# %% [markdown]
-# Three things in it are not what a Transformer does.
-
-# %% exercise="repair_cross_attention"
-def repair_cross_attention(
-    Z: Tensor, H: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The decoder's words look at the encoder's, by the scaled dot product.
-
-    Z: (n_target, d), the decoder's states   H: (n_source, d), the encoder's
-    W_Q, W_K: (d, d_k)   W_V: (d, d_v)
-    returns the output (n_target, d_v) and the weights (n_target, n_source)
-    """
-    ...  # solution
-
-# %% check="repair_cross_attention"
-check("repair_cross_attention", repair_cross_attention)
-
-# %% [markdown]
-# ## 6 · What a step needs of the past
+# ## 3 · What a step needs of the past
 #
 # "At every timestep, we could change the set of keys and queries to include only past words", say three decks.
 # Somebody has programmed that:
@@ -214,7 +132,7 @@ def repair_past(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
 check("repair_past", repair_past)
 
 # %% [markdown]
-# ## 7 · Absolute, or relative?
+# ## 4 · Absolute, or relative?
 #
 # One deck prints Shaw's formula, $e_{ij} = x_i W_Q\,(x_j W_K + a_{ij})^\top / \sqrt d$, under the heading *Absolute*.
 # Somebody has believed the heading:
@@ -240,35 +158,7 @@ def repair_relative(query: Tensor, key: Tensor, table: Tensor) -> Tensor:
 check("repair_relative", repair_relative)
 
 # %% [markdown]
-# ## 8 · Which number is wrong?
-#
-# One deck copies a table of model sizes from a paper, faithfully. In two rows the heads, side by side, are not as
-# wide as the model: 24 heads of 128 for a width of 2048, and 40 heads of 128 for 5140. In each *one* of the two
-# numbers, the width or the number of heads, is a misprint. The number of parameters in the blocks tells which: a
-# block has four matrices of $d \times d$, and two of $d \times 4d$.
-
-# %% locked=true
-def row_as_printed(n_layers, d_model, n_heads, d_head, parameters):
-    return d_model, n_heads
-
-
-# %% exercise="repair_row"
-def repair_row(
-    n_layers: int, d_model: int, n_heads: int, d_head: int, parameters: int
-) -> tuple[int, int]:
-    """The width and the number of heads that were meant.
-
-    n_layers, d_model, n_heads, d_head: as printed; d_model or n_heads may be wrong, not both
-    parameters: how many numbers all blocks hold, to within one part in a hundred
-    returns d_model and n_heads, with n_heads · d_head = d_model
-    """
-    ...  # solution
-
-# %% check="repair_row"
-check("repair_row", repair_row)
-
-# %% [markdown]
-# ## 9 · A test of your own
+# ## 5 · A test of your own
 #
 # Now you are the reviewer. You are handed a block that says of itself that it is the pre-norm block of a decoder, and
 # the losses of a training run in which it was used. You cannot read its code. You can call it, and more: it has two
@@ -309,7 +199,7 @@ def structural_test(
 check("structural_test", structural_test)
 
 # %% [markdown]
-# ## 10 · In your own words: the loss fell
+# ## 6 · In your own words: the loss fell
 #
 # A course-mate has copied the block of a slide, in which both residual connections start at the normalised x. You say
 # so, and get the answer: "I trained it. The loss fell to what the paper reports, within the spread over three seeds.
@@ -339,7 +229,7 @@ check("structural_test", structural_test)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 11 · In your own words: be fair
+# ## 7 · In your own words: be fair
 #
 # A slide says: "After LayerNorm, the mean and variance of vector elements is 0 and 1 … variance of sum = sum of
 # variances = $d_k$."
@@ -365,9 +255,120 @@ check("structural_test", structural_test)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: told apart
+# ## Extension: on which side?
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# The five extensions from here on are worth extra credit, and nothing is lost by leaving them out. Four are more lines to
+# repair.
+#
+# "output = Y[output_1; …; output_h], where Y ∈ R^(d×d)", says one deck, after it has stacked words as rows.
+
+# %% locked=true
+def combination_as_printed(heads, Y):
+    side_by_side = torch.cat(tuple(heads), dim=1)
+    return Y @ side_by_side
+
+
+# %% exercise="repair_combination"
+def repair_combination(heads: Tensor, Y: Tensor) -> Tensor:
+    """What all heads found for each word, side by side, and mixed by Y.
+
+    heads: (h, n, d / h), what each head found   Y: (d, d)
+    returns (n, d)
+    """
+    ...  # solution
+
+# %% check="repair_combination"
+check("repair_combination", repair_combination)
+
+# %% [markdown]
+# ## Extension: are the two dogs the same?
+#
+# One deck sends "The dog chased another dog" through a layer and asks whether both dogs come out alike:
+
+# %% locked=true
+def comparison_as_printed(output, tokens, word):
+    return (output[2] - output[5]).abs().max()
+
+
+# %% [markdown]
+# It holds for one sentence and one tokenizer. Write the question so that it can be asked of any word in any text.
+
+# %% exercise="repair_comparison"
+def repair_comparison(output: Tensor, tokens: Tensor, word: int) -> float:
+    """How far the outputs of one word are apart.
+
+    That is the largest difference in any feature between any two of its places.
+
+    output: (n, d), a row for each place   tokens: (n,), which word stands there
+    word: stands there at least once
+    returns one number, 0 or more; 0 for a word that stands there once
+    """
+    ...  # solution
+
+# %% check="repair_comparison"
+check("repair_comparison", repair_comparison)
+
+# %% [markdown]
+# ## Extension: two texts of one length
+#
+# "output = softmax(ZQ(HK)ᵀ) × HV", say two decks of cross-attention, and one of them adds that the table of scores is
+# in R^(T×T). Somebody has typed that as it stands, × and all:
+
+# %% locked=true
+def cross_attention_as_printed(Z, H, W_Q, W_K, W_V):
+    T = len(Z)
+    table = torch.softmax((Z @ W_Q @ (H @ W_K).mT).view(T, T), -1)
+    return table * (H @ W_V), table
+
+
+# %% [markdown]
+# Three things in it are not what a Transformer does.
+
+# %% exercise="repair_cross_attention"
+def repair_cross_attention(
+    Z: Tensor, H: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The decoder's words look at the encoder's, by the scaled dot product.
+
+    Z: (n_target, d), the decoder's states   H: (n_source, d), the encoder's
+    W_Q, W_K: (d, d_k)   W_V: (d, d_v)
+    returns the output (n_target, d_v) and the weights (n_target, n_source)
+    """
+    ...  # solution
+
+# %% check="repair_cross_attention"
+check("repair_cross_attention", repair_cross_attention)
+
+# %% [markdown]
+# ## Extension: which number is wrong?
+#
+# One deck copies a table of model sizes from a paper, faithfully. In two rows the heads, side by side, are not as
+# wide as the model: 24 heads of 128 for a width of 2048, and 40 heads of 128 for 5140. In each *one* of the two
+# numbers, the width or the number of heads, is a misprint. The number of parameters in the blocks tells which: a
+# block has four matrices of $d \times d$, and two of $d \times 4d$.
+
+# %% locked=true
+def row_as_printed(n_layers, d_model, n_heads, d_head, parameters):
+    return d_model, n_heads
+
+
+# %% exercise="repair_row"
+def repair_row(
+    n_layers: int, d_model: int, n_heads: int, d_head: int, parameters: int
+) -> tuple[int, int]:
+    """The width and the number of heads that were meant.
+
+    n_layers, d_model, n_heads, d_head: as printed; d_model or n_heads may be wrong, not both
+    parameters: how many numbers all blocks hold, to within one part in a hundred
+    returns d_model and n_heads, with n_heads · d_head = d_model
+    """
+    ...  # solution
+
+# %% check="repair_row"
+check("repair_row", repair_row)
+
+# %% [markdown]
+# ## Extension: told apart
 #
 # Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
 # in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses

@@ -14,7 +14,7 @@
 #
 # When you have finished you will be able to read an equation, a table or a page of code as a reviewer does: to ask
 # the cheap questions before the dear ones, to turn a doubt into a cell that fails, to tell a slip from a choice, and
-# to say what a falling loss proves. In [assignment @errata_lab](@errata_lab/assignment) you repair eight
+# to say what a falling loss proves. In [assignment @errata_lab](@errata_lab/assignment) you repair four
 # lines of slides, and write a test that is itself tested.
 #
 # ## Five decks and a pencil

@@ -188,11 +188,15 @@ class _Expansion:
     def _exercise(self, cell: NotebookNode, name: str, given: dict[str, Any]) -> None:
         self._needs_code(cell)
         exercise = self._registered(name)
-        places = SOLUTION.findall(cell.source)
-        if len(places) != 1:
-            self.fail(f'exercise "{name}" needs one line `...  # solution`, where the exercise\'s own solution goes')
-        answer = f"### BEGIN SOLUTION\n{exercise.solution_body}\n### END SOLUTION"
-        cell.source = SOLUTION.sub(lambda match: textwrap.indent(answer, match[1]), cell.source)
+        places, bodies = SOLUTION.findall(cell.source), iter(exercise.solution_bodies)
+        if len(places) != len(exercise.solution_bodies):
+            lines = "one line" if len(exercise.solution_bodies) == 1 else f"{len(exercise.solution_bodies)} lines"
+            self.fail(f'exercise "{name}" needs {lines} `...  # solution`, where the exercise\'s own solution goes')
+
+        def answer(match: re.Match[str]) -> str:
+            return textwrap.indent(f"### BEGIN SOLUTION\n{next(bodies)}\n### END SOLUTION", match[1])
+
+        cell.source = SOLUTION.sub(answer, cell.source)
         self._grade(cell, name, solution=True)
         self.set.append(exercise)
         self.unchecked[name] = self.line, exercise

@@ -128,7 +128,8 @@ def _calls(exercise: Exercise, answer: Any, aspect: Aspect, seed: int, forbidden
 
 def _names(exercise: Exercise) -> list[str]:
     """The learner's argument names."""
-    function = exercise.solution or getattr(exercise.reference, "forward", exercise.reference)
+    function = exercise.solution or exercise.reference
+    function = getattr(function, "forward", function)
     return [name for name in inspect.signature(function).parameters if name != "self"]
 
 

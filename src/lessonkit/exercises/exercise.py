@@ -6,6 +6,7 @@ import ast
 import inspect
 import itertools
 import linecache
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -55,8 +56,9 @@ class Exercise:
     """A named exercise. Aspects, misconceptions and alternatives are added by decorators, in the order they are shown.
 
     `reference` is a function, or a module class whose `forward` the learner writes. `solution` is the answer that the
-    notebook's solution shows: a function of the learner's arguments (with `self`, for a module's forward). `returns`
-    names the tensors that come back; with `numbers` a plain number may come back in a tensor's place, with `truths` a
+    notebook's solution shows: a function of the learner's arguments (with `self`, for a module's forward), or a module
+    class of which the learner writes every method, `__init__` too; alternatives and mistakes are classes then.
+    `returns` names the tensors that come back; with `numbers` a plain number may come back for one, with `truths` a
     plain True or False. With `lists` a list of lists of whole numbers or of texts comes back, and the aspect makes a
     tensor of it. `extra` exercises earn extra credit: their points count on top of the assignment's.
 
@@ -90,11 +92,23 @@ class Exercise:
         return float(sum(aspect.points for aspect in self.aspects))
 
     @property
+    def writes_init(self) -> bool:
+        """Whether the learner writes the whole module, `__init__` too."""
+        return isinstance(self.solution, type)
+
+    @property
     def solution_body(self) -> str:
-        """The solution's statements as text, fit for between the solution's markers."""
+        """The solution's statements as text, fit for between the solution's markers; of a class, its methods."""
         if self.solution is None:
             raise ValueError(f"{self.name} has no solution: Exercise(…, solution=…)")
         return _body(self.solution)
+
+    @property
+    def solution_bodies(self) -> tuple[str, ...]:
+        """The text for each place in the cell: one of a function, one for each method of a class."""
+        if not self.writes_init:
+            return (self.solution_body,)
+        return tuple(_body(method) for method in vars(self.solution).values() if inspect.isfunction(method))
 
     def decorators(self) -> tuple[Callable, Callable, Callable, Callable, Callable]:
         """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
@@ -138,7 +152,7 @@ class Exercise:
             raise ValueError(f"{self.name}: a slip needs a solution to slip in")
         for number, change in enumerate(changes):
             body = edited(_body(right), change, f"{self.name}, {name!r}")
-            function = compiled(inspect.signature(right), body, right.__globals__, f"{self.name}: {name} ({number})")
+            function = _compiled_like(right, body, f"{self.name}: {name} ({number})")
             code = self._mistake(name, function, fails, body)
             code = replace(code, hint=" ".join(words.split()), change=change, base=right)
             (self.variants if number else self.misconceptions).append(code)
@@ -179,8 +193,7 @@ class Exercise:
                 body = edited(_body(base), change, title)
             except ValueError:  # both replace the same place
                 continue
-            both = compiled(inspect.signature(base), body, base.__globals__, title)
-            found.append((one, other, self.as_answer(both)))
+            found.append((one, other, self.as_answer(_compiled_like(base, body, title))))
         return found
 
     def reword(self, change: Callable[[str], str]) -> None:
@@ -200,7 +213,7 @@ class Exercise:
 
     def as_answer(self, function: Callable) -> Any:
         """What a learner hands in who writes this function: itself, or a module with it as its forward."""
-        if isinstance(self.reference, type):
+        if isinstance(self.reference, type) and not self.writes_init:
             return type(self.name, (self.reference,), {"forward": function})
         return function
 
@@ -248,6 +261,19 @@ def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], 
     return answer
 
 
+def _compiled_like(right: Callable, body: str, title: str) -> Callable:
+    """What `right` would be with this body, in the module that it comes from: a function, or a module class."""
+    if not isinstance(right, type):
+        return compiled(inspect.signature(right), body, right.__globals__, title)
+    scope, file = dict(vars(sys.modules[right.__module__])), f"<{title}>"
+    bases = ", ".join(base.__name__ for base in right.__bases__)
+    scope |= {base.__name__: base for base in right.__bases__}
+    text = f"class {right.__name__}({bases}):\n{textwrap.indent(body, '    ')}\n"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), scope)
+    return scope[right.__name__]
+
+
 def _words(function: Callable) -> str:
     """The docstring as one paragraph."""
     if not function.__doc__:
@@ -256,10 +282,13 @@ def _words(function: Callable) -> str:
 
 
 def _body(function: Callable) -> str:
-    """The function's statements as text, without signature and docstring: fit for between the solution's markers."""
+    """The function's statements as text, without signature and docstring: fit for between the solution's markers.
+
+    Of a class likewise: its methods.
+    """
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()
     definition = ast.parse("\n".join(lines)).body[0]
-    assert isinstance(definition, ast.FunctionDef)
+    assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
     start = definition.body[0].end_lineno
     if ast.get_docstring(definition) is None:  # from the line after the signature's last, with comments on top
         numbered = list(enumerate(lines, start=1))[definition.lineno - 1 :]

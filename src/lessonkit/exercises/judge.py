@@ -14,7 +14,7 @@ import numpy as np
 from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
 from lessonkit.exercises.local_runner import Problem
-from lessonkit.exercises.observe import Observation, observe
+from lessonkit.exercises.observe import PARAMETER, Observation, observe
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
 
@@ -26,7 +26,7 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
     expected = observe_known(exercise, exercise.reference, seed)
     lines = []
     for aspect in exercise.aspects:
-        fault = _fault(aspect, observations[aspect.name], expected[aspect.name])
+        fault = _fault(aspect, observations[aspect.name], expected[aspect.name], exercise.writes_init)
         lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
     wrong = [line.name for line in lines if not line.ok]
     measured = [seen.metric for seen in observations.values() if seen.metric is not None]
@@ -126,25 +126,27 @@ def explain_missing_gradient(*inputs: str) -> Explain:
     return explain
 
 
-def _fault(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
+def _fault(aspect: Aspect, seen: Observation, expected: Observation, writes_init: bool) -> str | None:
     """What is wrong with one aspect, in words; None if nothing is."""
-    fault = _difference(aspect, seen, expected)
+    fault = _difference(aspect, seen, expected, writes_init)
     asked_for = {dtype for _, _, dtype in expected.shapes}  # a right answer to inputs of half precision has it too
     low = next((d for _, _, d in seen.shapes if d in ("float16", "bfloat16") and d not in asked_for), None)
     return f"{fault}; computed in {low}, the inputs are float32" if fault and low else fault
 
 
-def _difference(aspect: Aspect, seen: Observation, expected: Observation) -> str | None:
+def _difference(aspect: Aspect, seen: Observation, expected: Observation, writes_init: bool) -> str | None:
     assert expected.value is not None, f"the reference fails its own aspect {aspect.name!r}: {expected.problem}"
     if seen.problem and seen.problem.kind != "unusable":
         return _say(seen.problem)
     if same(seen, expected):
         return None
     got, right = _parameters(seen), _parameters(expected)
-    if got and got != right:
+    if got and got != right and not writes_init:
         have, lack = (", ".join(name for name in a if name not in b) or "none" for a, b in ((got, right), (right, got)))
         return f"`__init__` was changed: of its parameters {have} should not be there, and {lack} should"
-    for (name, shape, _), (_, wanted, _) in zip(seen.shapes, expected.shapes, strict=False):
+    both = seen.shapes, expected.shapes
+    mine, theirs = ([one for one in shapes if got == right or not one[0].startswith(PARAMETER)] for shapes in both)
+    for (name, shape, _), (_, wanted, _) in zip(mine, theirs, strict=False):
         if shape != wanted:
             return f"{name} has shape {shape}, expected {wanted}{_but(seen, expected)}"
     if seen.value is None:
@@ -191,8 +193,8 @@ def _apart(got: float, expected: float) -> tuple[str, str]:
 
 
 def _parameters(observation: Observation) -> list[str]:
-    start = "the parameter "
-    return list(dict.fromkeys(name[len(start) :] for name, *_ in observation.shapes if name.startswith(start)))
+    names = (name for name, *_ in observation.shapes if name.startswith(PARAMETER))
+    return list(dict.fromkeys(name.removeprefix(PARAMETER) for name in names))
 
 
 def _index(place: object) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Of every tensor that came back, and of every parameter: its name, its shape and its number type.
 Shapes = tuple[tuple[str, tuple[int, ...], str], ...]
+PARAMETER = "the parameter "
 
 
 @dataclass(frozen=True)
@@ -107,20 +108,29 @@ class Answer:
         """Tell the number by which answers to this exercise are ranked."""
         self.metric = float(number)
 
-    def build(self, draw: Draw, *sizes: int) -> Answer:
-        """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else."""
+    def build(self, draw: Draw, *sizes: int, fill: bool = True) -> Answer:
+        """Make the learner's module and give every parameter a drawn value: its answer then depends on nothing else.
+
+        Without `fill` it keeps the values that its own `__init__` has given it.
+        """
         runner = self.runner.build(sizes)
         values = {}
         for name, parameter in sorted(runner.parameters().items()):
-            self.shapes.append(_described(f"the parameter {name}", parameter))
+            self.shapes.append(_described(f"{PARAMETER}{name}", parameter))
             values[name] = draw.child(name).normal(*parameter.shape) / 2
-        runner.fill(values)
+        if fill:
+            runner.fill(values)
         return Answer(runner, self.exercise, self.shapes, sizes)
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """All that the module which `build` made can learn, by name; what is used twice, once."""
+        return self.runner.parameters()
 
     def parameter(self, name: str) -> Tensor:
         """A parameter of the module that `build` made, to take a gradient at."""
         try:
-            return self.runner.parameters()[name]
+            return self.parameters[name]
         except KeyError:
             raise AspectFailed(Problem("unusable", f"there is no parameter {name}")) from None
 

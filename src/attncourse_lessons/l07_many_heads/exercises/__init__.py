@@ -3,6 +3,7 @@
 from . import (
     average_heads,
     count_parameters,
+    decoder_attention,
     grouped_query_attention,
     merge_heads,
     multi_head_attention,
@@ -20,6 +21,7 @@ EXERCISES = tuple(
         multi_head_attention,
         grouped_query_attention,
         count_parameters,
+        decoder_attention,
         average_heads,
     )
 )

@@ -1,9 +1,9 @@
 """The Transformer, put together; one part of a newer one; and the mask of a third kind."""
 
-from . import decoder_block, encoder_block, prefix_mask, shift_right, swiglu, transformer
+from . import decoder_block, decoder_lm, encoder_block, prefix_mask, shift_right, swiglu, transformer
 
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (shift_right, encoder_block, decoder_block, transformer, swiglu, prefix_mask)
+    for module in (shift_right, encoder_block, decoder_block, transformer, swiglu, decoder_lm, prefix_mask)
 )

@@ -18,12 +18,12 @@ EXERCISES = tuple(
     for module in (
         label_smoothed_loss,
         warmup,
-        batch_by_tokens,
         adamw_step,
         train_step,
+        train_translator,
+        batch_by_tokens,
         scaled_step,
         memory_and_flops,
-        train_translator,
         byte_pairs,
     )
 )

@@ -35,7 +35,7 @@ exercise = Exercise(
         "torch.optim.adam._fused_adam",
     ),
     difficulty=2,
-    minutes=25,
+    minutes=15,
     hints=(
         "Five lines, in the order of the equations: m, v, the two corrected by their own 1 − βᵗ, the step. What comes "
         "back as m and v is not corrected: the next step begins with it.",

@@ -26,6 +26,7 @@ exercise = Exercise(
     lists=True,
     difficulty=2,
     minutes=20,
+    extra=True,
     hints=(
         "If you take the sentences from the shortest to the longest, how large is the rectangle of the batch that you "
         "are filling when one more comes in? Its length is then the newcomer's.",

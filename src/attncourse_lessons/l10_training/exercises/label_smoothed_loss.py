@@ -26,7 +26,7 @@ exercise = Exercise(
     forbidden=(*READY_MADE, "torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
     numbers=True,
     difficulty=2,
-    minutes=20,
+    minutes=15,
     hints=(
         "A cross entropy has two parts, what ought to be and −log p. Write down what ought to be for a vocabulary of "
         "five: five numbers that sum to one.",

@@ -47,6 +47,7 @@ exercise = Exercise(
     numbers=True,
     difficulty=2,
     minutes=30,
+    extra=True,
     hints=(
         "Memory: for every parameter there is a weight, a gradient, two moments, and perhaps a master copy. The rule: "
         "a token of the source passes the encoder alone and one of the target the decoder alone, so each meets about "

@@ -32,6 +32,7 @@ exercise = Exercise(
     numbers=True,
     difficulty=3,
     minutes=30,
+    extra=True,
     hints=(
         "`half = weights.half().requires_grad_()` is the copy that the loss is computed with. Multiply the loss by the "
         "scale *before* `backward()`. Where is the gradient then, and of what type is it?",

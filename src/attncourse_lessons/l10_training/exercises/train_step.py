@@ -81,7 +81,7 @@ exercise = Exercise(
     forbidden=("attncourse.training", "attncourse.metrics"),
     numbers=True,
     difficulty=3,
-    minutes=35,
+    minutes=25,
     hints=(
         "Six things in this order: training mode, gradients to zero, a backward for each micro-batch, the clip, the "
         "step, and the held-out loss in evaluation mode.",

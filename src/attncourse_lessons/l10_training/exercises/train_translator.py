@@ -42,6 +42,21 @@ class Translator(nn.Module):
         return self.output(self.norms[1](y))
 
 
+def rectangle(rows):
+    """The notebook's own."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+@torch.no_grad()
+def translate(model, sources):
+    """The notebook's own."""
+    source, written = rectangle(sources), torch.ones(len(sources), 1).long()
+    for _ in range(20):
+        best = model(source, written)[:, -1].argmax(dim=-1)
+        written = torch.cat([written, best[:, None]], dim=1)
+    return [row[: row.index(2)] if 2 in row else row for row in written[:, 1:].tolist()]
+
+
 class _Language:
     """Numbers in the words of an invented language: its lexicon and four rules of its grammar are drawn."""
 
@@ -99,9 +114,6 @@ def reference(pairs, sources):
 
 
 def solution(pairs, sources):
-    def rectangle(rows):
-        return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
     torch.manual_seed(17)
     model, steps, size = Translator(), 350, 32
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
@@ -118,13 +130,7 @@ def solution(pairs, sources):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-
-    source, written = rectangle(sources), torch.ones(len(sources), 1).long()
-    with torch.no_grad():
-        for _ in range(20):
-            best = model(source, written)[:, -1].argmax(dim=-1)
-            written = torch.cat([written, best[:, None]], dim=1)
-    return [row[: row.index(2)] if 2 in row else row for row in written[:, 1:].tolist()]
+    return translate(model, sources)
 
 
 exercise = Exercise(
@@ -136,15 +142,16 @@ exercise = Exercise(
     metric="of 100 unseen sentences right",
     seeds=1,
     difficulty=3,
-    minutes=60,
+    minutes=25,
     hints=(
         "Begin with the loop: a batch of pairs, both sides padded to rectangles with 0, <bos> in front of the target "
         "on its way in and <eos> behind it on its way out. Does the loss on one single batch go to zero? If not, "
         "nothing else matters.",
         "AdamW, a rate of about 0.01 at its highest with a warm-up and a decline to zero, gradients clipped to norm 1, "
         "batches of about 32 pairs of like length, some 300 steps: the loss should end below 0.05.",
-        "Write greedily, all sources at once: begin with a column of <bos>, append the likeliest token until 20 have "
-        "been written, and cut each row off before its first <eos>. Keep the sources' order.",
+        "`translate(model, sources)` writes for all sources at once, in their order. It asks the model for the token "
+        "after each that it has written: so in training `target[:, :-1]` goes in, and `target[:, 1:]` is what ought to "
+        "come out.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

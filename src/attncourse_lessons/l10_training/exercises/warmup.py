@@ -26,7 +26,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     numbers=True,
     difficulty=1,
-    minutes=8,
+    minutes=5,
     hints=(
         "Two lines meet at `warmup_steps`. Write down both for a `warmup_steps` of 4, at the steps 1, 4 and 16.",
         "`step ** -0.5` falls, `step * warmup_steps ** -1.5` rises. At `warmup_steps` they are equal; which of the "

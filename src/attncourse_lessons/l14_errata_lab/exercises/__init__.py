@@ -1,4 +1,4 @@
-"""Eight lines of slides to repair, and a test that knows a sound block from a broken one."""
+"""Lines of slides to repair, and a test that knows a sound block from a broken one."""
 
 from . import (
     repair_combination,
@@ -19,13 +19,13 @@ EXERCISES = tuple(
     for module in (
         repair_positions,
         repair_weights,
+        repair_past,
+        repair_relative,
+        structural_test,
         repair_combination,
         repair_comparison,
         repair_cross_attention,
-        repair_past,
-        repair_relative,
         repair_row,
-        structural_test,
         told_apart,
     )
 )

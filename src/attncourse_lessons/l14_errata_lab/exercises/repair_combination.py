@@ -29,6 +29,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=1,
     minutes=8,
+    extra=True,
     hints=(
         "A word's row holds what head 1 found for it, then what head 2 found, and so on: (n, d). On which side of it "
         "must a matrix stand that mixes the d numbers of each row?",

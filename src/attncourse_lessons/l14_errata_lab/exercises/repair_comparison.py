@@ -27,6 +27,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=1,
     minutes=10,
+    extra=True,
     numbers=True,
     hints=(
         "Where does the word stand? The tokens say it: `tokens == word` is True there.",

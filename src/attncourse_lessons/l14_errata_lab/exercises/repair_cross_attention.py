@@ -31,6 +31,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=2,
     minutes=12,
+    extra=True,
     hints=(
         "Who asks, and who answers? How many rows has the table of weights, how many columns, and which of the two "
         "lengths is which?",

@@ -32,6 +32,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=2,
     minutes=15,
+    extra=True,
     numbers=True,
     hints=(
         "If the width is right, how many heads must there be? If the heads are right, how wide is the model? These "

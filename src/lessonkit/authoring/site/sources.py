@@ -38,7 +38,7 @@ ASSIGNMENTS = """# Assignments
 
 One for each lecture. Download a notebook, open it in JupyterLab where the course is installed, and run the check under
 each exercise: it says what was expected, what was found, and often what you were thinking. Minutes are our estimate;
-minutes and points leave out an assignment's last exercise, which is for extra points.
+minutes and points leave out an assignment's extensions, which are for extra points.
 
 | | notebook to download | minutes | points | its lecture | |
 |---|---|---|---|---|---|

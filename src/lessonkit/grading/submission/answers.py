@@ -12,7 +12,10 @@ BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 
 
 def solutions(source: NotebookNode) -> dict[str, str]:
-    """What stands between the solution markers of each cell of a solutions notebook, dedented, by grade id."""
+    """What stands between the solution markers of each cell of a solutions notebook, dedented, by grade id.
+
+    Of a class whose methods have their markers each: all of them, from the first `def` on.
+    """
     return {_grade_id(cell): _between_markers(cell) for cell in source.cells if BEGIN in cell.source}
 
 
@@ -37,17 +40,25 @@ def _grade_id(cell: NotebookNode) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
+def _place(lines: list[str]) -> tuple[int, int]:
+    """From which line to which an answer goes: from the first marker to the last, methods' own lines with them."""
+    begins = [i for i, line in enumerate(lines) if BEGIN in line]
+    first, last = begins[0], max(i for i, line in enumerate(lines) if END in line)
+    if len(begins) > 1:  # of each method
+        first = max((i for i in range(first) if lines[i].lstrip().startswith("def ")), default=first)
+    return first, last
+
+
 def _around_markers(cell: NotebookNode) -> tuple[list[str], str, list[str]]:
-    """The lines before a cell's first marker, that marker's indentation, the lines after its last marker."""
+    """The lines before an answer's place, that place's indentation, the lines after it."""
     lines = cell.source.split("\n")
-    first = next(i for i, line in enumerate(lines) if BEGIN in line)
-    last = max(i for i, line in enumerate(lines) if END in line)
+    first, last = _place(lines)
     indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
     return lines[:first], indent, lines[last + 1 :]
 
 
 def _between_markers(cell: NotebookNode) -> str:
     lines = cell.source.split("\n")
-    first = next(i for i, line in enumerate(lines) if BEGIN in line)
-    last = max(i for i, line in enumerate(lines) if END in line)
-    return textwrap.dedent("\n".join(line for line in lines[first + 1 : last] if BEGIN not in line and END not in line))
+    first, last = _place(lines)
+    inside = lines[first : last + 1]
+    return textwrap.dedent("\n".join(line for line in inside if BEGIN not in line and END not in line))

@@ -1,0 +1,202 @@
+"""linear_attention: Attention without a softmax, for all positions at once."""
+
+import torch
+
+from attncourse import efficient
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
+
+from .common import READY_MADE, features
+
+
+def reference(query, key, value, causal):
+    """Katharopoulos et al. 2020, equations 5 and 9."""
+    return efficient.linear_attend(query, key, value, causal=causal)
+
+
+def solution(query, key, value, causal):
+    query, key = features(query), features(key)                  # (batch, n, d_k)
+    if causal:
+        pairs = key.unsqueeze(-1) * value.unsqueeze(-2)          # (batch, n, d_k, d_v): φ(k) vᵀ of each position
+        s = pairs.cumsum(dim=1)                                  # (batch, n, d_k, d_v)
+        z = key.cumsum(dim=1)                                    # (batch, n, d_k)
+        summed = (query.unsqueeze(-2) @ s).squeeze(-2)           # (batch, n, d_v)
+    else:
+        z = key.sum(dim=1, keepdim=True)                         # (batch, 1, d_k)
+        summed = query @ (key.mT @ value)                        # (batch, n, d_v)
+    return summed / (query * z).sum(dim=-1, keepdim=True)
+
+
+exercise = Exercise(
+    "linear_attention",
+    reference=reference,
+    solution=solution,
+    returns=("output",),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Take φ of queries and keys first. Then three matrices are multiplied, φ(Q), φ(K)ᵀ and V, and a product of "
+        "three may be put in brackets in two ways. Which of them makes no table (n, n)?",
+        "The divisor of row i is the sum of its weights, φ(q_i) · φ(k_j) over the keys j: one number for each query. "
+        "The query can be taken out of that sum, as it was out of the other.",
+        "Causal: at position i both sums run over j ≤ i. `cumsum(dim=1)` makes all n sums at once, of φ(k_j) and of "
+        "the matrices φ(k_j) v_jᵀ, which are `key.unsqueeze(-1) * value.unsqueeze(-2)`.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _vectors(draw):
+    """Queries, keys and values, no two sizes alike."""
+    batch, n, d_k, d_v = draw.sizes(4, 3, 8)
+    return draw.normal(batch, n, d_k), draw.normal(batch, n, d_k), draw.normal(batch, n, d_v)
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("all keys", points=2, hint=1)
+def all_keys(answer, draw):
+    """each query averages all values, by the weights φ(q) · φ(k)"""
+    return answer(*_vectors(draw), False)
+
+
+@aspect(
+    "shares", points=1, hint=2, explain=explain_worst("values that are all 1 come out as {got}, at {place}")
+)
+def shares(answer, draw):
+    """the weights of a row sum to one, with all keys and with the past alone"""
+    query, key, value = _vectors(draw)
+    value[..., 0] = 1.0
+    sums = torch.stack([require_variation(answer(query, key, value, causal))[..., 0] for causal in (False, True)])
+    return torch.where((sums - 1).abs() < 1e-2, 1.0, sums)               # over a sum near 0 rounding grows
+
+
+@aspect("the past", points=2, hint=3)
+def the_past(answer, draw):
+    """causal: each position averages its own value and those before it"""
+    return answer(*_vectors(draw), True)
+
+
+@aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key", "value"))
+def gradient(answer, draw):
+    """queries, keys and values can be learned"""
+    query, key, value = (x.requires_grad_() for x in _vectors(draw))
+    return way_back(answer(query, key, value, False), reference(query, key, value, False), [query, key, value], draw)
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+VALUES, SHARES, PAST = ("all keys", "the past"), ("all keys", "shares", "the past"), ("the past",)
+DIVIDED = " / (query * z).sum(dim=-1, keepdim=True)"
+Q, K = "features(query)", "features(key)"
+PAIRS, KEYS = "pairs.cumsum(dim=1)", "key.cumsum(dim=1)"
+
+slip("not divided", SHARES, {DIVIDED: ""}, words="""
+    The sums were not divided by the sum of the weights. Softmax does that by itself; here it is yours to do, and
+    without it the output grows with every key.""")
+slip("divided by the number of keys", SHARES, {DIVIDED: " / query.shape[1]"}, words="""
+    The sum was divided by how many keys there are. The weights φ(q) · φ(k) are not 1 each: divide by the sum of them,
+    which every query has its own of.""")
+slip("no φ of the queries", VALUES, {Q: "query"}, words="""
+    The queries went in as they are. φ makes every number positive, and with it every weight. Without it weights may be
+    negative, and their sum anything, even near 0.""")
+slip("no φ of the keys", VALUES, {K: "key"}, words="""
+    The keys went in as they are. φ(q) · k may be negative, and then it is no share: take φ of both sides.""")
+slip("another φ", VALUES,
+     {Q: "query.relu() + 1", K: "key.relu() + 1"},
+     {Q: "query.exp()", K: "key.exp()"},
+     {Q: "torch.nn.functional.elu(query)", K: "torch.nn.functional.elu(key)"},
+     {Q: "query.softmax(dim=-1)", K: "key.softmax(dim=-1)"},
+     words="""
+    Something else than φ was taken of queries and keys. Other feature maps are in use, and each is another attention.
+    Here it is elu(x) + 1, which `features` gives.""")
+slip("scaled", VALUES,
+     {Q: "features(query / query.shape[-1] ** 0.5)"},
+     {K: "features(key / key.shape[-1] ** 0.5)"},
+     words="""
+    Queries or keys were divided by √d_k. The scale keeps a softmax from saturating, and there is none here.""")
+slip("the causal output over all weights", ("shares", "the past"), {KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
+    In the causal form the values are summed over the past, and the weights over all keys. Both sums run over the same
+    keys, or the shares do not sum to one: z grows along with S.""")
+slip("causal left out", PAST,
+     {PAIRS: "pairs.sum(dim=1, keepdim=True)", KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
+    With `causal` the output is what it is without. Position i may use keys up to i: each position has sums of its
+    own.""")
+slip("not even itself", ("shares", "the past"),
+     {PAIRS: "pairs.cumsum(dim=1) - pairs", KEYS: "key.cumsum(dim=1) - key"}, words="""
+    A position sees what came before it and not itself, and the first one sees nobody: 0/0. The sums at position i
+    include position i.""")
+slip("sums from the end", PAST,
+     {PAIRS: "pairs.flip(1).cumsum(dim=1).flip(1)", KEYS: "key.flip(1).cumsum(dim=1).flip(1)"}, words="""
+    The sums run from the end of the text, so a position sees itself and its future.""")
+slip("summed along the features", PAST,
+     {PAIRS: "pairs.cumsum(dim=2)", KEYS: "key.cumsum(dim=2)"}, words="""
+    The running sums go along the features. It is the *positions* that are added up, one after the other, and their axis
+    is the one after the batch.""")
+slip("cut off from the gradient", ("gradient",),
+     {DIVIDED: " / (query * z).sum(dim=-1, keepdim=True).detach()"},
+     {"summed / ": "summed.detach() / "},
+     words="""
+    The output is right, and a part of its gradient is cut off: `.detach()`, `.data` and numpy forget where numbers came
+    from. The divisor depends on queries and keys as much as the numerator does.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("softmax attention", fails=VALUES)
+def softmax_attention(query, key, value, causal):
+    """That is attention with a softmax, by the table (n, n). Here the weights are φ(q) · φ(k), divided by their sum:
+    only because no exponential of the product is taken can the sum be pulled apart."""
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    if causal:
+        scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -torch.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+@variant("softmax attention", fails=VALUES)
+def softmax_of_features(query, key, value, causal):
+    """A softmax of the products of features."""
+    scores = features(query) @ features(key).mT
+    if causal:
+        scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -torch.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("with the table after all")
+def with_the_table_after_all(query, key, value, causal):
+    """The other brackets: right, and quadratic."""
+    weights = (torch.where(query > 0, query + 1, query.exp())) @ torch.where(key > 0, key + 1, key.exp()).mT
+    weights = weights.tril() if causal else weights
+    return weights @ value / weights.sum(dim=-1, keepdim=True)
+
+
+@alternative("a column of ones")
+def a_column_of_ones(query, key, value, causal):
+    """Whatever sums the values sums the weights, too."""
+    query, key = torch.nn.functional.elu(query) + 1, torch.nn.functional.elu(key) + 1
+    value = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+    s = torch.einsum("bnk,bnv->bnkv", key, value)
+    s = s.cumsum(1) if causal else s.sum(1, keepdim=True)
+    total = torch.einsum("bnk,bnkv->bnv", query, s.expand(-1, query.shape[1], -1, -1))
+    return total[..., :-1] / total[..., -1:]
+
+
+@alternative("position by position")
+def position_by_position(query, key, value, causal):
+    """A loop, in double precision."""
+    query, key, value = (x.double() for x in (query, key, value))
+    query, key = query.clamp(min=0) + query.clamp(max=0).exp(), key.clamp(min=0) + key.clamp(max=0).exp()
+    outputs = []
+    for i in range(query.shape[1]):
+        seen = i + 1 if causal else key.shape[1]
+        weights = (key[:, :seen] * query[:, i : i + 1]).sum(dim=-1, keepdim=True)
+        outputs.append((weights * value[:, :seen]).sum(dim=1) / weights.sum(dim=1))
+    return torch.stack(outputs, dim=1)
