@@ -11,9 +11,6 @@ import math
 import torch
 import torch.nn.functional as F
 
-# ruff: noqa: E741, N803, N806  (a learner's names)
-
-
 # ---------------------------------------------------------------------------------------------------------- hard_lookup
 
 
@@ -296,7 +293,7 @@ def rope__sine_of_b_added(query, key, value, start):
     return turn(query), turn(key), value
 
 
-# ------------------------------------------------------------------------------------------- restricted_self_attention
+# -------------------------------------------------------------------------------------------- restricted_self_attention
 
 
 def restricted_self_attention__not_scaled(x, W_Q, W_K, W_V, width):
@@ -515,7 +512,7 @@ def beam_search__old_total_forgotten(next_log_p, n_beams, length_penalty, bos, e
     return torch.tensor(tokens), score
 
 
-# ------------------------------------------------------------------------------------------------------ test_for_leaks
+# ------------------------------------------------------------------------------------------------------- test_for_leaks
 
 
 def test_for_leaks__only_the_last_position(model, x):
@@ -575,7 +572,7 @@ def test_for_leaks__the_other_way_round(model, x):
     return False
 
 
-# ------------------------------------------------------------------------------------------------------------ told_apart
+# ----------------------------------------------------------------------------------------------------------- told_apart
 
 
 def told_apart__divided_by_n(printed, repaired):
