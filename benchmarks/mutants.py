@@ -93,8 +93,6 @@ def _change(original: str, code: str) -> str:
     return f"moved: {new}" if gone == new else f"{gone}  →  {new or 'nothing'}"
 
 
-
-
 # --------------------------------------------------------------------------------------------------- the right answers
 
 

@@ -11,6 +11,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+# ruff: noqa: B007, RUF005  (as learners write)
+
 # ---------------------------------------------------------------------------------------------------------- hard_lookup
 
 
@@ -313,7 +315,7 @@ def restricted_self_attention__only_the_past(x, W_Q, W_K, W_V, width):
     scores = queries @ keys.mT / math.sqrt(keys.size(-1))
     position = torch.arange(n)
     distance = position.unsqueeze(1) - position.unsqueeze(0)  # here
-    far = (distance > width)  # here
+    far = distance > width  # here
     scores = scores.masked_fill(far, -torch.inf)
     attention = torch.softmax(scores, dim=-1)
     return attention @ values, attention
