@@ -1,0 +1,414 @@
+"""Where is it? Change a wrong answer by one step, in every way, until it is right: there is the line at fault.
+
+`where(exercise, answer, seeds)` searches. It is run when a learner asks, in the learner's kernel, and tells the line and
+the piece, never what would be right. Others have gone this way. Singh et al. (PLDI 2013) have a teacher write an error
+model, rules of correction, and look for the fewest of them that make a submission do what the reference does: 64 % of
+those that were wrong. Refazer (Rolim et al., ICSE 2017) learns its transformations from what students changed until they
+were right, and mended one submission or more of 87 % of 720. Clara (Gulwani et al., PLDI 2018) takes expressions from
+other students' right solutions and mended 97 % of 4,293, four in five of these by a small repair of good quality. Here
+the rules are what slips undone come to (`steps`), what may be missing (`back`), and the pieces of the exercise's own
+slips, turned round (`back.rules`); nothing is learned from other learners, and one step is all. A check is so quick that
+a thousand tries cost no more than one of their solver's.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import inspect
+import io
+import math
+import random
+import sys
+import textwrap
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lessonkit.exercises import back
+from lessonkit.exercises.exercise import Aspect, Exercise
+from lessonkit.exercises.judge import fault_of, observe_known
+from lessonkit.exercises.local_runner import Guard, LocalRunner
+from lessonkit.exercises.observe import observe_aspect
+from lessonkit.exercises.steps import Step, steps
+
+SECONDS = 10.0  # for the whole search
+A_TRY = 0.5  # seconds that a changed answer may take for one aspect, or ten times as long as the answer took
+MORE_MEMORY = 2 * 2**30  # bytes that a try may take on top
+FILE = "<a changed answer>"
+ONE_MORE_SEED = 1234567  # a change that is right by luck on the seeds of the check
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an answer is wrong: a line, as it is numbered in its cell or file, its text, and the piece of it."""
+
+    line: int
+    text: str
+    piece: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to: a place or none, how many changes were tried in which time, and whether it tried all."""
+
+    place: Place | None
+    tried: int
+    seconds: float
+    complete: bool
+    made: str = ""  # the answer that earned all, for whoever looks after the search: no learner is shown it
+
+    def __str__(self) -> str:
+        """What a learner reads."""
+        if self.place is None:
+            rest = "Every change of one step was tried" if self.complete else "The time was up"
+            return (
+                f"{rest}, {self.tried} in all, and none made it right: more than one place is wrong, or one "
+                "needs more than a small change."
+            )
+        return (
+            f"Look at line {self.place.line}:\n\n    {self.place.text}\n\n"
+            f"One small change at `{self.place.piece}` would make all right. (Tried: {self.tried}.)"
+        )
+
+
+class TooLong(BaseException):
+    """No Exception: the check would take it for the answer's own, and go on."""
+
+
+def where(
+    exercise: Exercise,
+    answer: Any,
+    seeds: Sequence[int],
+    *,
+    seconds: float = SECONDS,
+    progress: Callable[[float], None] | None = None,
+) -> Found | None:
+    """The place in `answer` where one step makes it right; None where nothing is wrong, or its code cannot be read.
+
+    `progress` is told how much of the time is gone. KeyboardInterrupt passes through. Nothing that the learner has is
+    changed: not their variables, random numbers, files or figures; and nothing is printed.
+    """
+    with _no_traces():
+        try:
+            search = _Search(exercise, answer, seeds, seconds, progress or (lambda share: None))
+        except (OSError, TypeError, SyntaxError):
+            return None
+        return search.run() if search.failing else None
+
+
+# ----------------------------------------------------------------------------------------------------------- the search
+
+
+class _Search:
+    def __init__(
+        self, exercise: Exercise, answer: Any, seeds: Sequence[int], seconds: float, progress: Callable[[float], None]
+    ) -> None:
+        self.exercise, self.seeds, self.progress = exercise, tuple(seeds), progress
+        self.started = time.perf_counter()
+        self.until = self.started + seconds
+        self.answer = answer
+        function = answer.forward if isinstance(answer, type) and issubclass(answer, nn.Module) else answer
+        if not inspect.isfunction(function):
+            raise TypeError("no function")
+        self.function = function
+        self.source = _Source(function)
+        self.names = _own_names(function)
+        self.guard = Guard(exercise.forbidden)
+        self.took: dict[str, float] = {}
+        self.seed, self.failing = self._failing()
+
+    def _failing(self) -> tuple[int, list[Aspect]]:
+        """The first seed on which something is wrong, and the aspects that are: the cheapest first."""
+        for seed in self.seeds:
+            failing = []
+            for aspect in self.exercise.aspects:
+                before = time.perf_counter()
+                right = self._is_right(self.answer, aspect, seed, None)
+                self.took[aspect.name] = time.perf_counter() - before
+                if not right:
+                    failing.append(aspect)
+            if failing:
+                return seed, sorted(failing, key=lambda aspect: self.took[aspect.name])
+        return 0, []
+
+    def run(self) -> Found:
+        tree = self.source.tree
+        seen = self._watched()
+        tried, complete = 0, True
+        done: set[str] = set()
+        ranks: tuple[Callable[[], Iterator[Step]], ...] = (
+            lambda: back.steps_of_rules(tree, self.exercise, seen),
+            lambda: steps(tree),
+            lambda: back.steps_back(tree, seen, len(self.exercise.returns)),
+        )
+        for rank in ranks:
+            found: list[tuple[Step, str]] = []
+            for step in self._ordered(rank(), seen):
+                now = time.perf_counter()
+                if now > self.until:
+                    complete = False
+                    break
+                self.progress((now - self.started) / (self.until - self.started))
+                key = _key(step)
+                if key in done:
+                    continue
+                done.add(key)
+                tried += 1
+                with step.made():
+                    if self._earns_all(tree):
+                        found.append((step, ast.unparse(tree)))
+                        self.until = min(self.until, time.perf_counter() + AFTER)
+            if found:
+                step, made = self._chosen(found)
+                return Found(self.source.place(step.at), tried, time.perf_counter() - self.started, complete, made)
+            if not complete:
+                break
+        return Found(None, tried, time.perf_counter() - self.started, complete)
+
+    def _ordered(self, every: Iterator[Step], seen: back.Seen) -> list[Step]:
+        """Without those in code that no failing aspect has reached; first those that use an argument not used yet."""
+        used = {n.id for n in ast.walk(self.source.tree) if isinstance(n, ast.Name)}
+        unused = {a.arg for a in self.source.tree.args.args} - used - {"self"}
+
+        def reached(step: Step) -> bool:
+            if not seen.complete or not isinstance(step.at, ast.expr):
+                return True
+            return any(id(node) in seen.kinds for node in ast.walk(step.at))
+
+        def late(step: Step) -> bool:
+            new = step.new if isinstance(step.new, list) else [step.new]
+            return not any(isinstance(n, ast.Name) and n.id in unused for part in new for n in ast.walk(part))
+
+        return sorted(filter(reached, every), key=late) if unused else list(filter(reached, every))
+
+    def _chosen(self, found: list[tuple[Step, str]]) -> tuple[Step, str]:
+        return found[0]
+
+    def _watched(self) -> back.Seen:
+        """What the answer's expressions are, in the aspects that fail."""
+        seen = back.Seen()
+        twin, tell = back.watched(self.source.tree, seen)
+        try:
+            answer = self._compiled(twin, {back.SEEN: tell})
+        except Exception:
+            return seen
+        for aspect in self.failing:
+            observed = self._observed(answer, aspect, self.seed, A_TRY)
+            if observed is None or (observed.problem and observed.problem.kind == "raised"):
+                seen.complete = False
+        return seen
+
+    def _earns_all(self, tree: ast.FunctionDef) -> bool:
+        try:
+            answer = self._compiled(tree, {})
+        except Exception:  # *x for x, break outside a loop, a default that raises
+            return False
+        first = [(aspect, self.seed) for aspect in self.failing]
+        rest = [(aspect, self.seed) for aspect in self.exercise.aspects if aspect not in self.failing]
+        others = [(aspect, seed) for seed in (*self.seeds, ONE_MORE_SEED) if seed != self.seed
+                  for aspect in self.exercise.aspects]  # fmt: skip
+        return all(
+            self._is_right(answer, aspect, seed, max(A_TRY, 10 * self.took.get(aspect.name, 0)))
+            for aspect, seed in (*first, *rest, *others)
+        )
+
+    def _is_right(self, answer: Any, aspect: Aspect, seed: int, limit: float | None) -> bool:
+        observed = self._observed(answer, aspect, seed, limit)
+        expected = observe_known(self.exercise, self.exercise.reference, seed)[aspect.name]
+        return observed is not None and fault_of(aspect, observed, expected) is None
+
+    def _observed(self, answer: Any, aspect: Aspect, seed: int, limit: float | None) -> Any:
+        runner = LocalRunner(answer, self.guard)
+        try:
+            with _at_most(limit):
+                return observe_aspect(runner, self.exercise, aspect, seed)
+        except (TooLong, MemoryError, RecursionError):
+            return None
+
+    def _compiled(self, tree: ast.FunctionDef, more: dict[str, Any]) -> Any:
+        module = ast.Module([tree], [])
+        ast.fix_missing_locations(module)
+        names = {**self.names, **more}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # 2[0] compiles, and says so
+            code = compile(module, FILE, "exec")
+        exec(code, names)
+        function = names[tree.name]
+        if isinstance(self.answer, type):
+            return type(self.answer.__name__, (self.answer,), {"forward": function})
+        return function
+
+
+AFTER = 2.0  # seconds that the search goes on after a first find, for others of the same rank
+
+
+class _Source:
+    """A function's code: as text, and as a tree without decorators and types. OSError where there is none."""
+
+    def __init__(self, function: Any) -> None:
+        lines, self.first = inspect.getsourcelines(function)
+        self.first = max(self.first, 1)
+        self.text = textwrap.dedent("".join(lines))
+        self.lines = self.text.splitlines()
+        tree = ast.parse(self.text).body[0]
+        if not isinstance(tree, ast.FunctionDef):
+            raise OSError("no function")
+        self.tree = tree
+        tree.decorator_list, tree.returns = [], None
+        for node in ast.walk(tree):
+            if isinstance(node, ast.arg):
+                node.annotation = None
+
+    def place(self, node: ast.AST) -> Place:
+        number = getattr(node, "lineno", 1)
+        piece = ast.get_source_segment(self.text, node) or self.lines[number - 1].strip()
+        first = piece.splitlines()[0].strip()
+        return Place(self.first + number - 1, self.lines[number - 1].strip(), first)
+
+
+def _key(step: Step) -> str:
+    new = step.new if isinstance(step.new, list) else [step.new]
+    return f"{id(step.parent)} {step.field} {step.index} {' '.join(map(ast.dump, new))}"
+
+
+# ------------------------------------------------------------------------------------------------------ without a trace
+
+
+def _own_names(function: Any) -> dict[str, Any]:
+    """The names that the function sees, in a copy: its helpers see the copy, too, and the plain data in it are copies."""
+    outside = function.__globals__
+    names = dict(outside)
+    closed = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, closed, strict=True):
+        with contextlib.suppress(ValueError):  # empty still
+            names[name] = cell.cell_contents
+    used = _names_in(function.__code__)
+    todo = list(used)
+    for name in todo:
+        value = names.get(name)
+        if inspect.isfunction(value) and value.__globals__ is outside and not value.__closure__:
+            twin = types.FunctionType(value.__code__, names, value.__name__, value.__defaults__)
+            twin.__kwdefaults__ = value.__kwdefaults__
+            names[name] = twin
+            todo += [other for other in _names_in(value.__code__) if other not in todo]
+        elif isinstance(value, list | dict | set | Tensor | np.ndarray | nn.Module | random.Random | torch.Generator):
+            with contextlib.suppress(Exception):
+                names[name] = copy.deepcopy(value)
+    names[back.MATH], names[back.TORCH] = math, torch
+    return names
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    inner = [_names_in(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float | None) -> Iterator[None]:
+    """TooLong in the changed answer's own code when the time is up. (What torch does meanwhile is not interrupted.)"""
+    if seconds is None:
+        yield
+        return
+    until = time.perf_counter() + seconds
+
+    def inside(frame: Any, event: str, argument: Any) -> Any:
+        if time.perf_counter() > until:
+            raise TooLong
+        return inside
+
+    def called(frame: Any, event: str, argument: Any) -> Any:
+        return inside if frame.f_code.co_filename == FILE else None
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@contextlib.contextmanager
+def _no_traces() -> Iterator[None]:
+    """Silent; and random numbers, figures, files and the limit of memory are afterwards what they were."""
+    state, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    figures = set(pyplot.get_fignums()) if pyplot else set()
+    try:
+        with _silent(), _files_are_left_alone(), _limited_memory():
+            yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(of_numpy)
+        torch.set_rng_state(of_torch)
+        for number in set(pyplot.get_fignums()) - figures if pyplot else ():
+            pyplot.close(number)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    ipython = sys.modules.get("IPython")
+    if ipython and ipython.get_ipython():
+        from IPython.utils.capture import capture_output
+
+        with capture_output():
+            yield
+        return
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+_watching = False  # whether a search is on
+_hooked = False
+_WRITES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.system", "subprocess.Popen",
+           "shutil.rmtree", "socket.connect")  # fmt: skip
+
+
+def _refuse(event: str, arguments: tuple) -> None:
+    if not _watching:
+        return
+    mode = arguments[1] if event == "open" and len(arguments) > 1 else ""
+    if event in _WRITES or (isinstance(mode, str) and set(mode) & set("wax+")):
+        raise PermissionError("no file is written while a line is looked for")
+
+
+@contextlib.contextmanager
+def _files_are_left_alone() -> Iterator[None]:
+    """While this lasts, whoever writes or removes a file gets a PermissionError."""
+    global _hooked, _watching
+    if not _hooked:
+        sys.addaudithook(_refuse)
+        _hooked = True
+    _watching = True
+    try:
+        yield
+    finally:
+        _watching = False
+
+
+@contextlib.contextmanager
+def _limited_memory() -> Iterator[None]:
+    """What would take far too much raises instead; where the system has no such limit, it does not."""
+    try:
+        import resource
+
+        with open("/proc/self/status") as status:
+            used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    except (ImportError, OSError, StopIteration):
+        yield
+        return
+    bounds = [bound for bound in (soft, used + MORE_MEMORY) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
