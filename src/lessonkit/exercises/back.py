@@ -138,7 +138,7 @@ class _Telling(ast.NodeTransformer):
         if isinstance(node, ast.Tuple) and any(isinstance(item, ast.Slice | ast.Starred) for item in node.elts):
             return node
         number = self.numbers.get(id(node))
-        return node if number is None else _told(number, node)
+        return node if number is None or not isinstance(node, ast.expr) else _told(number, node)
 
 
 # ------------------------------------------------------------------------------------------------------------ the steps
@@ -157,13 +157,10 @@ def steps_back(function: ast.FunctionDef, seen: Seen, returns: int) -> Iterator[
             yield from _blocks(parent, field_, value, returns, seen)
             continue
         if isinstance(value, ast.cmpop):
-            for other in COMPARISONS:
-                if not isinstance(value, other):
-                    yield Step(parent, field_, index, other(), parent)
+            yield from (Step(parent, field_, index, op(), parent) for op in COMPARISONS if not isinstance(value, op))
         if isinstance(value, ast.operator) and isinstance(parent, ast.BinOp) and isinstance(value, ARITHMETIC):
-            for other in (*ARITHMETIC, ast.MatMult):
-                if not isinstance(value, other):
-                    yield Step(parent, field_, index, other(), parent)
+            others = (op for op in (*ARITHMETIC, ast.MatMult) if not isinstance(value, op))
+            yield from (Step(parent, field_, index, op(), parent) for op in others)
         if not isinstance(value, ast.expr) or isinstance(parent, ast.JoinedStr | ast.FormattedValue):
             continue
         if not isinstance(getattr(value, "ctx", ast.Load()), ast.Load):
@@ -228,6 +225,7 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
                 yield from (_attribute(_name(n), "shape", axis) for n in seen.named("float", "int")[:MOST]
                             for axis in (0, 1, -1))  # fmt: skip
         case ast.BinOp(ast.BinOp(a, inner, b), outer, c) if type(inner) is not type(outer):
+            yield ast.BinOp(a, inner, ast.BinOp(b, ast.Pow(), c))  # one sign, which binds more closely
             yield ast.BinOp(ast.BinOp(a, outer, c), inner, b)  # the two in the other order
             yield ast.BinOp(a, inner, ast.BinOp(b, outer, c))  # the brackets otherwise
         case ast.BinOp(a, outer, ast.BinOp(b, inner, c)) if type(inner) is not type(outer):
@@ -300,7 +298,7 @@ def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
             yield ast.UnaryOp(ast.Not(), node)
         case "list":
             for lower, upper in ((1, None), (None, -1)):
-                yield _sliced(node, lower, upper)
+                yield ast.Subscript(node, _slice(lower, upper), ast.Load())
 
 
 def _any_tensor(node: ast.expr, kind: Kind) -> Iterator[ast.expr]:
@@ -316,8 +314,7 @@ def _any_tensor(node: ast.expr, kind: Kind) -> Iterator[ast.expr]:
         skipped: list[ast.expr] = [ast.Slice()] * axis
         yield _method(node, "flip", _number(axis))
         for lower, upper in ((1, None), (None, -1)):
-            cut = ast.Slice(lower and _number(lower), upper and _number(upper))
-            yield ast.Subscript(node, ast.Tuple([*skipped, cut], ast.Load()), ast.Load())
+            yield ast.Subscript(node, ast.Tuple([*skipped, _slice(lower, upper)], ast.Load()), ast.Load())
 
 
 def _scaled(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
@@ -403,9 +400,8 @@ def _call(module: str, name: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Attribute(_name(module), name, ast.Load()), list(arguments), [])
 
 
-def _sliced(node: ast.expr, lower: int | None, upper: int | None) -> ast.expr:
-    cut = ast.Slice(None if lower is None else _number(lower), None if upper is None else _number(upper))
-    return ast.Subscript(node, cut, ast.Load())
+def _slice(lower: int | None, upper: int | None) -> ast.Slice:
+    return ast.Slice(None if lower is None else _number(lower), None if upper is None else _number(upper))
 
 
 # ---------------------------------------------------------------------------------- what the exercise's slips teach

@@ -1,14 +1,13 @@
 """Where is it? Change a wrong answer by one step, in every way, until it is right: there is the line at fault.
 
-`where(exercise, answer, seeds)` searches. It is run when a learner asks, in the learner's kernel, and tells the line and
-the piece, never what would be right. Others have gone this way. Singh et al. (PLDI 2013) have a teacher write an error
-model, rules of correction, and look for the fewest of them that make a submission do what the reference does: 64 % of
-those that were wrong. Refazer (Rolim et al., ICSE 2017) learns its transformations from what students changed until they
-were right, and mended one submission or more of 87 % of 720. Clara (Gulwani et al., PLDI 2018) takes expressions from
-other students' right solutions and mended 97 % of 4,293, four in five of these by a small repair of good quality. Here
-the rules are what slips undone come to (`steps`), what may be missing (`back`), and the pieces of the exercise's own
-slips, turned round (`back.rules`); nothing is learned from other learners, and one step is all. A check is so quick that
-a thousand tries cost no more than one of their solver's.
+`where(exercise, answer, seeds)` searches. It is run when a learner asks, on the learner's machine, and tells the line
+and the piece, never what would be right. Others have gone this way. Singh et al. (PLDI 2013) have a teacher write an
+error model, rules of correction, and look for the fewest of them that make a submission do what the reference does:
+64 % of those that were wrong. Refazer (Rolim et al., ICSE 2017) learns its transformations from examples of edits, and
+so helped to fix wrong submissions of 87 % of 720 students. Clara (Gulwani et al., PLDI 2018) repairs by means of other
+students' right answers: 97 % of 4,293 attempts, 81 % by a small repair of good quality. Here the rules are slips undone
+(`steps`), what may be missing (`back`), and the pieces of the exercise's own slips turned round (`back.rules`); no
+other learner's code is looked at, and one step is all.
 """
 
 from __future__ import annotations
@@ -19,14 +18,17 @@ import copy
 import inspect
 import io
 import math
+import multiprocessing
+import os
 import random
+import signal
 import sys
 import textwrap
 import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,11 @@ from lessonkit.exercises.steps import Step, steps
 
 SECONDS = 10.0  # for the whole search
 A_TRY = 0.5  # seconds that a changed answer may take for one aspect, or ten times as long as the answer took
-MORE_MEMORY = 2 * 2**30  # bytes that a try may take on top
+MORE_MEMORY = 2**29  # bytes that a try may take on top
+AFTER = 2.0  # seconds that the search goes on after a first find, for others of the same rank
+HANGS = 3.0  # seconds without a word, and the copy of the process that searches is given up
+MOST_FAULTS = 5  # such copies
+clock = time.perf_counter  # a benchmark on a busy machine counts the processor's time
 FILE = "<a changed answer>"
 ONE_MORE_SEED = 1234567  # a change that is right by luck on the seeds of the check
 
@@ -65,6 +71,7 @@ class Found:
     seconds: float
     complete: bool
     made: str = ""  # the answer that earned all, for whoever looks after the search: no learner is shown it
+    lines: tuple[int, ...] = ()  # every line at which a change of the same rank made it right
 
     def __str__(self) -> str:
         """What a learner reads."""
@@ -91,37 +98,130 @@ def where(
     *,
     seconds: float = SECONDS,
     progress: Callable[[float], None] | None = None,
+    apart: bool = hasattr(os, "fork"),
 ) -> Found | None:
     """The place in `answer` where one step makes it right; None where nothing is wrong, or its code cannot be read.
 
-    `progress` is told how much of the time is gone. KeyboardInterrupt passes through. Nothing that the learner has is
-    changed: not their variables, random numbers, files or figures; and nothing is printed.
+    `progress` is told how much of the time is gone. KeyboardInterrupt stops the search, and passes through. Nothing
+    that the learner has is changed: not their variables, random numbers, files or figures; and nothing is printed.
+    `apart`: in a copy of this process, so that a change that brings torch down, or never ends, takes nothing with it.
     """
-    with _no_traces():
-        try:
-            search = _Search(exercise, answer, seeds, seconds, progress or (lambda share: None))
-        except (OSError, TypeError, SyntaxError):
-            return None
-        return search.run() if search.failing else None
+    told = progress or (lambda share: None)
+    every = _apart if apart else _here
+    places: list[tuple[int, Place, str]] = []
+    until, tried, elapsed = seconds, 0, 0.0
+    try:
+        for message in every(exercise, answer, tuple(seeds)):
+            tried, elapsed = message.number, message.elapsed
+            told(min(elapsed / seconds, 1.0))
+            if message.found and not (places and message.rank > places[0][0]):
+                places.append((message.rank, *message.found))
+                until = min(until, elapsed + AFTER)
+            if elapsed > until or (places and message.rank > places[0][0]):
+                break
+        else:
+            until = math.inf
+    except _Nothing:
+        return None
+    place, made = _chosen([(place, made) for _, place, made in places]) if places else (None, "")
+    return Found(place, tried, elapsed, until == math.inf, made, tuple(dict.fromkeys(p.line for _, p, _ in places)))
+
+
+def _chosen(places: list[tuple[Place, str]]) -> tuple[Place, str]:
+    return places[0]
 
 
 # ----------------------------------------------------------------------------------------------------------- the search
 
 
+class _Nothing(Exception):
+    """There is nothing to look for, or no way to."""
+
+
+@dataclass(frozen=True)
+class _Message:
+    """How a search goes: try `number` of the rank `rank` comes next, or was right at a place, as this code."""
+
+    rank: int
+    number: int
+    elapsed: float
+    found: tuple[Place, str] | None = None
+
+
+def _here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Iterator[_Message]:
+    """The search, step by step, in this process."""
+    with _no_traces():  # whoever waits between two steps sees it: nobody does
+        yield from _Search(exercise, answer, seeds).tries(0)
+
+
+def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Iterator[_Message]:
+    """The search in a copy of this process, and in another one where that dies or hangs: after what it died of."""
+    skip, before, faults = 0, 0.0, 0
+    while faults < MOST_FAULTS:
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads: the copy needs none of them
+            child = os.fork()
+        if not child:
+            _as_child(exercise, answer, seeds, skip, sender)
+        sender.close()
+        last = _Message(0, skip, before)
+        try:
+            while receiver.poll(HANGS):
+                message = receiver.recv()
+                if message is None:
+                    return
+                if isinstance(message, str):
+                    if message == "here":  # it cannot compute gradients, as torch's threads are not copied
+                        yield from _here(exercise, answer, seeds)
+                        return
+                    raise _Nothing(message)
+                last = replace(message, elapsed=before + message.elapsed)
+                yield last
+        except EOFError:  # it died
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            receiver.close()
+        skip, before, faults = max(last.number, skip + 1), last.elapsed, faults + 1
+
+
+def _as_child(exercise: Exercise, answer: Any, seeds: tuple[int, ...], skip: int, sender: Any) -> None:
+    """Search, tell the other side of it, and end: nothing of what this process was a copy of goes on here."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+        torch.set_num_threads(1)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        try:
+            torch.ones(1, requires_grad=True).sum().backward()
+        except RuntimeError:
+            sender.send("here")
+            return
+        with _no_traces():
+            for message in _Search(exercise, answer, seeds).tries(skip):
+                sender.send(message)
+        sender.send(None)
+    except _Nothing as nothing:
+        sender.send(str(nothing) or "nothing")
+    finally:
+        os._exit(0)
+
+
 class _Search:
-    def __init__(
-        self, exercise: Exercise, answer: Any, seeds: Sequence[int], seconds: float, progress: Callable[[float], None]
-    ) -> None:
-        self.exercise, self.seeds, self.progress = exercise, tuple(seeds), progress
-        self.started = time.perf_counter()
-        self.until = self.started + seconds
+    def __init__(self, exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> None:
+        self.exercise, self.seeds = exercise, seeds
+        self.started = clock()
         self.answer = answer
-        function = answer.forward if isinstance(answer, type) and issubclass(answer, nn.Module) else answer
-        if not inspect.isfunction(function):
-            raise TypeError("no function")
-        self.function = function
-        self.source = _Source(function)
-        self.names = _own_names(function)
+        self.function = answer.forward if isinstance(answer, type) and issubclass(answer, nn.Module) else answer
+        try:
+            self.source = _Source(self.function)
+        except (OSError, TypeError, SyntaxError) as error:
+            raise _Nothing("its code cannot be read") from error
+        self.names = _own_names(self.function)
         self.guard = Guard(exercise.forbidden)
         self.took: dict[str, float] = {}
         self.seed, self.failing = self._failing()
@@ -138,41 +238,33 @@ class _Search:
                     failing.append(aspect)
             if failing:
                 return seed, sorted(failing, key=lambda aspect: self.took[aspect.name])
-        return 0, []
+        raise _Nothing("nothing is wrong")
 
-    def run(self) -> Found:
+    def tries(self, skip: int) -> Iterator[_Message]:
+        """Each step that is tried after the first `skip`, and those that were right."""
         tree = self.source.tree
         seen = self._watched()
-        tried, complete = 0, True
-        done: set[str] = set()
         ranks: tuple[Callable[[], Iterator[Step]], ...] = (
             lambda: back.steps_of_rules(tree, self.exercise, seen),
             lambda: steps(tree),
             lambda: back.steps_back(tree, seen, len(self.exercise.returns)),
         )
-        for rank in ranks:
-            found: list[tuple[Step, str]] = []
-            for step in self._ordered(rank(), seen):
-                now = time.perf_counter()
-                if now > self.until:
-                    complete = False
-                    break
-                self.progress((now - self.started) / (self.until - self.started))
+        done: set[str] = set()
+        number = 0
+        for rank, every in enumerate(ranks):
+            for step in self._ordered(every(), seen):
                 key = _key(step)
                 if key in done:
                     continue
                 done.add(key)
-                tried += 1
+                number += 1
+                if number <= skip:
+                    continue
+                yield _Message(rank, number, clock() - self.started)
                 with step.made():
-                    if self._earns_all(tree):
-                        found.append((step, ast.unparse(tree)))
-                        self.until = min(self.until, time.perf_counter() + AFTER)
-            if found:
-                step, made = self._chosen(found)
-                return Found(self.source.place(step.at), tried, time.perf_counter() - self.started, complete, made)
-            if not complete:
-                break
-        return Found(None, tried, time.perf_counter() - self.started, complete)
+                    made = ast.unparse(tree) if self._earns_all(tree) else None
+                if made:
+                    yield _Message(rank, number, clock() - self.started, (self.source.place(step.at), made))
 
     def _ordered(self, every: Iterator[Step], seen: back.Seen) -> list[Step]:
         """Without those in code that no failing aspect has reached; first those that use an argument not used yet."""
@@ -189,9 +281,6 @@ class _Search:
             return not any(isinstance(n, ast.Name) and n.id in unused for part in new for n in ast.walk(part))
 
         return sorted(filter(reached, every), key=late) if unused else list(filter(reached, every))
-
-    def _chosen(self, found: list[tuple[Step, str]]) -> tuple[Step, str]:
-        return found[0]
 
     def _watched(self) -> back.Seen:
         """What the answer's expressions are, in the aspects that fail."""
@@ -248,9 +337,6 @@ class _Search:
         return function
 
 
-AFTER = 2.0  # seconds that the search goes on after a first find, for others of the same rank
-
-
 class _Source:
     """A function's code: as text, and as a tree without decorators and types. OSError where there is none."""
 
@@ -284,7 +370,7 @@ def _key(step: Step) -> str:
 
 
 def _own_names(function: Any) -> dict[str, Any]:
-    """The names that the function sees, in a copy: its helpers see the copy, too, and the plain data in it are copies."""
+    """The names that the function sees, in a copy, which its helpers see, too; the plain data in it are copies."""
     outside = function.__globals__
     names = dict(outside)
     closed = function.__closure__ or ()
@@ -318,10 +404,10 @@ def _at_most(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    until = time.perf_counter() + seconds
+    until = clock() + seconds
 
     def inside(frame: Any, event: str, argument: Any) -> Any:
-        if time.perf_counter() > until:
+        if clock() > until:
             raise TooLong
         return inside
 
@@ -349,8 +435,9 @@ def _no_traces() -> Iterator[None]:
         random.setstate(state)
         np.random.set_state(of_numpy)
         torch.set_rng_state(of_torch)
-        for number in set(pyplot.get_fignums()) - figures if pyplot else ():
-            pyplot.close(number)
+        if pyplot:
+            for number in set(pyplot.get_fignums()) - figures:
+                pyplot.close(number)
 
 
 @contextlib.contextmanager
