@@ -197,8 +197,9 @@ def dies_if_changed(x):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no processes")
-def test_a_try_that_takes_the_process_with_it_takes_a_copy(spread):
-    found = where(spread, dies_if_changed, SEEDS, seconds=20)
+def test_a_try_that_takes_the_process_with_it_takes_a_copy(spread, monkeypatch):
+    monkeypatch.setattr(repair, "MOST_FAULTS", 50)
+    found = where(spread, dies_if_changed, SEEDS, seconds=60)
     assert line_of(found, dies_if_changed) == 3
 
 

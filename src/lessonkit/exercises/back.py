@@ -40,7 +40,7 @@ MOST = 5  # names of a kind that are tried in one place
 class Kind:
     """What an expression was when it was first evaluated: its type, a tensor's shape, a number's values."""
 
-    type: str  # "float", "truth" and "int" are tensors; "number", "real", "bool" and "other" are not
+    type: str  # "float", "truth" and "int" are tensors; then "number", "real", "bool", "list", "function", "other"
     shape: tuple[int, ...] = ()
     value: Any = None
 
@@ -75,7 +75,7 @@ def kind_of_value(value: Any) -> Kind:
         return Kind("bool", value=value)
     if isinstance(value, int | float):
         return Kind("number" if isinstance(value, int) else "real", value=value)
-    return Kind("list" if isinstance(value, list | tuple) else "other")
+    return Kind("list" if isinstance(value, list | tuple) else "function" if callable(value) else "other")
 
 
 def watched(function: ast.FunctionDef, seen: Seen) -> tuple[ast.FunctionDef, Callable]:
@@ -211,7 +211,7 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
             return
         case ast.Constant(int(number)):
             yield from (_number(n) for n in AXES if n not in (number, number + 1, number - 1))
-            yield from map(_name, seen.named("number")[:MOST])
+            yield from _numbers(seen)
             yield _number(-number)
         case ast.Constant(float()):
             yield from map(_name, seen.named("real", "number")[:MOST])
@@ -250,6 +250,12 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
                         yield ast.Call(function, arguments, along)
                         if "keepdim" not in given:
                             yield ast.Call(function, arguments, [*along, ast.keyword("keepdim", ast.Constant(True))])
+            if name in ("softmax", "log_softmax", "cumsum") and "dim" not in given:
+                for axis in AXES:
+                    yield ast.Call(function, arguments, [*keywords, ast.keyword("dim", _number(axis))])
+            if name in ("sorted", "sort", "argsort", "topk"):
+                turned = {"sorted": "reverse", "topk": "largest"}.get(name, "descending")
+                yield ast.Call(function, arguments, [*keywords, ast.keyword(turned, ast.Constant(name != "topk"))])
             for extra in seen.named("number", "real")[:MOST]:
                 yield ast.Call(function, [*arguments, _name(extra)], keywords)
             if name == "range" and len(arguments) == 1:
@@ -260,6 +266,8 @@ def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
     """The expression with something done to it that its kind allows."""
     if kind.is_tensor:
         yield from _any_tensor(node, kind)
+    if kind.type == "float":
+        yield from (ast.Call(_name(name), [node], []) for name in seen.named("function"))
     match kind.type:
         case "float":
             yield from (_method(node, name) for name in FUNCTIONS)
@@ -370,10 +378,10 @@ def _fitting(kind: Kind, seen: Seen, *types: str) -> Iterator[ast.expr]:
 
 
 def _meets(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    try:
-        return tuple(torch.broadcast_shapes(one, other)) in (one, other)
-    except RuntimeError:
-        return False
+    """Whether two shapes broadcast to one of them. (torch's own function takes a second to load.)"""
+    n = max(len(one), len(other))
+    pairs = list(zip((1,) * (n - len(one)) + one, (1,) * (n - len(other)) + other, strict=True))
+    return all(a == b or 1 in (a, b) for a, b in pairs) and tuple(max(pair) for pair in pairs) in (one, other)
 
 
 def _axes(kind: Kind) -> range:
@@ -510,9 +518,29 @@ def _matches(pattern: Any, node: Any, bound: dict[str, ast.AST]) -> bool:
                 and all(_matches(a, b, bound) for a, b in zip(pattern, node, strict=True)))  # fmt: skip
     if not isinstance(pattern, ast.AST):
         return bool(pattern == node)
+    pattern, node = _plain(pattern), _plain(node)
     if type(pattern) is not type(node):
         return False
     return all(_matches(getattr(pattern, f, None), getattr(node, f, None), bound) for f in pattern._fields)
+
+
+def _plain(node: Any) -> Any:
+    """One form for what is written in several: `torch.f(x)` as `x.f()`, `x.T` as `x.mT`, `x.f(0)` as `x.f(dim=0)`."""
+    match node:
+        case ast.Attribute(value, "T", context):
+            return ast.Attribute(value, "mT", context)
+        case ast.Call(ast.Attribute(value, "transpose" | "swapaxes"), [_, _], []):
+            return ast.Attribute(value, "mT", ast.Load())
+        case ast.Call(ast.Attribute(ast.Name("torch" | "F"), "matmul" | "bmm"), [a, b], []):
+            return ast.BinOp(a, ast.MatMult(), b)
+        case ast.Call(ast.Attribute(ast.Name("torch" | "F"), name), [value, *rest], keywords):
+            return _plain(ast.Call(ast.Attribute(value, name, ast.Load()), rest, keywords))
+        case ast.Call(ast.Attribute(value, name), [axis], keywords) if name in ALONG:
+            return ast.Call(ast.Attribute(value, name, ast.Load()), [], [ast.keyword("dim", axis), *keywords])
+    return node
+
+
+ALONG = ("softmax", "log_softmax", "sum", "mean", "amax", "amin", "argmax", "argmin", "var", "std", "cumsum", "flatten")
 
 
 def _put_in(pattern: Any, bound: dict[str, ast.AST]) -> Any:
