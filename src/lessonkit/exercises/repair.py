@@ -266,7 +266,7 @@ class _Search:
         done: set[str] = set()
         number = 0
         for rank, every in enumerate(ranks):
-            for step in self._ordered(every(), seen):
+            for step in self._ordered(every(), seen, last_first=rank == 2):
                 key = _key(step)
                 if key in done:
                     continue
@@ -280,8 +280,12 @@ class _Search:
                 if made:
                     yield _Message(rank, number, clock() - self.started, (self.source.place(step.at), made))
 
-    def _ordered(self, every: Iterator[Step], seen: back.Seen) -> list[Step]:
-        """Without those in code that no failing aspect has reached; first those that use an argument not used yet."""
+    def _ordered(self, every: Iterator[Step], seen: back.Seen, last_first: bool) -> list[Step]:
+        """Without those in code that no failing aspect has reached; first those that use an argument not used yet.
+
+        What is missing can often be put in at several lines, one of which works on what the other made: a scale, a
+        mask. `last_first` looks at the later ones before: there it is commonly written.
+        """
         used = {n.id for n in ast.walk(self.source.tree) if isinstance(n, ast.Name)}
         unused = {a.arg for a in self.source.tree.args.args} - used - {"self"}
 
@@ -290,11 +294,12 @@ class _Search:
                 return True
             return any(id(node) in seen.kinds for node in ast.walk(step.at))
 
-        def late(step: Step) -> bool:
+        def place(step: Step) -> tuple[bool, int]:
             new = step.new if isinstance(step.new, list) else [step.new]
-            return not any(isinstance(n, ast.Name) and n.id in unused for part in new for n in ast.walk(part))
+            names = {n.id for part in new for n in ast.walk(part) if isinstance(n, ast.Name)} if unused else set()
+            return not names & unused, -getattr(step.at, "lineno", 0) if last_first else 0
 
-        return sorted(filter(reached, every), key=late) if unused else list(filter(reached, every))
+        return sorted(filter(reached, every), key=place)
 
     def _watched(self) -> back.Seen:
         """What the answer's expressions are, in the aspects that fail."""
