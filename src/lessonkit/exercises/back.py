@@ -30,6 +30,7 @@ FUNCTIONS = ("tanh", "sigmoid", "relu", "exp", "log", "sqrt", "square", "abs", "
              "nan_to_num", "neg")  # fmt: skip
 MORE_TWINS = {"var": "std", "std": "var", "cat": "stack", "stack": "cat", "floor": "ceil", "ceil": "floor",
               "mean": "sum", "sum": "mean", "argsort": "sort", "min": "max", "max": "min", "round": "ceil"}  # fmt: skip
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "softmax")
 MOST = 5  # names of a kind that are tried in one place
 
 
@@ -237,6 +238,11 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
                 other = copy.copy(function)
                 setattr(other, "attr" if isinstance(function, ast.Attribute) else "id", MORE_TWINS[name])
                 yield ast.Call(other, arguments, keywords)
+            if name in ACTIVATIONS and isinstance(function, ast.Attribute):
+                kept = arguments[:1] if _is_module(function.value) else []
+                for other_name in ACTIVATIONS:
+                    if other_name != name:
+                        yield ast.Call(ast.Attribute(function.value, other_name, ast.Load()), kept, [])
             if isinstance(function, ast.Attribute) and name.endswith("_") and not name.endswith("__"):
                 yield ast.Call(ast.Attribute(function.value, name[:-1], ast.Load()), arguments, keywords)
             if name in ("var", "std") and not {"unbiased", "correction"} & given:
@@ -291,6 +297,9 @@ def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
                         if (op, n) != (ast.Mult, 1))  # fmt: skip
             yield from (ast.BinOp(node, op(), _name(n)) for n in seen.named("number") for op in (ast.Add, ast.Sub))
             yield from _with_tensors(node, kind, seen)
+            for number in map(_name, seen.named("number")):
+                yield _method(node, "clamp", ast.UnaryOp(ast.USub(), number), number)
+                yield _method(node, "clamp", ast.Constant(0), number)
         case "number" | "real":
             if isinstance(node, ast.Constant):
                 return
@@ -398,6 +407,10 @@ def _name(name: str) -> ast.expr:
 
 def _attribute(node: ast.expr, name: str, item: int) -> ast.expr:
     return ast.Subscript(ast.Attribute(node, name, ast.Load()), _number(item), ast.Load())
+
+
+def _is_module(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("torch", "F")
 
 
 def _method(node: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
