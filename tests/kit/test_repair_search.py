@@ -249,7 +249,7 @@ def test_what_may_be_missing_is_put_in(expression, missing):
     exec(compile(ast.Module([twin], []), "<test>", "exec"), scope)
     scope["f"](torch.randn(3, 4), torch.ones(3, 4) > 0, 5)
     made = set()
-    for step in back.steps_back(tree, seen, 1):
+    for step in [*back.steps_back(tree, seen, 1, common=True), *back.steps_back(tree, seen, 1, common=False)]:
         with step.made():
             made.add(ast.unparse(tree.body[0].value).replace(back.MATH + ".", ""))
     assert missing in made

@@ -65,7 +65,7 @@ class AttentionDecoderStep(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden, bias=False)
+        self.combine = nn.Linear(2 * d_hidden, d_hidden)
         self.output = nn.Linear(d_hidden, vocab_size)
 
     def forward(self, token, state, attentional, encoder_states, mask):

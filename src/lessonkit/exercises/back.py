@@ -145,8 +145,11 @@ class _Telling(ast.NodeTransformer):
 # ------------------------------------------------------------------------------------------------------------ the steps
 
 
-def steps_back(function: ast.FunctionDef, seen: Seen, returns: int) -> Iterator[Step]:
-    """What may be put in, or back, in one step; `returns` is how many things must come back."""
+def steps_back(function: ast.FunctionDef, seen: Seen, returns: int, *, common: bool) -> Iterator[Step]:
+    """What may be put in, or back, in one step; `returns` is how many things must come back.
+
+    `common`: what is commonly missing, or else the rest, which is much more.
+    """
     counted: dict[str, list[int]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Name):
@@ -155,18 +158,18 @@ def steps_back(function: ast.FunctionDef, seen: Seen, returns: int) -> Iterator[
     held_by = {id(child): node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     for parent, field_, index, value in places(function):
         if index is None and isinstance(value, list):
-            yield from _blocks(parent, field_, value, returns, seen)
+            yield from _blocks(parent, field_, value, returns, seen) if common else ()
             continue
-        if isinstance(value, ast.cmpop):
+        if isinstance(value, ast.cmpop) and common:
             yield from (Step(parent, field_, index, op(), parent) for op in COMPARISONS if not isinstance(value, op))
-        if isinstance(value, ast.operator) and isinstance(parent, ast.BinOp) and isinstance(value, ARITHMETIC):
+        if common and isinstance(parent, ast.BinOp) and isinstance(value, ARITHMETIC):
             others = (op for op in (*ARITHMETIC, ast.MatMult) if not isinstance(value, op))
             yield from (Step(parent, field_, index, op(), parent) for op in others)
         if not isinstance(value, ast.expr) or isinstance(parent, ast.JoinedStr | ast.FormattedValue):
             continue
         if not isinstance(getattr(value, "ctx", ast.Load()), ast.Load):
             continue
-        for new in _specific(value, seen):
+        for new in _specific(value, seen) if common else ():
             yield Step(parent, field_, index, new, value)
         kind = seen.kinds.get(id(value))
         is_called = isinstance(parent, ast.Call) and field_ == "func"
@@ -176,7 +179,7 @@ def steps_back(function: ast.FunctionDef, seen: Seen, returns: int) -> Iterator[
             continue
         if isinstance(value, ast.Constant) and isinstance(held_by.get(id(value)), ast.Expr):
             continue
-        for new in _wrapped(value, kind, seen):
+        for new in _wrapped(value, kind, seen) if common else _wrapped_rarely(value, kind, seen):
             yield Step(parent, field_, index, new, value)
 
 
@@ -269,50 +272,68 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
 
 
 def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
-    """The expression with something done to it that its kind allows."""
-    if kind.is_tensor:
-        yield from _any_tensor(node, kind)
-    if kind.type == "float":
-        yield from (ast.Call(_name(name), [node], []) for name in seen.named("function"))
+    """The expression with something done to it that its kind allows, and that is commonly forgotten."""
     match kind.type:
         case "float":
             yield from (_method(node, name) for name in FUNCTIONS)
-            yield ast.BinOp(ast.Constant(1), ast.Sub(), node)
-            for axis in _axes(kind):
-                yield from (_method(node, name, _number(axis)) for name in ("softmax", "log_softmax", "cumsum"))
-                yield from (_method(node, name, _number(axis), ast.Constant(True)) for name in ("sum", "mean"))
-                yield from (_method(node, name, _number(axis)) for name in ("sum", "mean"))
-            yield from _scaled(node, seen)
-            yield from _with_tensors(node, kind, seen)
+            yield from (_method(node, "softmax", _number(axis)) for axis in _axes(kind))
+            if len(kind.shape) >= 2:
+                yield ast.Attribute(node, "mT", ast.Load())
+            for number in _numbers(seen):
+                for op in (ast.Div, ast.Mult):
+                    yield ast.BinOp(node, op(), _call(MATH, "sqrt", number))
+                    yield ast.BinOp(node, op(), number)
             yield from _masked(node, kind, seen)
+            yield from (ast.Call(_name(name), [node], []) for name in seen.named("function"))
         case "truth":
             yield ast.UnaryOp(ast.Invert(), node)
-            yield from (_method(node, name) for name in ("any", "all", "float", "long"))
             for other in _fitting(kind, seen, "truth"):
                 yield from (ast.BinOp(node, op(), other) for op in (ast.BitAnd, ast.BitOr))
+        case "int":
+            yield _method(node, "abs")
+            yield from (ast.BinOp(node, op(), ast.Constant(1)) for op in (ast.Add, ast.Sub))
+            yield from (ast.BinOp(node, op(), _name(n)) for n in seen.named("number") for op in (ast.Add, ast.Sub))
+        case "number" | "real" if not isinstance(node, ast.Constant):
+            yield from (ast.BinOp(node, op(), ast.Constant(1)) for op in (ast.Add, ast.Sub))
+            yield from (ast.BinOp(node, op(), ast.Constant(2)) for op in (ast.Mult, ast.Div, ast.Pow))
+            yield ast.UnaryOp(ast.USub(), node)
+            yield _call(MATH, "sqrt", node)
+        case "bool":
+            yield ast.UnaryOp(ast.Not(), node)
+
+
+def _wrapped_rarely(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
+    """What else its kind allows."""
+    if kind.is_tensor:
+        yield from _any_tensor(node, kind)
+    match kind.type:
+        case "float":
+            yield ast.BinOp(ast.Constant(1), ast.Sub(), node)
+            yield from _with_tensors(node, kind, seen)
+            for axis in _axes(kind):
+                yield from (_method(node, name, _number(axis)) for name in ("log_softmax", "cumsum"))
+                yield from (_method(node, name, _number(axis), ast.Constant(True)) for name in ("sum", "mean"))
+                yield from (_method(node, name, _number(axis)) for name in ("sum", "mean"))
+            for number in (*_numbers(seen), ast.Constant(2)):
+                yield from (ast.BinOp(node, op(), number) for op in ARITHMETIC)
+        case "truth":
+            yield from (_method(node, name) for name in ("any", "all", "float", "long"))
+            for other in _fitting(kind, seen, "truth"):
                 yield ast.BinOp(node, ast.BitAnd(), ast.UnaryOp(ast.Invert(), other))
         case "int":
-            yield from (_method(node, name) for name in ("float", "abs", "neg", "clone"))
-            yield from (ast.BinOp(node, op(), ast.Constant(n)) for op in (ast.Add, ast.Sub, ast.Mult) for n in (1, 2)
-                        if (op, n) != (ast.Mult, 1))  # fmt: skip
-            yield from (ast.BinOp(node, op(), _name(n)) for n in seen.named("number") for op in (ast.Add, ast.Sub))
+            yield from (_method(node, name) for name in ("float", "neg", "clone"))
+            yield from (ast.BinOp(node, op(), ast.Constant(2)) for op in (ast.Add, ast.Sub, ast.Mult))
             yield from _with_tensors(node, kind, seen)
             for number in map(_name, seen.named("number")):
                 yield _method(node, "clamp", ast.UnaryOp(ast.USub(), number), number)
                 yield _method(node, "clamp", ast.Constant(0), number)
-        case "number" | "real":
-            if isinstance(node, ast.Constant):
-                return
-            yield from (ast.BinOp(node, op(), ast.Constant(1)) for op in (ast.Add, ast.Sub))
-            yield from (ast.BinOp(node, op(), ast.Constant(2)) for op in (ast.Mult, ast.Div, ast.FloorDiv, ast.Pow))
-            yield ast.UnaryOp(ast.USub(), node)
-            yield from (_call(MATH, name, node) for name in ("sqrt", "log", "ceil", "exp"))
+        case "number" | "real" if not isinstance(node, ast.Constant):
+            yield ast.BinOp(node, ast.FloorDiv(), ast.Constant(2))
+            yield from (_call(MATH, name, node) for name in ("log", "ceil", "exp"))
             for other in _numbers(seen):
                 yield from (ast.BinOp(node, op(), other) for op in ARITHMETIC)
-                yield from (ast.Call(ast.Name(name, ast.Load()), [node, other], []) for name in ("min", "max"))
+                yield from (ast.Call(_name(name), [node, other], []) for name in ("min", "max"))
             yield ast.Call(_name("max"), [node, ast.Constant(1)], [])
-        case "bool":
-            yield ast.UnaryOp(ast.Not(), node)
         case "list":
             for lower, upper in ((1, None), (None, -1)):
                 yield ast.Subscript(node, _slice(lower, upper), ast.Load())
@@ -320,8 +341,6 @@ def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
 
 def _any_tensor(node: ast.expr, kind: Kind) -> Iterator[ast.expr]:
     n = len(kind.shape)
-    if n >= 2:
-        yield ast.Attribute(node, "mT", ast.Load())
     if n >= 3:
         yield from (_method(node, "transpose", ast.Constant(0), ast.Constant(1)),
                     _method(node, "transpose", ast.Constant(1), ast.Constant(2)))  # fmt: skip
@@ -332,14 +351,6 @@ def _any_tensor(node: ast.expr, kind: Kind) -> Iterator[ast.expr]:
         yield _method(node, "flip", _number(axis))
         for lower, upper in ((1, None), (None, -1)):
             yield ast.Subscript(node, ast.Tuple([*skipped, _slice(lower, upper)], ast.Load()), ast.Load())
-
-
-def _scaled(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
-    for number in (*_numbers(seen), ast.Constant(2)):
-        for op in (ast.Div, ast.Mult):
-            yield ast.BinOp(node, op(), number)
-            yield ast.BinOp(node, op(), _call(MATH, "sqrt", number))
-        yield from (ast.BinOp(node, op(), number) for op in (ast.Add, ast.Sub, ast.Pow))
 
 
 def _numbers(seen: Seen) -> list[ast.expr]:

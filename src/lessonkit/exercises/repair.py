@@ -46,6 +46,7 @@ SECONDS = 10.0  # for the whole search
 A_TRY = 0.5  # seconds that a changed answer may take for one aspect, or ten times as long as the answer took
 MORE_MEMORY = 2**29  # bytes that a try may take on top
 AFTER = 1.0  # seconds that the search goes on after a first find, for others of the same rank
+STARTS = 20.0  # seconds until the answer has been judged once more, and the search begins
 HANGS = 3.0  # seconds without a word, and the copy of the process that searches is given up
 MOST_FAULTS = 8  # such copies
 clock = time.perf_counter  # a benchmark on a busy machine counts the processor's time
@@ -176,7 +177,9 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Iterator[
         sender.close()
         last = _Message(0, skip, before)
         try:
-            while receiver.poll(HANGS):
+            patience = STARTS
+            while receiver.poll(patience):
+                patience = HANGS
                 message = receiver.recv()
                 if message is None:
                     return
@@ -257,16 +260,18 @@ class _Search:
     def tries(self, skip: int) -> Iterator[_Message]:
         """Each step that is tried after the first `skip`, and those that were right."""
         tree = self.source.tree
+        yield _Message(0, skip, clock() - self.started)
         seen = self._watched()
         ranks: tuple[Callable[[], Iterator[Step]], ...] = (
             lambda: back.steps_of_rules(tree, self.exercise, seen),
             lambda: steps(tree),
-            lambda: back.steps_back(tree, seen, len(self.exercise.returns)),
+            lambda: back.steps_back(tree, seen, len(self.exercise.returns), common=True),
+            lambda: back.steps_back(tree, seen, len(self.exercise.returns), common=False),
         )
         done: set[str] = set()
         number = 0
         for rank, every in enumerate(ranks):
-            for step in self._ordered(every(), seen, last_first=rank == 2):
+            for step in self._ordered(every(), seen, last_first=rank > 1):
                 key = _key(step)
                 if key in done:
                     continue
