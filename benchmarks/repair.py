@@ -3,8 +3,8 @@
     python benchmarks/repair.py [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
 The answers are those of `unseen_answers.py`, written from the notebooks' text before an exercise's module was opened. A
-line is right if it is one that is marked there. Seconds are the processor's, so that a busy machine does not shorten
-the search; a learner's are the clock's.
+line is right if it is one that is marked there; it is `named` if it is told at all, be it as another that would do.
+Seconds are the processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -49,6 +49,7 @@ def searched(name: str, answer: FunctionType, seconds: float) -> dict[str, Any]:
         "wrong": found is not None,
         "line": place.line if place else None,
         "right": place is not None and place.line in marked(answer),
+        "named": place is not None and bool(set(found.lines) & marked(answer)),
         "piece": place.piece if place else None,
         "tried": found.tried if found else 0,
         "seconds": round(found.seconds, 2) if found else 0.0,
@@ -68,7 +69,7 @@ def main() -> None:
     repair.clock = time.process_time
     repair.HANGS = 10 * repair.HANGS
     rows: dict[str, list[dict]] = {}
-    print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'seconds':>9}")
+    print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
     for name in args.exercise:
         rows[name] = [searched(name, answer, args.seconds) for answer in known[name]]
         _print(name, rows[name])
@@ -85,7 +86,8 @@ def _print(title: str, rows: list[dict]) -> None:
     lines = [row for row in wrong if row["line"] is not None]
     seconds = sorted(row["seconds"] for row in wrong)
     middle = seconds[len(seconds) // 2] if seconds else 0.0
-    print(f"{title:<32}{len(wrong):>7}{len(lines):>8}{sum(row['right'] for row in lines):>7}{middle:>9.1f}", flush=True)
+    right, named = (sum(row[key] for row in lines) for key in ("right", "named"))
+    print(f"{title:<32}{len(wrong):>7}{len(lines):>8}{right:>7}{named:>7}{middle:>9.1f}", flush=True)
 
 
 if __name__ == "__main__":

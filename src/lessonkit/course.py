@@ -231,7 +231,7 @@ class Course:
             return
         hints = self.exercise(name).hints
         if not isinstance(tier, int) or not 1 <= tier <= len(hints):
-            raise ValueError(f'{name} has hints 1 to {len(hints)}, and "where", got {tier!r}')
+            raise ValueError(f'{name} has hints 1 to {len(hints)}, got {tier!r}; "where" looks for the line')
         print(textwrap.fill(self.referred(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}"), WIDTH))
         if tier < len(hints):
             print(f'One more: hint("{name}", {tier + 1})')

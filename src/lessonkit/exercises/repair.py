@@ -27,7 +27,7 @@ import textwrap
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,9 +82,11 @@ class Found:
                 f"{rest}, {self.tried} in all, and none made it right: more than one place is wrong, or one "
                 "needs more than a small change."
             )
+        others = sorted(line for line in self.lines if line != self.place.line)
+        too = f" A change at line {' or '.join(map(str, others[:3]))} would do it, too." if others else ""
         return (
             f"Look at line {self.place.line}:\n\n    {self.place.text}\n\n"
-            f"One small change at `{self.place.piece}` would make all right. (Tried: {self.tried}.)"
+            f"One small change at `{self.place.piece}` would make all right.{too} (Tried: {self.tried}.)"
         )
 
 
@@ -112,26 +114,23 @@ def where(
     places: list[tuple[int, Place, str]] = []
     until, tried, elapsed = seconds, 0, 0.0
     try:
-        for message in every(exercise, answer, tuple(seeds)):
-            tried, elapsed = message.number, message.elapsed
-            told(min(elapsed / seconds, 1.0))
-            if message.found and not (places and message.rank > places[0][0]):
-                places.append((message.rank, *message.found))
-                until = min(until, elapsed + AFTER)
-            if elapsed > until or (places and message.rank > places[0][0]):
-                break
-        else:
-            until = math.inf
+        with contextlib.closing(every(exercise, answer, tuple(seeds))) as messages:
+            for message in messages:
+                tried, elapsed = message.number, message.elapsed
+                told(min(elapsed / seconds, 1.0))
+                if message.found and not (places and message.rank > places[0][0]):
+                    places.append((message.rank, *message.found))
+                    until = min(until, elapsed + AFTER)
+                if elapsed > until or (places and message.rank > places[0][0]):
+                    break
+            else:
+                until = math.inf
     except _Nothing:
         return None
     except _GivenUp:
         pass
-    place, made = _chosen([(place, made) for _, place, made in places]) if places else (None, "")
+    _, place, made = places[0] if places else (0, None, "")
     return Found(place, tried, elapsed, until == math.inf, made, tuple(dict.fromkeys(p.line for _, p, _ in places)))
-
-
-def _chosen(places: list[tuple[Place, str]]) -> tuple[Place, str]:
-    return places[0]
 
 
 # ----------------------------------------------------------------------------------------------------------- the search
@@ -158,13 +157,13 @@ class _Message:
     found: tuple[Place, str] | None = None
 
 
-def _here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Iterator[_Message]:
+def _here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[_Message, None, None]:
     """The search, step by step, in this process."""
     with _no_traces():  # whoever waits between two steps sees it: nobody does
         yield from _Search(exercise, answer, seeds).tries(0)
 
 
-def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Iterator[_Message]:
+def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[_Message, None, None]:
     """The search in a copy of this process, and in another one where that dies or hangs: after what it died of."""
     skip, before, faults = 0, 0.0, 0
     while faults < MOST_FAULTS:
