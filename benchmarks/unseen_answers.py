@@ -611,3 +611,156 @@ def told_apart__variance_for_deviation(printed, repaired):
     d = printed - repaired
     se = d.var() / math.sqrt(d.shape[0])  # here
     return d.mean().item(), (d.mean() / se).item()
+
+
+# ======================================================================================================================
+# A second set, of five more exercises, written when the search was finished: nothing was changed in it afterwards.
+
+
+def logsumexp__maximum_not_added_back(scores):
+    m, _ = scores.max(dim=-1, keepdim=True)
+    total = torch.exp(scores - m).sum(dim=-1)
+    return torch.log(total)  # here
+
+
+def logsumexp__over_the_first_axis(scores):
+    top = scores.amax(-1)
+    shifted = (scores - top.unsqueeze(-1)).exp()
+    return shifted.sum(0).log() + top  # here
+
+
+def logsumexp__the_largest_of_all_rows(scores):
+    top = scores.max()  # here
+    return torch.log(torch.exp(scores - top).sum(dim=-1)) + top
+
+
+def padding_mask__one_too_many(lengths, n):
+    positions = torch.arange(n).view(1, 1, n)
+    return positions <= lengths.view(-1, 1, 1)  # here
+
+
+def padding_mask__true_for_padding(lengths, n):
+    where_words_end = lengths[:, None, None]
+    mask = where_words_end <= torch.arange(n)  # here
+    return mask
+
+
+def padding_mask__no_query_axis(lengths, n):
+    row = torch.arange(n)[None]
+    return row < lengths[:, None]  # here
+
+
+def byte_pairs__test_words_teach(train, test, n_merges):
+    def merge(word, pair):
+        out, i = [], 0
+        while i < len(word):
+            if tuple(word[i : i + 2]) == pair:
+                out.append(word[i] + word[i + 1])
+                i += 2
+            else:
+                out.append(word[i])
+                i += 1
+        return out
+
+    learned = [list(w) for w in train]
+    cut = [list(w) for w in test]
+    for _ in range(n_merges):
+        counts = {}
+        for word in learned + cut:  # here
+            for pair in zip(word, word[1:], strict=False):
+                counts[pair] = counts.get(pair, 0) + 1
+        best = min(counts, key=lambda p: (-counts[p], p))
+        learned = [merge(w, best) for w in learned]
+        cut = [merge(w, best) for w in cut]
+    return cut
+
+
+def byte_pairs__ties_to_the_last(train, test, n_merges):
+    words, others = [list(w) for w in train], [list(w) for w in test]
+    for _ in range(n_merges):
+        pairs = [(a, b) for w in words for a, b in zip(w[:-1], w[1:], strict=True)]
+        best = max(set(pairs), key=lambda pair: (pairs.count(pair), pair))  # here
+        for group in (words, others):
+            for w in group:
+                i = 0
+                while i + 1 < len(w):
+                    if (w[i], w[i + 1]) == best:
+                        w[i : i + 2] = [w[i] + w[i + 1]]
+                    i += 1
+    return others
+
+
+def byte_pairs__one_merge_a_word(train, test, n_merges):
+    def join(pieces, a, b):
+        i = 0
+        while i < len(pieces) - 1:
+            if pieces[i] == a and pieces[i + 1] == b:
+                pieces = pieces[:i] + [a + b] + pieces[i + 2 :]
+                break  # here
+            i += 1
+        return pieces
+
+    training = [list(w) for w in train]
+    result = [list(w) for w in test]
+    for _ in range(n_merges):
+        table = {}
+        for w in training:
+            for i in range(len(w) - 1):
+                table[w[i], w[i + 1]] = table.get((w[i], w[i + 1]), 0) + 1
+        a, b = sorted(table, key=lambda k: (-table[k], k))[0]
+        training = [join(w, a, b) for w in training]
+        result = [join(w, a, b) for w in result]
+    return result
+
+
+def adamw_step__eps_in_the_root(parameter, gradient, m, v, step, lr, betas, eps, weight_decay):
+    b1, b2 = betas
+    m = b1 * m + (1 - b1) * gradient
+    v = b2 * v + (1 - b2) * gradient.square()
+    m_hat, v_hat = m / (1 - b1**step), v / (1 - b2**step)
+    update = m_hat / torch.sqrt(v_hat + eps)  # here
+    if parameter.dim() >= 2:
+        update = update + weight_decay * parameter
+    return parameter - lr * update, m, v
+
+
+def adamw_step__everything_decays(parameter, gradient, m, v, step, lr, betas, eps, weight_decay):
+    new_m = betas[0] * m + (1 - betas[0]) * gradient
+    new_v = betas[1] * v + (1 - betas[1]) * gradient**2
+    first = new_m / (1 - betas[0] ** step)
+    second = new_v / (1 - betas[1] ** step)
+    decay = weight_decay * parameter if parameter.ndim > 0 else 0.0  # here
+    return parameter - lr * (first / (second.sqrt() + eps) + decay), new_m, new_v
+
+
+def adamw_step__the_square_forgotten(parameter, gradient, m, v, step, lr, betas, eps, weight_decay):
+    beta1, beta2 = betas
+    m = m * beta1 + gradient * (1 - beta1)
+    v = v * beta2 + gradient.abs() * (1 - beta2)  # here
+    corrected_m = m / (1 - beta1**step)
+    corrected_v = v / (1 - beta2**step)
+    new = parameter - lr * corrected_m / (corrected_v**0.5 + eps)
+    if len(parameter.shape) > 1:
+        new = new - lr * weight_decay * parameter
+    return new, m, v
+
+
+def contrastive_loss__multiplied_by_the_temperature(context, targets, negatives, temperature):
+    everything = torch.cat([targets[:, None], negatives], dim=1)
+    similar = F.cosine_similarity(context[:, None, :], everything, dim=-1)
+    logits = similar * temperature  # here
+    return F.cross_entropy(logits, torch.zeros(len(context), dtype=torch.long))
+
+
+def contrastive_loss__the_target_left_out_below(context, targets, negatives, temperature):
+    c = F.normalize(context, dim=-1)
+    right = (c * F.normalize(targets, dim=-1)).sum(-1) / temperature
+    wrong = torch.einsum("nd,nkd->nk", c, F.normalize(negatives, dim=-1)) / temperature
+    return (torch.logsumexp(wrong, dim=-1) - right).mean()  # here
+
+
+def contrastive_loss__a_sum_over_rows(context, targets, negatives, temperature):
+    candidates = torch.cat([targets.unsqueeze(1), negatives], dim=1)
+    cos = torch.cosine_similarity(context.unsqueeze(1), candidates, dim=2)
+    log_share = torch.log_softmax(cos / temperature, dim=1)
+    return -log_share[:, 0].sum()  # here
