@@ -11,7 +11,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-# ruff: noqa: B007, RUF005  (as learners write)
+# ruff: noqa: B007, RUF005, RUF007  (as learners write)
 
 # ---------------------------------------------------------------------------------------------------------- hard_lookup
 

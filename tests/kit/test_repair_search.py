@@ -225,6 +225,28 @@ def test_an_exercises_own_slips_are_tried_first(spread):
     assert "abs" in ast.unparse(rule.right) and "abs" not in ast.unparse(rule.wrong)
 
 
+def test_a_statement_that_a_known_slip_lacks_is_put_in():
+    def solution(x):
+        total = x.sum(dim=-1)
+        total = total / x.shape[-1]
+        return total
+
+    def answer(x):
+        total = torch.sum(x, -1)
+        return total
+
+    exercise = Exercise("mean", solution, ("mean",), 1, 5, ("Only one.",), solution=solution)
+
+    @exercise.aspect("values", points=1)
+    def _(answer, draw):
+        """the mean"""
+        return answer(draw.normal(*draw.sizes(2, 3, 7)))
+
+    exercise.slip("a sum", ("values",), {"total = total / x.shape[-1]\n": ""}, words="Divide it.")
+    found = where(exercise, answer, SEEDS)
+    assert found.tried < 5 and line_of(found, answer) == 1
+
+
 def test_a_step_is_made_and_undone():
     tree = ast.parse("def f(a, b):\n    c = a + b\n    return c * 2").body[0]
     before = ast.dump(tree)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,7 +23,7 @@ from torch import Tensor
 from lessonkit.exercises.exercise import Exercise, body_of
 from lessonkit.exercises.steps import AXES, Step, places
 
-MATH, TORCH = "_math_of_the_search", "_torch_of_the_search"  # what a changed answer calls the two modules by
+MATH = "_math_of_the_search"  # what a changed answer calls the module by
 SEEN = "_seen_by_the_search"
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow)
 COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -222,7 +223,7 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
         case ast.Constant(str(text)) if "->" in text:
             letters = sorted(set(text) - set(",-> ."))
             yield from (ast.Constant(text[:i] + other + text[i + 1 :]) for i, letter in enumerate(text)
-                        for other in letters if letter in letters and other != letter)  # fmt: skip
+                        for other in letters if letter.isalpha() and other != letter)  # fmt: skip
         case ast.Name(name) if name in seen.names:
             if seen.names[name].type in ("number", "real"):
                 yield from (_number(n) for n in (0, 1))
@@ -443,8 +444,8 @@ def _slice(lower: int | None, upper: int | None) -> ast.Slice:
 class Rule:
     """A piece as a known slip has it, and as the solution has it; names stand for any expression."""
 
-    wrong: ast.AST
-    right: Any  # an expression, or a statement to be put in where `wrong` is None
+    wrong: ast.AST | None  # None where a statement is missing
+    right: ast.AST
 
 
 @lru_cache(maxsize=256)
@@ -457,7 +458,7 @@ def rules(exercise: Exercise) -> tuple[Rule, ...]:
         right = _parsed(body_of(code.base))
         wrong = _parsed(code.body)
         for pair in _differences(wrong, right) if right and wrong else ():
-            found.setdefault(f"{ast.dump(pair.wrong)} {ast.dump(pair.right)}", pair)
+            found.setdefault(f"{_dumped(pair.wrong)} {ast.dump(pair.right)}", pair)
     return tuple(found.values())
 
 
@@ -478,6 +479,12 @@ def _differences(wrong: ast.AST, right: ast.AST) -> Iterator[Rule]:
             one, other = getattr(wrong, name, None), getattr(right, name, None)
             if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
                 pairs += list(zip(one, other, strict=True))
+            elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) - 1:
+                shorter = [_dumped(other[:i] + other[i + 1 :]) for i in range(len(other))]
+                if _dumped(one) in shorter and isinstance(other[0], ast.stmt):
+                    yield Rule(None, other[shorter.index(_dumped(one))])
+                    return
+                pairs.append((one, other))
             else:
                 pairs.append((one, other))
         differing = [(a, b) for a, b in pairs if _dumped(a) != _dumped(b)]
@@ -502,7 +509,13 @@ def _dumped(value: Any) -> str:
 def steps_of_rules(function: ast.FunctionDef, exercise: Exercise, seen: Seen) -> Iterator[Step]:
     """The exercise's slips put right, wherever the learner's code has the like of them."""
     known = set(seen.names) | {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    statements = [rule.right for rule in rules(exercise) if rule.wrong is None]
+    missing = [one for one in statements if {n.id for n in ast.walk(one) if isinstance(n, ast.Name)} <= known | _GLOBAL]
     for parent, field_, index, value in places(function):
+        if isinstance(value, list):
+            for place, statement in itertools.product(range(1, len(value) + 1), missing):
+                block = [*value[:place], _put_in(statement, {}), *value[place:]]
+                yield Step(parent, field_, None, block, value[place - 1])
         if not isinstance(value, ast.expr) or not isinstance(getattr(value, "ctx", ast.Load()), ast.Load):
             continue
         for rule in rules(exercise):
@@ -512,6 +525,8 @@ def steps_of_rules(function: ast.FunctionDef, exercise: Exercise, seen: Seen) ->
 
 def _applied(rule: Rule, node: ast.expr, known: set[str], seen: Seen) -> Iterator[ast.expr]:
     bound: dict[str, ast.AST] = {}
+    if rule.wrong is None:
+        return
     if isinstance(rule.wrong, ast.Name | ast.Constant):
         if ast.dump(rule.wrong) != ast.dump(node):
             return

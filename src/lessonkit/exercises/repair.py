@@ -415,7 +415,7 @@ def _own_names(function: Any) -> dict[str, Any]:
         elif isinstance(value, list | dict | set | Tensor | np.ndarray | nn.Module | random.Random | torch.Generator):
             with contextlib.suppress(Exception):
                 names[name] = copy.deepcopy(value)
-    names[back.MATH], names[back.TORCH] = math, torch
+    names[back.MATH] = math
     return names
 
 
