@@ -203,6 +203,20 @@ def test_a_try_that_takes_the_process_with_it_takes_a_copy(spread, monkeypatch):
     assert line_of(found, dies_if_changed) == 3
 
 
+def sleeps_if_changed(x):
+    if x.ndim == -5:
+        time.sleep(60)
+    return (x - x.mean(dim=0)).mean(dim=-1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no processes")
+def test_a_try_that_hangs_outside_of_python_counts_as_time(spread, monkeypatch):
+    monkeypatch.setattr(repair, "HANGS", 1.5)
+    started = time.perf_counter()
+    found = where(spread, sleeps_if_changed, SEEDS, seconds=3)
+    assert found.place is None and not found.complete and time.perf_counter() - started < 20
+
+
 @pytest.mark.parametrize("apart", WAYS)
 def test_it_can_be_stopped_and_ends_in_time(spread, apart):
     def stop(share):

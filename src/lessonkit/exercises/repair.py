@@ -174,7 +174,7 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator
         if not child:
             _as_child(exercise, answer, seeds, skip, sender)
         sender.close()
-        last = _Message(0, skip, before)
+        last, waited = _Message(0, skip, before), 0.0
         try:
             patience = STARTS
             while receiver.poll(patience):
@@ -189,6 +189,7 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator
                     raise _Nothing(message)
                 last = replace(message, elapsed=before + message.elapsed)
                 yield last
+            waited = patience
         except EOFError:  # it died
             pass
         finally:
@@ -196,7 +197,7 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             receiver.close()
-        skip, before, faults = max(last.number, skip + 1), last.elapsed, faults + 1
+        skip, before, faults = max(last.number, skip + 1), last.elapsed + waited, faults + 1
     raise _GivenUp
 
 
