@@ -12,7 +12,7 @@ numbers, other masks, ties and zeros. It is *the same* if no difference is found
 gradient is lost on the way, and *missed* if it returns something else. The last column counts the mutants that the
 check in the notebook lets pass and the grader does not.
 
-A library of mutation operators would know nothing of axes, of `.mT` and of gradients: those are ours.
+The changes are those of `lessonkit.exercises.steps`.
 """
 
 import argparse
@@ -48,38 +48,10 @@ from lessonkit.authoring.build import Checkout
 from lessonkit.course import VISIBLE_SEEDS, hidden_seeds
 from lessonkit.exercises.judge import ABSOLUTE, RELATIVE
 from lessonkit.exercises.observe import observe
+from lessonkit.exercises.steps import steps
 
 ROOT = Path(__file__).parents[1]
 LIMIT, MEMORY = 4, 6 * 2**30  # seconds of the processor and bytes that judging a mutant may take
-
-OPERATORS = {
-    ast.Add: (ast.Sub, ast.Mult),
-    ast.Sub: (ast.Add,),
-    ast.Mult: (ast.Div, ast.Add),
-    ast.Div: (ast.Mult, ast.FloorDiv),
-    ast.FloorDiv: (ast.Div, ast.Mult),
-    ast.Mod: (ast.FloorDiv,),
-    ast.Pow: (ast.Mult,),
-    ast.MatMult: (ast.Mult,),
-    ast.BitAnd: (ast.BitOr,),
-    ast.BitOr: (ast.BitAnd, ast.BitXor),
-    ast.And: (ast.Or,),
-    ast.Or: (ast.And,),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Lt: (ast.LtE, ast.Gt),
-    ast.LtE: (ast.Lt, ast.GtE),
-    ast.Gt: (ast.GtE, ast.Lt),
-    ast.GtE: (ast.Gt, ast.LtE),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-}
-COMMUTATIVE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr)
-PAIRS = "amax amin, argmax argmin, max min, maximum minimum, tril triu, zeros ones, zeros_like ones_like, sin cos, "
-PAIRS += "sum mean, softmax log_softmax, sigmoid tanh, train eval, values indices, any all, exp log, sqrt square, "
-PAIRS += "repeat_interleave repeat"
-TWINS = {a: b for pair in PAIRS.split(", ") for a, b in (pair.split(), reversed(pair.split()))}
-AXES = (-2, -1, 0, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -99,8 +71,9 @@ def mutants(name: str) -> list[Mutant]:
     assert isinstance(function, ast.FunctionDef)
     original = ast.unparse(definition)
     found: dict[str, None] = {}
-    for _ in _steps(function):
-        found[ast.unparse(whole)] = None
+    for step in steps(function):
+        with step.made():
+            found[ast.unparse(whole)] = None
     return [Mutant(name, code, _change(original, code)) for code in found if code != original and _compiles(code)]
 
 
@@ -118,148 +91,6 @@ def _change(original: str, code: str) -> str:
     lines = list(difflib.ndiff(original.splitlines(), code.splitlines()))
     gone, new = (" ⏎ ".join(line[2:].strip() for line in lines if line.startswith(sign)) for sign in ("- ", "+ "))
     return f"moved: {new}" if gone == new else f"{gone}  →  {new or 'nothing'}"
-
-
-def _steps(function: ast.FunctionDef) -> Iterator[None]:
-    """Changes the function's body in place, by one step, yields, and undoes it."""
-    names = sorted(_names(function))
-    own = sorted({n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and _is(n.value, "self")})
-    body = function.body[1:] if ast.get_docstring(function) else function.body
-    for parent in (node for statement in [function, *body] for node in _below(statement, function)):
-        for field, value in ast.iter_fields(parent):
-            if field in ("annotation", "args", "returns", "targets", "target", "optional_vars") and not isinstance(
-                parent, ast.Call
-            ):
-                continue
-            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                yield from _statements(value, 1 if parent is function and body is not function.body else 0)
-            elif isinstance(value, list):
-                for i, node in enumerate(value):
-                    for new in _instead(node, names, own):
-                        value[i] = new
-                        yield
-                    value[i] = node
-            elif isinstance(value, ast.AST):
-                tests = (ast.Not(),) if field == "test" else ()
-                for new in (*(ast.UnaryOp(test, value) for test in tests), *_instead(value, names, own)):
-                    setattr(parent, field, new)
-                    yield
-                setattr(parent, field, value)
-
-
-def _below(statement: ast.AST, function: ast.FunctionDef) -> Iterator[ast.AST]:
-    if statement is function:
-        yield function
-    else:
-        yield from ast.walk(statement)
-
-
-def _statements(block: list[ast.stmt], first: int) -> Iterator[None]:
-    """Leaves a statement out, or ends the loop or the function after it."""
-    whole = list(block)
-    for i in range(first, len(whole)):
-        block[:] = whole[:i] + whole[i + 1 :] or [ast.Pass()]
-        yield
-        inner = getattr(whole[i], "body", None)
-        if isinstance(inner, list) and not isinstance(whole[i], ast.FunctionDef):
-            block[:] = whole[:i] + inner + whole[i + 1 :]
-            yield
-        if isinstance(whole[i], ast.For):
-            whole[i].body.append(ast.Break())
-            block[:] = whole
-            yield
-            whole[i].body.pop()
-        if i + 1 < len(whole):
-            block[:] = [*whole[:i], whole[i + 1], whole[i], *whole[i + 2 :]]
-            yield
-    block[:] = whole
-
-
-def _instead(node: ast.AST, names: list[str], own: list[str]) -> Iterator[ast.AST]:
-    """What may stand in a node's place, by one step."""
-    match node:
-        case ast.operator() | ast.cmpop() | ast.boolop():
-            yield from (other() for other in OPERATORS.get(type(node), ()))
-        case ast.BinOp(left, op, right):
-            yield from (left, right)
-            if not isinstance(op, COMMUTATIVE):
-                yield ast.BinOp(right, op, left)
-        case ast.BoolOp(op, values):
-            yield from (ast.BoolOp(op, values[:i] + values[i + 1 :]) for i in range(len(values)))
-        case ast.UnaryOp(ast.USub(), ast.Constant(int(number))):
-            yield from (ast.Constant(n) for n in (1 - number, -1 - number, number))
-        case ast.UnaryOp(_, operand):
-            yield operand
-        case ast.IfExp(_, body, orelse):
-            yield from (body, orelse)
-        case ast.Constant(bool(value)):
-            yield ast.Constant(not value)
-        case ast.Constant(int(number)):
-            yield from (ast.Constant(n) for n in (number + 1, number - 1))
-        case ast.Constant(float(number)):
-            yield from (ast.Constant(n) for n in (number + 1.0, 2 * number))
-        case ast.keyword("dim", ast.AST()):
-            yield from (ast.keyword("dim", ast.Constant(axis)) for axis in AXES)
-        case ast.Name(name, ast.Load()) if name in names:
-            yield from (ast.Name(other, ast.Load()) for other in names if other != name)
-        case ast.Attribute(value, name, ast.Load()):
-            if _is(value, "self"):
-                yield from (ast.Attribute(value, other, ast.Load()) for other in own if other != name)
-            elif name in TWINS:
-                yield ast.Attribute(value, TWINS[name], ast.Load())
-            if name == "mT":
-                yield value
-        case ast.Subscript(value, part, ast.Load()):
-            yield value
-            if isinstance(part, ast.Tuple):
-                yield from (ast.Subscript(value, other, ast.Load()) for other in _reordered(part))
-        case ast.Slice(lower, upper, step):
-            yield from (ast.Slice(None, upper, step), ast.Slice(lower, None, step), ast.Slice(lower, upper, None))
-            one = ast.Constant(1)
-            if upper is not None:
-                yield from (ast.Slice(lower, ast.BinOp(upper, op(), one), step) for op in (ast.Add, ast.Sub))
-            if lower is not None:
-                yield ast.Slice(ast.BinOp(lower, ast.Add(), one), upper, step)
-        case ast.Tuple(elements, ast.Load()) | ast.List(elements, ast.Load()):
-            yield from _reordered(node)
-            yield from (type(node)(elements[:i] + elements[i + 1 :], ast.Load()) for i in range(len(elements)))
-        case ast.comprehension(target, source, conditions):
-            yield from (
-                ast.comprehension(target, source, conditions[:i] + conditions[i + 1 :], 0)
-                for i in range(len(conditions))
-            )
-        case ast.Starred(value):
-            yield value
-        case ast.Call(function, arguments, keywords):
-            yield from (ast.Call(function, arguments[:i] + arguments[i + 1 :], keywords) for i in range(len(arguments)))
-            yield from (ast.Call(function, arguments, keywords[:i] + keywords[i + 1 :]) for i in range(len(keywords)))
-            for i in range(len(arguments) - 1):
-                swapped = [*arguments[:i], arguments[i + 1], arguments[i], *arguments[i + 2 :]]
-                yield ast.Call(function, swapped, keywords)
-            yield from arguments
-            if isinstance(function, ast.Attribute) and not _is(function.value, "torch", "math", "nn", "F", "self"):
-                yield function.value
-    if isinstance(node, ast.Name | ast.Call | ast.BinOp | ast.Attribute) and isinstance(
-        getattr(node, "ctx", ast.Load()), ast.Load
-    ):
-        yield ast.Call(ast.Attribute(node, "detach", ast.Load()), [], [])
-
-
-def _reordered(node: Any) -> Iterator[ast.AST]:
-    """A tuple or list with two neighbours in each other's place."""
-    for i in range(len(node.elts) - 1):
-        new = [*node.elts[:i], node.elts[i + 1], node.elts[i], *node.elts[i + 2 :]]
-        yield type(node)(new, ast.Load())
-
-
-def _names(function: ast.FunctionDef) -> set[str]:
-    """The arguments and variables of a function."""
-    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return (stored | {argument.arg for argument in function.args.args}) - {"self", "_"}
-
-
-def _is(node: ast.AST, *names: str) -> bool:
-    return isinstance(node, ast.Name) and node.id in names
 
 
 # --------------------------------------------------------------------------------------------------- the right answers

@@ -217,13 +217,21 @@ class Course:
         print(f'This cell uses your answer. It waits until check("{exercise.name}", …) gives all points ({now}).')
         return False
 
-    def hint(self, name: str, tier: int = 1) -> None:
-        """Print hint number `tier` of the exercise `name`: the first nudges, the last nearly tells."""
+    def hint(self, name: str, tier: int | str = 1) -> None:
+        """Print hint number `tier` of the exercise `name`: the first nudges, the last nearly tells.
+
+        `hint(name, "where")` looks for the line at fault in the answer that was checked last: it changes the answer by
+        one step, in every way that it knows, until it is right. That takes ten seconds at most, and can be stopped.
+        LookupError for an unknown name, or if no answer has been checked; ValueError for a hint that there is not.
+        """
         from lessonkit.exercises.verdict import WIDTH
 
+        if tier == "where":
+            print(self.check.where(name))
+            return
         hints = self.exercise(name).hints
-        if not 1 <= tier <= len(hints):
-            raise ValueError(f"{name} has hints 1 to {len(hints)}, got {tier}")
+        if not isinstance(tier, int) or not 1 <= tier <= len(hints):
+            raise ValueError(f'{name} has hints 1 to {len(hints)}, got {tier!r}; "where" looks for the line')
         print(textwrap.fill(self.referred(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}"), WIDTH))
         if tier < len(hints):
             print(f'One more: hint("{name}", {tier + 1})')
@@ -263,13 +271,44 @@ class Check:
         """
         from lessonkit.exercises.case import failing_case
 
-        exercise = self._course.exercise(name)
-        if name not in self._answers:
-            raise LookupError(f'{name} has not been checked in this notebook: run check("{name}", {name}) first')
-        found = failing_case(exercise, self._answers[name], VISIBLE_SEEDS[: exercise.seeds], aspect)
+        exercise, answer = self._last(name)
+        found = failing_case(exercise, answer, VISIBLE_SEEDS[: exercise.seeds], aspect)
         if found is None:
             print(f"{name}: nothing to show. Either all is right, or your answer could not be called.")
         return found
+
+    def where(self, name: str) -> str:
+        """In words, at which line of the answer that `check` has judged last one step makes it right.
+
+        Says how far it is while it looks. LookupError as from `case`.
+        """
+        from lessonkit.exercises.repair import where
+
+        if os.environ.get("NBGRADER_EXECUTION") or self._course.exercise(name).metric:
+            return f"{name}: no line is looked for here."  # where somebody grades, and what takes long to train
+        exercise, answer = self._last(name)
+        shown = -1
+
+        def progress(share: float) -> None:
+            nonlocal shown
+            tenth = int(10 * share)
+            if tenth > shown:
+                shown = tenth
+                print(f"\rLooking for the line … {10 * tenth} %", end="", flush=True)
+
+        try:
+            found = where(exercise, answer, VISIBLE_SEEDS[: exercise.seeds], progress=progress)
+        except KeyboardInterrupt:
+            return "\nStopped."
+        finally:
+            print("\r" + " " * 32 + "\r", end="")
+        return str(found) if found else f"{name}: nothing to look for. All is right, or your code cannot be read here."
+
+    def _last(self, name: str) -> tuple[Exercise, Any]:
+        exercise = self._course.exercise(name)
+        if name not in self._answers:
+            raise LookupError(f'{name} has not been checked in this notebook: run check("{name}", {name}) first')
+        return exercise, self._answers[name]
 
 
 def course_of(config: Mapping[str, Any]) -> Course:

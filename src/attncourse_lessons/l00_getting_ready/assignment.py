@@ -15,7 +15,7 @@
 # write down. After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is
 # not graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
+# Each exercise has a check under it. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
 # numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
 #

@@ -148,7 +148,8 @@ def padded_batch(
         for j in range(n):
             real = j < len(cells)
             face, edge, hatch = (FILL[BLUE], BLUE, "") if real else ("white", PALE, "////")
-            ax.add_patch(Rectangle((j, y), 1, 1, facecolor=face, edgecolor=edge, hatch=hatch, linewidth=1))
+            over = 2 if real else 1                               # a real cell's border lies on its neighbour's
+            ax.add_patch(Rectangle((j, y), 1, 1, facecolor=face, edgecolor=edge, hatch=hatch, linewidth=1, zorder=over))
             said = str(cells[j] if real else pad)
             ax.text(j + 0.5, y + 0.5, said, ha="center", va="center", fontsize=10, color=INK if real else GREY)
         if means is not None:

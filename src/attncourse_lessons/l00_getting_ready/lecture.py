@@ -45,7 +45,7 @@ from torch import nn
 
 from attncourse import attention
 
-torch.set_num_threads(1)  # what is computed here is too small to be shared out
+torch.set_num_threads(1)  # what is computed here is too small to be split between threads
 
 # %% [markdown]
 # *Before you run the next cell*, decide what the list should look like: which product comes first, and with how many stars?
@@ -91,7 +91,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # ## Where the course comes from: five decks, one notation
 #
 # The course grew from five public decks of slides on attention and the Transformer. Each begins with the same question,
-# how a network can use what it read long ago. They part where the answer is built:
+# how a network can use what it read long ago. They differ in how they build the answer:
 #
 # | deck | what it is best at | lectures |
 # |---|---|---|
@@ -105,7 +105,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # **A common mistake**, which you can read without the slide. The full list, each entry with a test that fails on it, is
 # in [lecture @errata_lab](@errata_lab).
 #
-# Decks and papers also differ in their letters. This course has **one notation**, in one table, [Notation](../docs/notation.md):
+# Decks and papers also differ in their symbols. This course has **one notation**, in one table, [Notation](../docs/notation.md):
 # $e$ for scores, $\alpha$ for weights, $c$ for a context vector, vectors as rows, the softmax along the keys. Keep it
 # open in a second tab.
 #
@@ -129,7 +129,8 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 # The comment at the end of a line says the shape of what the line has made. You find it on every line of this course that
 # changes a shape. Make it a habit. The formula says what you mean; the shape says what the line does.
 #
-# A **reduction**, such as `sum`, `mean` or `max`, removes an axis. Which one? `dim=1` does not mean "one mean for each
+# A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the numbers
+# and their places.) Which axis? `dim=1` does not mean "one mean for each
 # place of axis 1". It names the axis that *goes*.
 
 # %%
@@ -193,11 +194,10 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start={"a": "(3, 1)", "b":
 # three numbers minus three numbers gave nine, without a warning, because one of them was a **column vector**, (3, 1).
 # Nobody who subtracts three numbers from three numbers wants nine.
 #
-# Now practise. Twelve lines of code, some of which use `@` and `einsum`; come back to those after the section on dot
-# products. Say the shape aloud before you press. Only the first answer counts.
+# Now practise, on six lines of code. Say the shape aloud before you press. Only the first answer counts.
 
 # %%
-viz.shape_drill(figures.SAY_THE_SHAPE)
+viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 
 # %% [markdown]
 # > **Check yourself.** `scores` is (batch, n_target, n_source), and `lengths` is (batch,). You want to compare every source
@@ -214,7 +214,7 @@ viz.shape_drill(figures.SAY_THE_SHAPE)
 # **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss with
 # respect to each parameter. A step against it goes downhill. Nobody computes gradients by hand. torch records what was
 # computed, and applies the chain rule backwards along the record. This is **automatic differentiation**, *autograd* for
-# short. *Guess the four numbers:* the loss is $(w - 1)^2$ at $w = 3$, and its slope is $2(w - 1)$.
+# short. *Guess the first line:* the loss is $(w - 1)^2$ at $w = 3$, and its slope is $2(w - 1)$.
 
 # %%
 w = torch.tensor(3.0, requires_grad=True)            # torch records what is computed with w
@@ -250,8 +250,8 @@ print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_
 # %%
 torch.manual_seed(0)
 features = torch.randn(200, 3)                                       # (200, 3)
-noise = 0.1 * torch.randn(200)
-rating = 3 + features @ torch.tensor([0.8, -0.5, 0.3]) + noise       # (200,)
+noise = 0.05 * torch.randn(200)
+rating = 3 + features @ torch.tensor([0.4, -0.25, 0.15]) + noise     # (200,)
 
 
 def train(as_column, steps=150):
@@ -354,6 +354,12 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # > front alone, and <code>torch.einsum("btd,bsd->bts", q, k)</code>. Both are (batch, n_target, n_source). With
 # > <code>k.T</code> the batch would be transposed as well: <code>.T</code> is for matrices only.</details>
 #
+# Six more lines, some of them with `@` and `einsum`:
+
+# %%
+viz.shape_drill(figures.SAY_THE_SHAPE[6:])
+
+# %% [markdown]
 # ## Softmax: from scores to weights
 #
 # Scores can be any numbers. To average with them they have to become **weights**: positive, and with a sum of one, like
@@ -448,7 +454,7 @@ for shift in (0.0, 1000.0, -1000.0):
 #
 # ## Zero, −∞ and NaN: three kinds of nothing
 #
-# We need a way to say "there is nobody here". Zero was one, and it spoilt the lamp. Floating-point numbers offer two more,
+# We need a mark for an empty place. Zero was our first, and it spoilt the lamp's mean. Floating-point numbers offer two more,
 # $-\infty$ and NaN, and both follow fixed rules. *Guess each line:*
 
 # %%
@@ -462,8 +468,8 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 
 # %% [markdown]
 # $-\infty$ is the score of somebody who may not take part, since $\exp(-\infty)$ is exactly 0. NaN is what arithmetic says
-# when it has no answer, and it **propagates**: whatever touches it becomes NaN. One in a batch, and a step later the whole
-# model is made of it. It is not even equal to itself, so it is found by `x.isnan()`.
+# when it has no answer, and it **propagates**: whatever touches it becomes NaN. One NaN in a batch makes every parameter NaN
+# after the next step. It is not even equal to itself, so it is found by `x.isnan()`.
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*:
@@ -481,7 +487,7 @@ print("as a score  ", seen.masked_fill(~there, -torch.inf).softmax(dim=-1))
 # agrees. In torch itself, `scaled_dot_product_attention` does, while the `key_padding_mask` of `nn.MultiheadAttention` is
 # True for what is to be left out. Look it up each time, and write it down.)
 #
-# What "nothing" is depends on what comes next. For a sum it is 0. For a softmax it is $-\infty$; a 0 would be a score like
+# Which filler is harmless depends on the operation that follows. For a sum it is 0. For a softmax it is $-\infty$; a 0 would be a score like
 # any other, better than all negative ones. For a mean it is no number at all: a mean has a sum *and a count*, and both
 # must leave out what is not there.
 #
@@ -567,8 +573,8 @@ check("masked_mean", masked_mean)
 
 # %% [markdown]
 # Read the card from the top. An exercise is looked at from several sides, its **aspects**, each with points of its own, so
-# one slip does not cost you all of them. A ✗ says what was seen and what should have been seen, at which place. Below the
-# list stands a known mistake, if your numbers are those of one. The check has the mistakes that people make in this
+# one slip does not cost you all of them. A ✗ says what was seen and what should have been seen, at which place. A known
+# mistake is named below the list, if your numbers are those of one. The check has the mistakes that people make in this
 # exercise as code, and runs them on the same numbers.
 #
 # Suppose that the learner takes the advice and writes down what most people write:
@@ -582,8 +588,8 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Better by far: short sequences have their own mean now. Two lines still fail, and both name things that you have met on
-# this page. The repair is yours to make, in the assignment.
+# Better by far: short sequences have their own mean now. Three lines still fail. The first two name things that you have
+# met on this page, and the third follows from them. The repair is yours to make, in the assignment.
 #
 # Three more things about checks. Your points come from a check on other numbers and other sizes than the one that you see.
 # A check does not care how you compute, by a loop or by `einsum`, in float32 or in float64, as long as a gradient can flow
@@ -625,7 +631,8 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # >
 # > A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
 # > adds slopes to `.grad`; `.item()` and `.detach()` cut the record. Leave out by choosing (`masked_fill`), not by
-# > multiplying. Nothing is 0 for a sum, −∞ for a softmax, and for a mean a smaller count.
+# > multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. In a mean it also lowers
+# > the count.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, of `x - x[:, :1]`, of `x @ x.mT`? (2)
 # > A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask for? (3) A mask is (batch, n), the

@@ -15,7 +15,7 @@
 # which axis is which, and what stands to the left of what. After each check comes a cell that *uses* what you wrote. It
 # waits until the check gives all points, and is not graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
+# Each exercise has a check under it. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
 # numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
 #
@@ -128,6 +128,8 @@ if solved("soft_lookup"):
     answers, _ = soft_lookup(clock(day), clock(hours), counted[:, None], best)                   # (145, 1)
     lines = {"your lookup": answers[:, 0], "the truth": rush(day)}
     viz.function_curves(lines, day, points=(hours, counted), x_name="hour", y_name="bicycles")
+    worst = (answers[:, 0] - rush(day)).abs().argmax()
+    print(f"furthest off at {day[worst]:.1f} h: how many counts are near?")
 
 # %% [markdown]
 # ## 3 · The scaled dot product

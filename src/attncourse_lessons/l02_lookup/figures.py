@@ -97,7 +97,7 @@ def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str
         ax.text(0.8 * x, 0.8 * y, f"{printed}", ha="center", va="center", fontsize=8.5, color=GREY)
     x, y = _on_the_clock(asked)
     arrow(ax, (0, 0), (x, y), colour=GREEN, width=2.2)
-    ax.text(0.42 * x - 0.1 * y, 0.42 * y + 0.1 * x, "query", ha="center", va="center", fontsize=10, color=INK)
+    ax.text(0.42 * x - 0.17 * y, 0.42 * y + 0.17 * x, "query", ha="center", va="center", fontsize=10, color=INK)
     for hour, number in zip(hours, numbers.tolist(), strict=True):
         x, y = _on_the_clock(hour)
         ax.scatter([x], [y], s=40 + 700 * max(0.0, number), color=BLUE, alpha=0.85, edgecolor="white", zorder=3)
@@ -275,6 +275,8 @@ def worlds(runs: Mapping[str, Mapping[str, Sequence[float]]], chance: float) -> 
             ax.plot(values, [y] * len(values), clip_on=False, **line_style(y) | {"linestyle": "none"})
         ax.axvline(chance, color=INK, linewidth=1.2, linestyle=":")
         first = ax is axes[0]
+        if first:
+            ax.text(chance + 0.03, len(scores) - 0.55, "guessing", fontsize=8.5, color=INK)
         ax.set_yticks(range(len(scores)), list(scores) if first else [""] * len(scores))
         ax.set_ylim(len(scores) - 0.5, -0.5)
         ax.set_xlim(0, 1)

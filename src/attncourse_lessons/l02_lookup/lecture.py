@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 50 minutes, of which less than one is computing. You need Python, and from
+# *About 55 minutes, of which less than one is computing. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
 # why anybody wants this; nothing here depends on it.*
 #
@@ -179,7 +179,7 @@ steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"})
 
 # %% [markdown]
-# On the left the curve freezes into stairs: that is hard attention. On the right it melts into a level line: every key
+# At a low temperature the curve freezes into stairs: that is hard attention. At a high one it melts into a level line: every key
 # counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture @bottleneck](@bottleneck) tried.
 # So a dictionary and a mean are the two ends of one scale.
 
@@ -197,7 +197,8 @@ assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e
 # (At the few other times the query stands halfway between two keys, as at 3:30. Hard attention takes one of them, by an
 # accident of rounding. Soft attention mixes the two, however cold it is.)
 #
-# From here on we take $T = 0.1$ for the bridge. Here are both lookups, the whole table at once:
+# From here on we take $T = 0.1$ for the bridge. Here is a hash table, asked for a key that it holds, beside soft attention
+# at seven:
 
 # %%
 T = 0.1
@@ -251,8 +252,8 @@ print(f"after 100 steps: {hour.item():.1f} o'clock, answer {answer.item():.1f}")
 assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item() - 200) < 2
 
 # %% [markdown]
-# It has found an hour at which soft attention says 200, a little after ten: the count falls towards noon, so later was
-# less. (There are other such hours. Downhill finds the one whose slope it stands on.) The same gradient flows into the
+# It has found an hour at which soft attention says 200, a little after ten: the count falls towards noon, so a later
+# hour has a lower count. (There are other such hours. Downhill finds the one whose slope it stands on.) The same gradient flows into the
 # keys and into the values, so a whole table can be learned from wrong answers.
 #
 # Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
@@ -272,8 +273,8 @@ viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_nam
 
 # %% [markdown]
 # Too cold, and every accident of the data is believed: **overfitting**. Too hot, and both rush hours are averaged away.
-# Which temperature is best? The data can say. Hide each count in turn, predict it from the other fifty-nine, and average
-# the squared errors. This is **leave-one-out cross-validation**. *Sketch the error against the temperature before you
+# Which temperature is best? The data can say. Hide each count in turn, predict it from the other fifty-nine, average
+# the squared errors, and take the root. This is **leave-one-out cross-validation**. *Sketch the error against the temperature before you
 # look.* We draw it for three samples of sixty counts.
 
 # %%
@@ -331,26 +332,27 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 # We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each of
 # the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from the
 # usual in its own way (rain in the morning, a concert at night), and its counter worked in eight hours only. The other
-# sixteen are to be answered by soft attention to the eight. The squared error trains the vectors.
+# sixteen are to be answered by soft attention to the eight. The squared error trains the vectors,
+# by the optimiser **Adam**: gradient descent with a step size of its own for each number.
 #
 # *Guess:* nobody says that 7 lies beside 8. Where will the 24 vectors go?
 
 # %%
-def error_in_hidden_hours(vectors, n, generator):
-    today, seen = days(n, generator)                          # (n, 24) each
+def error_in_hidden_hours(vectors, n, generator, waves=(1, 2, 3, 4)):
+    today, seen = days(n, generator, waves)                   # (n, 24) each
     scores = (vectors @ vectors.mT).expand(n, 24, 24)         # the same for every day
     scores = scores.masked_fill(~seen[:, None], -torch.inf)   # hours that were seen answer
     answers = (scores.softmax(dim=-1) @ today[:, :, None])[:, :, 0]               # (n, 24)
     return ((answers - today)[~seen] ** 2).mean()
 
 
-def learn(seed, steps=600):
+def learn(seed, steps=600, waves=(1, 2, 3, 4)):
     generator = torch.Generator().manual_seed(seed)
     vectors = nn.Parameter(0.3 * torch.randn(24, 2, generator=generator))         # (24, 2)
     optimizer = torch.optim.Adam([vectors], lr=0.03)
     path = [vectors.detach().clone()]
     for _ in range(steps):
-        loss = error_in_hidden_hours(vectors, 64, generator)
+        loss = error_in_hidden_hours(vectors, 64, generator, waves)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -376,10 +378,10 @@ def test_error(vectors):
 by_hand = {t: test_error(clock(range(24)) / math.sqrt(t)) for t in (0.03, 0.1, 0.3)}
 for seed, path in enumerate(paths):
     length = path[-1].norm(dim=-1).mean()
-    print(f"learned, seed {seed}: off by {test_error(path[-1]):.2f} hundred;"
+    print(f"learned, seed {seed}: off by {100 * test_error(path[-1]):.0f} bicycles;"
           f"  {figures.turns(path[-1]):+.0f} turn a day;  1 / length² = {1 / length**2:.2f}")
-print("clock by hand:", ",  ".join(f"{off:.2f} at T = {t:g}" for t, off in by_hand.items()))
-print(f"mean of the hours seen: {test_error(torch.zeros(24, 2)):.2f}")
+print("clock by hand:", ",  ".join(f"off by {100 * off:.0f} at T = {t:g}" for t, off in by_hand.items()))
+print(f"mean of the hours seen: off by {100 * test_error(torch.zeros(24, 2)):.0f}")
 
 # %% tags=["hide-input"]
 for path in paths:
@@ -391,8 +393,18 @@ for path in paths:
 # Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as well
 # as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$ times the
 # cosine, so $1/r^2$ is the temperature, and all three chose about 0.12. What the network knows about hours it has learned
-# through the softmax. To put the explanation at risk, change what is near: `days(n, generator, waves=(2, 4))` draws days
-# that repeat after twelve hours. Try it. The vectors go round *twice* a day, and 3 and 15 share a place.
+# through the softmax. To put the explanation at risk, change what is near: on days that repeat after twelve hours, the
+# vectors should go round *twice*, and 3 and 15 should share a place.
+
+# %%
+twice = [learn(seed, waves=(2, 4))[-1] for seed in range(3)]
+print("days that repeat after twelve hours:", [f"{figures.turns(t):+.0f} turns" for t in twice])
+
+# %% tags=["hide-input"]
+assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
+
+# %% [markdown]
+# They do.
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #
@@ -418,8 +430,9 @@ for name, table in tables.items():
 # hour's count. So attention by itself does not know what came first. If order matters, and in a sentence it does, it has
 # to be written into the keys. [Lecture @order](@order) does that for words.
 #
-# The same read operation has had several names. **Memory networks** (Weston et al. 2015; Sukhbaatar et al. 2015) read a
-# table of stored sentences by it. The Neural Turing Machine (Graves et al. 2014) calls it **content-based addressing**: a
+# The same read operation has had several names. **Memory networks** (Weston et al. 2015) read a table of stored sentences
+# by hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. (2015) made the read
+# soft, and then the answer alone was enough. The Neural Turing Machine (Graves et al. 2014) calls it **content-based addressing**: a
 # place in memory is found by what it contains. Programmers call a place in memory a **pointer**, so attention is a
 # pointer with a gradient. **Pointer networks** (Vinyals et al. 2015) leave out the values. There the weights themselves
 # are the output, and say *which* input is meant.
@@ -495,7 +508,7 @@ right_by_direction = who_answers(vectors)
 assert right_by_counts < 0.4 * len(new) and right_by_direction > 0.75 * len(new)
 
 # %% [markdown]
-# The lookup and the score are the same, the vectors are better. Nobody told the machine what a month is. And soft
+# The lookup and the score are the same. Only the vectors are better. Nobody told the machine what a month is. And soft
 # attention says more than who wins. Its weights, at $T = 0.05$:
 
 # %%
@@ -545,7 +558,7 @@ with torch.no_grad():
         print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}")
 
 # %% [markdown]
-# The bilinear score turns the query by a matrix and then takes a dot product. The additive score is a small network that
+# The bilinear score multiplies the query by a matrix and then takes a dot product. The additive score is a small network that
 # looks at each pair: a hidden layer in which the two are *added*, and a vector $w$ that makes one number of it. Often it
 # is printed as $w_2^\top \tanh(W_1 [q; k])$, with query and key put side by side. That is the same, since $W_1$ is then
 # $W$ and $U$ side by side.
@@ -595,15 +608,17 @@ assert torch.allclose(products / long_keys.norm(dim=1).sqrt(), torch.tensor([0.9
 
 # %% [markdown]
 # Does it matter in training? Queries and keys come from two learned layers of width $d_k$, queries in other coordinates
-# than keys, sixteen keys of which one is right. One training recipe for all widths, three seeds. *Guess* where the curves
-# part.
+# than keys, sixteen keys of which one is right. The loss is the negative logarithm of the right key's weight:
+# `cross_entropy` takes the scores and does the softmax inside. One training recipe for all widths, three seeds. *Guess*
+# where the curves part.
 
 # %%
-def loss_after_training(score, d_k, seed, lr=0.01, steps=150):
+def loss_after_training(score, d_k, seed, lr=0.01, gain=1.0, steps=150):
     generator = torch.Generator().manual_seed(seed)
     turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))   # other coordinates
-    W_Q = nn.Parameter(torch.randn(8, d_k, generator=generator) / math.sqrt(8))
-    W_K = nn.Parameter(torch.randn(8, d_k, generator=generator) / math.sqrt(8))
+    start = gain / math.sqrt(8)
+    W_Q = nn.Parameter(start * torch.randn(8, d_k, generator=generator))
+    W_K = nn.Parameter(start * torch.randn(8, d_k, generator=generator))
     optimizer, history = torch.optim.Adam([W_Q, W_K], lr=lr), []
     for _ in range(steps):
         x = torch.randn(32, 16, 8, generator=generator)            # 32 tables, 16 keys
@@ -625,15 +640,20 @@ figures.runs_by_width(ends, x_name="width of queries and keys, d_k",
                       y_name="loss after 150 steps", level=(math.log(16), "equal weights"))
 slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in seeds]
 print("dot, width 512, a tenth of the learning rate:", [round(loss, 2) for loss in slower])
+smaller = [loss_after_training(dot_score, 512, seed, gain=512**-0.25) for seed in seeds]
+print("dot, width 512, scores of variance 1 at the start:", [round(loss, 2) for loss in smaller])
 
 # %% tags=["hide-input"]
 assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
-assert max(slower) < 0.7 * min(ends["dot"][512])
+assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
 
 # %% [markdown]
-# In narrow layers the two learn equally well. In wide ones the plain dot product starts saturated, on a random key, and
-# has not caught up after 150 steps. A recipe of its own helps it, as the printed line shows. So the root does not make the
-# impossible possible. What it buys is that *one* recipe fits all widths.
+# In narrow layers the two learn equally well. In wide ones the plain dot product starts with scores that are too large: a
+# random key has all the weight, and 150 steps do not mend it. The small slope is not what holds it back *here*. This loss
+# is taken on the weight of the right key itself, and the gradient of the cross-entropy at that key's score, $\alpha - 1$,
+# does not vanish. (A small slope hurts where the loss sees only the average of the values.) A smaller learning rate helps,
+# and a smaller start helps more, as the two printed lines show. So the root does not make the impossible possible. What it
+# buys is that *one* recipe fits all widths.
 #
 # **Now you:** [a02](@lookup/assignment), exercises 3 and 4.
 #
@@ -742,7 +762,7 @@ assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4 and min
 
 # %% [markdown]
 # In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other,
-# and a matrix in between mends that. (How far below guessing it falls depends on the matrix.) Among plain hours no even
+# and a matrix in between mends that. (How far it falls below guessing depends on how the matrices are drawn.) Among plain hours no even
 # slope can help. The query's number sits somewhere in the middle of the others, and a slope is highest at an edge: the
 # three pick the largest or the smallest, which is right two times in eight. Only the score that can be a hill finds the
 # middle. (The two dot products share every answer: a constant divisor does not change which score is the largest.)

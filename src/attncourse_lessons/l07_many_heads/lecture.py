@@ -14,7 +14,7 @@
 # what a variance is.*
 #
 # When you have finished you will be able to say why one table of weights is not enough, and to make many of them by
-# reshaping alone; to derive the $\sqrt{d_k}$ that earlier lectures promised, and to say what goes wrong without it; to
+# reshaping alone; to say what goes wrong without the $\sqrt{d_k}$, in a layer and on the way back; to
 # look into a trained model's heads without fooling yourself; to save most of the memory that writing costs; and to
 # count a model's parameters well enough to find the misprints in published tables. In
 # [assignment @many_heads](@many_heads/assignment) you build the layer and do the count.

@@ -101,14 +101,14 @@ class Exercise:
         """The solution's statements as text, fit for between the solution's markers; of a class, its methods."""
         if self.solution is None:
             raise ValueError(f"{self.name} has no solution: Exercise(…, solution=…)")
-        return _body(self.solution)
+        return body_of(self.solution)
 
     @property
     def solution_bodies(self) -> tuple[str, ...]:
         """The text for each place in the cell: one of a function, one for each method of a class."""
         if not self.writes_init:
             return (self.solution_body,)
-        return tuple(_body(method) for method in vars(self.solution).values() if inspect.isfunction(method))
+        return tuple(body_of(method) for method in vars(self.solution).values() if inspect.isfunction(method))
 
     def decorators(self) -> tuple[Callable, Callable, Callable, Callable, Callable]:
         """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
@@ -151,7 +151,7 @@ class Exercise:
         if right is None:
             raise ValueError(f"{self.name}: a slip needs a solution to slip in")
         for number, change in enumerate(changes):
-            body = edited(_body(right), change, f"{self.name}, {name!r}")
+            body = edited(body_of(right), change, f"{self.name}, {name!r}")
             function = _compiled_like(right, body, f"{self.name}: {name} ({number})")
             code = self._mistake(name, function, fails, body)
             code = replace(code, hint=" ".join(words.split()), change=change, base=right)
@@ -190,7 +190,7 @@ class Exercise:
                 continue
             title = f"{self.name}: {one.name}, and {other.name}"
             try:
-                body = edited(_body(base), change, title)
+                body = edited(body_of(base), change, title)
             except ValueError:  # both replace the same place
                 continue
             found.append((one, other, self.as_answer(_compiled_like(base, body, title))))
@@ -209,7 +209,7 @@ class Exercise:
 
     def _code(self, name: str, function: Callable, fails: tuple[str, ...], body: str | None = None) -> Code:
         words = "" if body else _words(function)
-        return Code(name, self.as_answer(function), words, body or _body(function), fails)
+        return Code(name, self.as_answer(function), words, body or body_of(function), fails)
 
     def as_answer(self, function: Callable) -> Any:
         """What a learner hands in who writes this function: itself, or a module with it as its forward."""
@@ -281,7 +281,7 @@ def _words(function: Callable) -> str:
     return " ".join(inspect.cleandoc(function.__doc__).split())
 
 
-def _body(function: Callable) -> str:
+def body_of(function: Callable) -> str:
     """The function's statements as text, without signature and docstring: fit for between the solution's markers.
 
     Of a class likewise: its methods.

@@ -26,7 +26,7 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
     expected = observe_known(exercise, exercise.reference, seed)
     lines = []
     for aspect in exercise.aspects:
-        fault = _fault(aspect, observations[aspect.name], expected[aspect.name], exercise.writes_init)
+        fault = fault_of(aspect, observations[aspect.name], expected[aspect.name], exercise.writes_init)
         lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
     wrong = [line.name for line in lines if not line.ok]
     measured = [seen.metric for seen in observations.values() if seen.metric is not None]
@@ -126,7 +126,7 @@ def explain_missing_gradient(*inputs: str) -> Explain:
     return explain
 
 
-def _fault(aspect: Aspect, seen: Observation, expected: Observation, writes_init: bool) -> str | None:
+def fault_of(aspect: Aspect, seen: Observation, expected: Observation, writes_init: bool = False) -> str | None:
     """What is wrong with one aspect, in words; None if nothing is."""
     fault = _difference(aspect, seen, expected, writes_init)
     asked_for = {dtype for _, _, dtype in expected.shapes}  # a right answer to inputs of half precision has it too

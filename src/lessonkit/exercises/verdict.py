@@ -102,7 +102,10 @@ class Verdict:
         if self.hint:
             aspect, number = self.hint
             asked = f'Stuck? `hint("{self.exercise}", {number})` is about “{aspect}”'
-        return f'{asked}, `check.case("{self.exercise}")` shows a call that went wrong.'
+        ways = [asked, f'`check.case("{self.exercise}")` shows a call that went wrong']
+        if self.metric is None:  # what is measured is trained: too long to be tried a thousand times
+            ways.append(f'`hint("{self.exercise}", "where")` looks for the line')
+        return f"{', '.join(ways)}."
 
     def text(self, width: int = WIDTH) -> str:
         """The card as plain text."""

@@ -1,4 +1,4 @@
-"""softmax: Turn each row of scores into shares that sum to one, without overflow."""
+"""softmax: Turn each row of scores into weights that sum to one, without overflow."""
 
 import torch
 
@@ -19,7 +19,7 @@ exercise = Exercise(
     "softmax",
     reference=lambda scores: scores.softmax(dim=-1),
     solution=solution,
-    returns=("shares",),
+    returns=("weights",),
     forbidden=SOFTMAX,
     difficulty=1,
     minutes=15,
@@ -27,7 +27,7 @@ exercise = Exercise(
         "Write the shapes down: the exponentials are (*batch, n), and so is the result. What shape must their sums "
         "have to divide them row by row, and which argument of `sum` keeps it so?",
         "`dim=-1` is the last axis whatever stands before it.",
-        "Any number may be taken away from all the scores of a row, and the shares stay the same. Which number makes "
+        "Any number may be taken away from all the scores of a row, and the weights stay the same. Which number makes "
         "the largest exponential exactly 1, in each row?",
     ),
 )
@@ -37,9 +37,9 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("shares", points=2, hint=1, explain=row_sums)
-def shares(answer, draw):
-    """each row shares out exactly one, in proportion to the exponentials"""
+@aspect("weights", points=2, hint=1, explain=row_sums)
+def weights(answer, draw):
+    """the weights of each row sum to one, in proportion to the exponentials"""
     rows, n = draw.sizes(2, 3, 7)
     return answer(draw.normal(rows, n))
 
@@ -54,14 +54,14 @@ def any_number_of_axes(answer, draw):
 
 @aspect("large scores", points=1, hint=3, explain=row_sums)
 def large_scores(answer, draw):
-    """a row whose scores are all 1000 larger, or all 1000 smaller, is shared out as before"""
+    """a row whose scores are all 1000 larger, or all 1000 smaller, has the same weights as before"""
     rows, n = draw.sizes(2, 3, 7)
     return answer(coarse(draw.normal(rows, n)) + shift(rows))
 
 
 @aspect("scores far apart", points=1, hint=3, explain=row_sums)
 def scores_far_apart(answer, draw):
-    """when two scores of a row are far above the others, these two share everything"""
+    """when two scores of a row are far above the others, these two have all the weight"""
     rows, n = draw.sizes(2, 4, 8)
     first = 1 + draw.integers(n - 2, rows)  # never the score in front
     high = torch.arange(n) == first[:, None]
@@ -70,7 +70,7 @@ def scores_far_apart(answer, draw):
 
 @aspect("a score of −∞", points=1, explain=row_sums)
 def a_score_of(answer, draw):
-    """gets exactly nothing, and the others share everything"""
+    """gets a weight of exactly 0, and the others have all of it"""
     rows, n = draw.sizes(2, 4, 8)
     scores = draw.normal(rows, n)
     scores[0, 0] = scores[1:, -1] = -torch.inf
@@ -86,22 +86,22 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-VALUES = ("shares", "any number of axes", "large scores", "scores far apart", "a score of −∞")
+VALUES = ("weights", "any number of axes", "large scores", "scores far apart", "a score of −∞")
 ALL = (*VALUES, "gradient")
 RANGE = ("large scores", "scores far apart")
 LARGEST, MOVED = "scores.amax(dim=-1, keepdim=True)", "(scores - largest)"
 SUM = "exponentials.sum(dim=-1, keepdim=True)"
-SHARES = f"exponentials / {SUM}"
+WEIGHTS = f"exponentials / {SUM}"
 
 slip("exponentials out of range", RANGE,
      {MOVED: "scores"},
      {MOVED: "scores", SUM: f"({SUM} + 1e-9)"},
-     {MOVED: "scores", SHARES: f"({SHARES}).nan_to_num()"},
+     {MOVED: "scores", WEIGHTS: f"({WEIGHTS}).nan_to_num()"},
      {MOVED: "scores.clamp(min=-80, max=80)"}, words="""
     exp(89) is more than float32 can hold and exp(−104) is 0: ∞/∞ and 0/0 are NaN. The formula is right, the numbers on
     the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only makes different
-    scores equal.) Shares depend only on how far the scores of a row are from each other, so you may move the row before
-    you exponentiate. Where to?""")
+    scores equal.) Weights depend only on how far the scores of a row are from each other, so you may move the row
+    before you exponentiate. Where to?""")
 slip("one maximum for all rows", ("large scores",),
      {LARGEST: "scores.max()"},
      {LARGEST: "scores.max()", SUM: f"({SUM} + 1e-9)"}, words="""
@@ -133,8 +133,8 @@ slip("everything together sums to one", VALUES,
      {LARGEST: "scores.max()", SUM: "exponentials.sum()"},
      {MOVED: "scores", SUM: "exponentials.sum()"},
      {SUM: "exponentials.sum()"}, words="""
-    `sum()` without an axis adds up the whole tensor, so all rows together have one unit to share. Each row has a unit
-    of its own: sum along one axis.""")
+    `sum()` without an axis adds up the whole tensor, so the weights of all rows together sum to one. Each row
+    needs a sum of its own: along one axis.""")
 slip("the sum lost its axis", ALL,
      {LARGEST: "scores.max(dim=-1).values", SUM: "exponentials.sum(dim=-1)"},
      {MOVED: "scores", SUM: "exponentials.sum(dim=-1)"}, words="""
@@ -142,24 +142,24 @@ slip("the sum lost its axis", ALL,
     these numbers for one row of n. Here the sizes differ and you are told; were they equal, you would get wrong numbers
     and no message. Keep the axis, with length one.""")
 slip("no exponentials", VALUES, {"(scores - largest).exp()": "scores"}, words="""
-    The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can be
-    negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive.""")
+    The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such weights can be
+    negative or enormous. The softmax goes in proportion to the *exponentials*, which are positive.""")
 slip("not divided by the sum", VALUES, {f" / {SUM}": ""}, {MOVED: "scores", f" / {SUM}": ""}, words="""
     These are the exponentials: positive, in the right proportion, but they do not sum to one. One division is
     missing.""")
-slip("logarithms of the shares", VALUES, {SHARES: f"scores - largest - {SUM}.log()"}, words="""
-    None of these is above 0: they are the logarithms of the shares. A loss likes logarithms; an average needs the
-    shares themselves.""")
+slip("logarithms of the weights", VALUES, {WEIGHTS: f"scores - largest - {SUM}.log()"}, words="""
+    None of these is above 0: they are the logarithms of the weights. A loss likes logarithms; an average needs the
+    weights themselves.""")
 slip("divided by the maximum", VALUES, {"scores - largest": "scores / largest"}, words="""
-    The scores were divided by the largest of them. That changes how far apart they are, and with it the shares (and if
+    The scores were divided by the largest of them. That changes how far apart they are, and with it the weights (and if
     the largest is negative it reverses their order). A row may be *moved* without harm, not stretched: which operation
     moves it?""")
 slip("the lowest score gets most", VALUES,
      {"amax": "amin", "scores - largest": "largest - scores"},
      {"scores - largest": "largest - scores"}, words="""
-    The order is reversed: the lowest score has received the largest share. Look at the sign of the exponent.""")
+    The order is reversed: the lowest score has received the largest weight. Look at the sign of the exponent.""")
 slip("cut off from the gradient", ("gradient",), 
-     {SHARES: f"({SHARES}).detach()"},
+     {WEIGHTS: f"({WEIGHTS}).detach()"},
      {SUM: f"{SUM}.detach()"},  # a part of it
      {"(scores - largest)": "(scores.detach() - largest)"}, words="""
     The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy,

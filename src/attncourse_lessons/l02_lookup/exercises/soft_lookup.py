@@ -32,9 +32,9 @@ exercise = Exercise(
     minutes=15,
     hints=(
         "Three lines: scores, weights, average. Write the shape of each beside it.",
-        "Each query shares out one unit over the keys. Which axis of the scores runs over the keys? The temperature is "
-        "applied to the scores, before the softmax. (Exponentials of large scores overflow. torch's `softmax` "
-        "subtracts the largest score of each row first; whoever writes `exp` out has to do the same.)",
+        "The weights of each query sum to one over the keys. Which axis of the scores runs over the keys? The "
+        "temperature is applied to the scores, before the softmax. (Exponentials of large scores overflow. torch's "
+        "`softmax` subtracts the largest score of each row first; whoever writes `exp` out has to do the same.)",
         "The average is a matrix product: (n_query, n_keys) times (n_keys, d_v).",
     ),
 )
@@ -51,7 +51,7 @@ def _a_table(draw):
 
 @aspect("weights", points=2, hint=2, explain=row_sums)
 def weights(answer, draw):
-    """each query shares out exactly one over the keys"""
+    """the weights of each query sum to one over the keys"""
     _, weights = answer(*_a_table(draw), 1.0)
     return weights
 
@@ -71,7 +71,7 @@ def output(answer, draw):
 
 @aspect("temperature", points=1, hint=2)
 def temperature(answer, draw):
-    """the higher the temperature, the more equal the shares"""
+    """the higher the temperature, the more equal the weights"""
     query, keys, values = _a_table(draw)
     _, cool = answer(query, keys, values, 0.4 + 0.2 * draw.uniform(1).item())
     _, warm = answer(query, keys, values, 2 + draw.uniform(1).item())
@@ -80,7 +80,7 @@ def temperature(answer, draw):
 
 @aspect("very cold", points=1, hint=2)
 def very_cold(answer, draw):
-    """no overflow near temperature 0: all goes to the best match, and two equally good ones share it"""
+    """no overflow near temperature 0: the best match has all the weight, two equally good ones half of it each"""
     n, d_v = draw.sizes(2, 4, 8)
     ramps = torch.stack([torch.randperm(n, generator=draw.generator) for _ in range(3)])
     query = 8.0 * ramps + 32.0 * torch.arange(3)[:, None]  # (3, n)  its scores, in steps of 8 that no rounding blurs
@@ -107,21 +107,21 @@ SHARED_OUT = "\nweights = weights / weights.sum(dim=-1, keepdim=True)"
 
 slip("softmax over the queries", WEIGHTS, {"dim=-1": "dim=0"}, words="""
     Your weights sum to one down each *key*, as if every key had one unit to give and the queries competed for it. It is
-    the query that shares out its attention over the keys: sum along a row and you must find 1.""")
+    the query whose weights sum to one over the keys: sum along a row and you must find 1.""")
 slip("softmax over everything", WEIGHTS, {SOFTMAX: "scores.flatten().softmax(dim=0).view(scores.shape)"}, words="""
-    The whole table sums to one, so the queries had to share one unit among them, and an answer depends on who else
+    The whole table sums to one, so the queries have one unit together, and an answer depends on who else
     asks. Every query has a unit of its own.""")
 slip("times the temperature", KNOB, {"/ temperature": "* temperature"}, words="""
     The knob turns the wrong way: you multiply by the temperature, so a high one makes the lookup harder. Think of the
-    two ends: near 0 the best match should take everything, and far above 0 all shares should be nearly equal.""")
+    two ends: near 0 the best match should take everything, and far above 0 all weights should be nearly equal.""")
 slip("the temperature left out", KNOB, {" / temperature": ""}, words="""
     The temperature came in and was not used: the weights are the same at every temperature.""")
 slip("temperature after the softmax", KNOB,
      {" / temperature": "", SOFTMAX: f"{SOFTMAX} / temperature"},
      {" / temperature": "", SOFTMAX: f"{SOFTMAX} * temperature"},
-     {" / temperature": "", SOFTMAX: f"{SOFTMAX} ** (1 / temperature)"},  # and not shared out again
+     {" / temperature": "", SOFTMAX: f"{SOFTMAX} ** (1 / temperature)"},  # and not normalised again
      words="""
-    The weights were divided by the temperature, so a row no longer sums to one, and its shares stand in the same
+    The weights were divided by the temperature, so a row no longer sums to one, and its weights stand in the same
     proportion as before. The temperature changes proportions only if it acts on the scores.""")
 slip("exponentials out of range", ("very cold",),
      {SOFTMAX: f"scores.exp(){SHARED_OUT}"},
@@ -131,14 +131,14 @@ slip("exponentials out of range", ("very cold",),
     change when the same number is taken from every score of a row: take each row's own maximum away first, or let
     `softmax` do it.""")
 slip("no exponentials", WEIGHTS, {SOFTMAX: "scores / scores.sum(dim=-1, keepdim=True)"}, words="""
-    The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such shares can be
-    negative or enormous. Softmax shares out in proportion to the *exponentials*, which are positive.""")
+    The scores themselves were divided by their sum. Scores may be negative, and may add up to 0, so such weights can be
+    negative or enormous. The softmax goes in proportion to the *exponentials*, which are positive.""")
 slip("no softmax", WEIGHTS, {SOFTMAX: "scores"}, words="""
     The bare scores were used as weights. They may have any size and sign, and a row of them sums to anything: that is
     no average. Softmax comes in between.""")
 slip("sigmoid for softmax", WEIGHTS, {SOFTMAX: "scores.sigmoid()"}, words="""
     Each score went through a sigmoid by itself, so the weights of a row do not compete and do not sum to one. Softmax
-    shares out one unit among all keys.""")
+    gives all keys weights that sum to one.""")
 slip("another temperature", ("temperature",),
      {"/ temperature": "/ temperature**0.5"},
      {"/ temperature": "/ temperature**2"}, words="""
@@ -163,7 +163,7 @@ slip("divided once more", OUTPUT, {AVERAGE: "weights @ values / len(keys)"}, wor
 slip("best match only", (*WEIGHTS, "gradient"),
      {SOFTMAX: "torch.nn.functional.one_hot(scores.argmax(dim=-1), len(keys)).float()"}, words="""
     All the weight is on one key: a hard lookup. It says nothing about the second best, and it has no gradient, so
-    nobody could learn what to ask for. Share out by softmax.""")
+    nobody could learn what to ask for. Normalise by softmax.""")
 slip("scaled by √d", ("weights", "temperature"),
      {" / temperature": " / keys.shape[-1] ** 0.5 / temperature"}, words="""
     Dividing by √d is the scaled dot product, one of the next exercises. Here the temperature alone decides how sharp

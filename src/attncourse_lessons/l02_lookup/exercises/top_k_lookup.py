@@ -34,8 +34,8 @@ exercise = Exercise(
     extra=True,
     hints=(
         "`scores.topk(k, dim=-1)` gives the k largest numbers of each row, and the places where they stand.",
-        "Either share out among those k alone, and gather their values by `values[places]`, (n_query, k, d_v); or give "
-        "all other keys a score that softmax turns into exactly 0.",
+        "Either take the softmax of those k alone, and gather their values by `values[places]`, (n_query, k, d_v); or "
+        "give all other keys a score that softmax turns into exactly 0.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -46,7 +46,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 @aspect("the k best", points=1, hint=1)
 def the_k_best(answer, draw):
-    """the k best keys of each query share everything"""
+    """the k best keys of each query have all the weight"""
     n_query, d_k, d_v = draw.sizes(3, 4, 9)
     n_keys = 12
     return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), 3)
@@ -78,16 +78,16 @@ slip("scaled by the values' width", ALL, {"keys.shape[-1]": "values.shape[-1]"},
 slip("scaled by the number of keys", ALL, {"keys.shape[-1]": "len(keys)"}, words="""
     The scores were scaled by how *many* keys there are. What makes a dot product large is how wide one key is.""")
 slip("not scaled", ALL, {" / math.sqrt(keys.shape[-1])": ""}, words="""
-    The right keys were found, and they share by plain dot products. Scaled ones are asked for: √d_k does not change who
-    is among the best, but it changes the shares.""")
+    The right keys were found, and their weights come from plain dot products. Scaled ones are asked for: √d_k does not
+    change who is among the best, but it changes the weights.""")
 slip("cut after the softmax", CHOICE, {"scores.topk": "scores.softmax(dim=-1).topk", SOFTMAX: "best.values"}, words="""
-    Everybody got a share, and then all but the best k lost theirs: what they had was not given back, so the shares of
-    the best do not sum to one. Choose first, then share out.""")
+    Every key got a weight, and then all but the best k lost theirs: what they had was not given back, so the weights of
+    the best do not sum to one. Choose first, then take the softmax.""")
 slip("a score of 0 for the others", CHOICE,
      {SOFTMAX: "torch.zeros_like(scores).scatter(-1, best.indices, best.values).softmax(dim=-1)",
       "(weights[..., None] * values[best.indices]).sum(dim=-2)": "weights @ values"}, words="""
     The other keys were given the score 0, and softmax turns that into e⁰ = 1, more than any negative score gets. Which
-    score becomes a share of exactly 0?""")
+    score becomes a weight of exactly 0?""")
 slip("the k worst", CHOICE,
      {"topk(k, dim=-1)": "topk(k, dim=-1, largest=False)"},
      {"topk(k, dim=-1)": "sort(dim=-1)", "best.values": "best.values[:, :k]", "best.indices": "best.indices[:, :k]"},
@@ -96,7 +96,7 @@ slip("the k worst", CHOICE,
 slip("one key too few", ALL, {"topk(k, ": "topk(k - 1, "}, words="""
     Each query has k − 1 keys: the last of the best is missing. If you compare the scores with the k-th best, that one
     itself may stay.""")
-slip("equal shares", (*ALL, "gradient"), {SOFTMAX: "torch.full_like(best.values, 1 / k)"}, words="""
+slip("equal weights", (*ALL, "gradient"), {SOFTMAX: "torch.full_like(best.values, 1 / k)"}, words="""
     The best keys were found, and then all of them counted the same. Among the k, the better match still gets more.""")
 
 slip("averages the keys", (*ALL, "gradient"), {"values[best.indices]": "keys[best.indices]"}, words="""
@@ -155,7 +155,7 @@ def one_query_at_a_time_float64(query, keys, values, k):
     return torch.stack(rows)
 
 
-@alternative("after the softmax, shared out again")
+@alternative("after the softmax, normalised again")
 def after_the_softmax_shared_out_again(query, keys, values, k):
     """Dividing by what is left comes to the same."""
     weights = (query @ keys.mT / math.sqrt(keys.shape[-1])).softmax(dim=-1)

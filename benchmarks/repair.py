@@ -1,0 +1,94 @@
+"""Does the search find the line? Wrong answers with one mistake each, whose faulty line is known, are given to it.
+
+    python benchmarks/repair.py [--exercise NAME ...] [--seconds 10] [--show] [--json]
+
+The answers are those of `unseen_answers.py`, written from the notebooks' text before an exercise's module was opened. A
+line is right if it is one that is marked there; it is `named` if it is told at all, be it as another that would do.
+Seconds are the processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
+"""
+
+import argparse
+import inspect
+import json
+import platform
+import time
+from importlib.metadata import version
+from types import FunctionType
+from typing import Any
+
+import unseen_answers
+
+from attncourse_lessons import course
+from lessonkit.course import VISIBLE_SEEDS
+from lessonkit.exercises import repair
+
+
+def answers() -> dict[str, list[FunctionType]]:
+    """The wrong answers by exercise."""
+    found: dict[str, list[FunctionType]] = {}
+    for name, value in vars(unseen_answers).items():
+        if isinstance(value, FunctionType) and "__" in name:
+            found.setdefault(name.partition("__")[0], []).append(value)
+    return found
+
+
+def marked(answer: FunctionType) -> set[int]:
+    """The lines of the file at which the answer is wrong."""
+    lines, first = inspect.getsourcelines(answer)
+    return {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
+
+
+def searched(name: str, answer: FunctionType, seconds: float) -> dict[str, Any]:
+    """What the search says of an answer, as JSON data."""
+    exercise = course.exercise(name)
+    seeds = VISIBLE_SEEDS[: exercise.seeds]
+    found = repair.where(exercise, answer, seeds, seconds=seconds)
+    place = found.place if found else None
+    return {
+        "answer": answer.__name__.partition("__")[2],
+        "wrong": found is not None,
+        "line": place.line if place else None,
+        "right": place is not None and place.line in marked(answer),
+        "named": place is not None and bool(set(found.lines) & marked(answer)),
+        "piece": place.piece if place else None,
+        "tried": found.tried if found else 0,
+        "seconds": round(found.seconds, 2) if found else 0.0,
+        "complete": found.complete if found else True,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    known = answers()
+    parser.add_argument("--exercise", nargs="+", default=list(known), choices=known, metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=repair.SECONDS, help="for each search")
+    parser.add_argument("--show", action="store_true", help="print every answer")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+
+    repair.clock = time.process_time
+    repair.HANGS = 10 * repair.HANGS
+    rows: dict[str, list[dict]] = {}
+    print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
+    for name in args.exercise:
+        rows[name] = [searched(name, answer, args.seconds) for answer in known[name]]
+        _print(name, rows[name])
+        for row in rows[name] if args.show else ():
+            said = "no line" if row["line"] is None else "right" if row["right"] else "another line"
+            print(f"      {row['answer']:<44}{said:<14}{row['tried']:>6}{row['seconds']:>7.1f} s  {row['piece'] or ''}")
+    _print("all", [row for own in rows.values() for row in own])
+    if args.json:
+        print(json.dumps({"exercises": rows, "python": platform.python_version(), "torch": version("torch")}))
+
+
+def _print(title: str, rows: list[dict]) -> None:
+    wrong = [row for row in rows if row["wrong"]]
+    lines = [row for row in wrong if row["line"] is not None]
+    seconds = sorted(row["seconds"] for row in wrong)
+    middle = seconds[len(seconds) // 2] if seconds else 0.0
+    right, named = (sum(row[key] for row in lines) for key in ("right", "named"))
+    print(f"{title:<32}{len(wrong):>7}{len(lines):>8}{right:>7}{named:>7}{middle:>9.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,324 @@
+"""hint("name", "where"): one step that makes a wrong answer right tells the line, and nothing else is touched."""
+
+import ast
+import os
+import random
+import re
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from lessonkit.course import Course
+from lessonkit.exercises import back, repair
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import judge
+from lessonkit.exercises.observe import observe
+from lessonkit.exercises.repair import where
+from lessonkit.exercises.steps import steps
+
+SEEDS = (0, 1, 2)
+WAYS = [pytest.param(False, id="here"), pytest.param(True, id="apart", marks=pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="this system copies no processes"))]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def not_for_long(monkeypatch):
+    monkeypatch.setattr(repair, "AFTER", 0.1)
+
+
+@pytest.fixture
+def spread():
+    """An exercise of one line: the mean distance of each row from its own mean."""
+
+    def reference(x):
+        return (x - x.mean(dim=-1, keepdim=True)).abs().mean(dim=-1)
+
+    exercise = Exercise("spread", reference, ("spread",), 1, 5, ("Only one.",), solution=reference)
+
+    @exercise.aspect("values", points=2)
+    def _(answer, draw):
+        """the mean distance from the mean"""
+        return answer(draw.normal(*draw.sizes(2, 3, 7)))
+
+    @exercise.aspect("one row", points=1)
+    def _(answer, draw):
+        """the same for a row alone"""
+        return answer(draw.normal(6))
+
+    return exercise
+
+
+def line_of(found, function):
+    """The line that was found, counted from the `def`."""
+    return found.place.line - function.__code__.co_firstlineno
+
+
+def without_abs(x):
+    middle = x.mean(dim=-1, keepdim=True)
+    apart = x - middle
+    return apart.mean(dim=-1)
+
+
+def along_the_wrong_axis(x):
+    middle = x.mean(dim=0, keepdim=True)
+    return torch.abs(x - middle).mean(-1)
+
+
+def from_another_row(x):
+    n = x.shape[-1]
+    middle = x.sum(dim=-1, keepdim=True) / (n - 1)
+    total = torch.zeros(x.shape[:-1])
+    for i in range(n):
+        total = total + (x[..., i] - middle[..., 0]).abs()
+    return total / n
+
+
+def does_not_keep(x):
+    middle = x.mean(dim=-1)
+    return (x - middle).abs().mean(dim=-1)
+
+
+def by_a_helper(x):
+    return helper(x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
+
+
+def helper(x):
+    return x
+
+
+@pytest.mark.parametrize("apart", WAYS)
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (without_abs, 2),
+        (along_the_wrong_axis, 1),
+        (from_another_row, 2),
+        (does_not_keep, 1),
+        (by_a_helper, 1),
+    ],
+)
+def test_the_line_at_fault_is_found(spread, answer, line, apart):
+    found = where(spread, answer, SEEDS, apart=apart)
+    assert line_of(found, answer) == line, found
+    scope = {"torch": torch, "helper": helper, repair.back.MATH: __import__("math")}
+    exec(found.made, scope)
+    verdict = judge(spread, observe(spread, scope[answer.__name__], 5), 5)
+    assert verdict.points == verdict.out_of
+
+
+def test_the_repair_is_not_told(spread):
+    said = str(where(spread, without_abs, SEEDS))
+    assert "abs" not in said and "apart" in said and re.search(r"line \d+", said)
+
+
+def test_nothing_is_looked_for_in_a_right_answer_or_in_code_that_cannot_be_read(spread):
+    assert where(spread, spread.reference, SEEDS) is None
+    scope = {}
+    exec("def unread(x): return x", scope)
+    assert where(spread, scope["unread"], SEEDS) is None
+    assert where(spread, torch.mean, SEEDS) is None
+
+
+def two_mistakes(x):
+    middle = x.sum(dim=0)
+    return (x - 2 * middle).sum(dim=0)
+
+
+def test_two_mistakes_get_no_line(spread):
+    found = where(spread, two_mistakes, SEEDS)
+    assert found.place is None and found.tried > 100
+    assert "more than one place" in str(found)
+
+
+KEPT = [1]
+
+
+def leaves_traces(x):
+    global KEPT
+    print("I was here")
+    KEPT.append(2)
+    KEPT = KEPT * 1
+    random.random(), np.random.rand(), torch.rand(1)
+    with open(FILE_WRITTEN, "a") as file:
+        file.write("x")
+    return (x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
+
+
+FILE_WRITTEN = os.devnull
+
+
+def refused_to_write(x):
+    try:
+        with open(FILE_WRITTEN, "a") as file:
+            file.write("x")
+    except PermissionError:
+        pass
+    random.random(), np.random.rand(), torch.rand(1)
+    KEPT.append(2)
+    print("I was here")
+    return (x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
+
+
+@pytest.mark.parametrize("apart", WAYS)
+@pytest.mark.parametrize("answer", [leaves_traces, refused_to_write])
+def test_it_leaves_no_traces(spread, answer, apart, tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(globals(), "FILE_WRITTEN", str(tmp_path / "file"))
+    state = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    kept, threads = KEPT, torch.get_num_threads()
+    found = where(spread, answer, SEEDS, seconds=20, apart=apart)
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == state
+    assert KEPT is kept and kept == [1] and torch.get_num_threads() == threads
+    assert not (tmp_path / "file").exists() and capfd.readouterr() == ("", "")
+    assert (found.place is not None) == (answer is refused_to_write)
+    (tmp_path / "file").write_text("writing is allowed again")
+
+
+def counts_up(x):
+    i, total = 0, torch.zeros(x.shape[:-1])
+    while i < x.shape[-1]:
+        total = total + (x[..., i] - x.mean(dim=-1))
+        i += 1
+    return total / x.shape[-1]
+
+
+@pytest.mark.parametrize("apart", WAYS)
+def test_a_try_that_never_ends_is_ended(spread, apart):
+    started = time.perf_counter()
+    found = where(spread, counts_up, SEEDS, apart=apart)
+    assert line_of(found, counts_up) == 3 and time.perf_counter() - started < 15
+
+
+def dies_if_changed(x):
+    if x.ndim == -5:
+        os._exit(3)
+    return (x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no processes")
+def test_a_try_that_takes_the_process_with_it_takes_a_copy(spread, monkeypatch):
+    monkeypatch.setattr(repair, "MOST_FAULTS", 50)
+    found = where(spread, dies_if_changed, SEEDS, seconds=60)
+    assert line_of(found, dies_if_changed) == 3
+
+
+def sleeps_if_changed(x):
+    if x.ndim == -5:
+        time.sleep(60)
+    return (x - x.mean(dim=0)).mean(dim=-1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no processes")
+def test_a_try_that_hangs_outside_of_python_counts_as_time(spread, monkeypatch):
+    monkeypatch.setattr(repair, "HANGS", 1.5)
+    started = time.perf_counter()
+    found = where(spread, sleeps_if_changed, SEEDS, seconds=3)
+    assert found.place is None and not found.complete and time.perf_counter() - started < 20
+
+
+@pytest.mark.parametrize("apart", WAYS)
+def test_it_can_be_stopped_and_ends_in_time(spread, apart):
+    def stop(share):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        where(spread, without_abs, SEEDS, progress=stop, apart=apart)
+    if apart:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+    shares = []
+    started = time.perf_counter()
+    where(spread, two_mistakes, SEEDS, seconds=0.5, progress=shares.append, apart=apart)
+    assert time.perf_counter() - started < 5 and shares == sorted(shares) and shares
+
+
+def test_an_exercises_own_slips_are_tried_first(spread):
+    spread.slip("no absolute value", ("values",), {".abs()": ""}, words="Distances are not negative.")
+    (rule,) = [rule for rule in back.rules(spread) if isinstance(rule.right, ast.Call)][:1]
+    assert "abs" in ast.unparse(rule.right) and "abs" not in ast.unparse(rule.wrong)
+
+
+def test_a_statement_that_a_known_slip_lacks_is_put_in():
+    def solution(x):
+        total = x.sum(dim=-1)
+        total = total / x.shape[-1]
+        return total
+
+    def answer(x):
+        total = torch.sum(x, -1)
+        return total
+
+    exercise = Exercise("mean", solution, ("mean",), 1, 5, ("Only one.",), solution=solution)
+
+    @exercise.aspect("values", points=1)
+    def _(answer, draw):
+        """the mean"""
+        return answer(draw.normal(*draw.sizes(2, 3, 7)))
+
+    exercise.slip("a sum", ("values",), {"total = total / x.shape[-1]\n": ""}, words="Divide it.")
+    found = where(exercise, answer, SEEDS)
+    assert found.tried < 5 and line_of(found, answer) == 1
+
+
+def test_a_step_is_made_and_undone():
+    tree = ast.parse("def f(a, b):\n    c = a + b\n    return c * 2").body[0]
+    before = ast.dump(tree)
+    made = set()
+    for step in steps(tree):
+        with step.made():
+            made.add(ast.unparse(tree))
+        assert ast.dump(tree) == before
+    assert len(made) > 10 and all(text != ast.unparse(tree) for text in made)
+
+
+@pytest.mark.parametrize(("expression", "missing"), [
+    ("mask", "~mask"), ("x", "x.tanh()"), ("x", "x.softmax(-1)"), ("x", "x.mT"), ("x", "x.masked_fill(mask, -inf)"),
+    ("x", "x / sqrt(n)"), ("x.sum(-1)", "x.sum(-1, keepdim=True)"), ("x.var(-1)", "x.var(-1, correction=0)"),
+    ("n", "n - 1"), ("x + 1 * n", "(x + 1) * n"),
+])  # fmt: skip
+def test_what_may_be_missing_is_put_in(expression, missing):
+    tree = ast.parse(f"def f(x, mask, n):\n    return {expression}").body[0]
+    seen = back.Seen()
+    twin, tell = back.watched(tree, seen)
+    scope = {back.SEEN: tell, "torch": torch}
+    exec(compile(ast.Module([twin], []), "<test>", "exec"), scope)
+    scope["f"](torch.randn(3, 4), torch.ones(3, 4) > 0, 5)
+    made = set()
+    for step in [*back.steps_back(tree, seen, 1, common=True), *back.steps_back(tree, seen, 1, common=False)]:
+        with step.made():
+            made.add(ast.unparse(tree.body[0].value).replace(back.MATH + ".", ""))
+    assert missing in made
+
+
+# ---------------------------------------------------------------------------------------------------- for the learner
+
+
+def test_hint_and_card_of_a_toy_course(toy, capsys):
+    def polygon_area(corners):
+        after = corners.roll(-1, dims=0)
+        cross = corners[:, 0] * after[:, 1] - corners[:, 1] * after[:, 0]
+        return cross.sum() / 2
+
+    with pytest.raises(LookupError, match="has not been checked"):
+        toy.hint("polygon_area", "where")
+    verdict = toy.check("polygon_area", polygon_area)
+    assert 'hint("polygon_area", "where")` looks for the line' in verdict.footer()
+    toy.hint("polygon_area", "where")
+    said = capsys.readouterr().out
+    assert "return cross.sum() / 2" in said and "abs" not in said
+    toy.check("polygon_area", toy.exercise("polygon_area").solution)
+    toy.hint("polygon_area", "where")
+    assert "nothing to look for" in capsys.readouterr().out
+
+
+def test_nothing_is_looked_for_where_somebody_grades(toy, capsys, monkeypatch):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    toy.hint("polygon_area", "where")
+    assert "no line is looked for" in capsys.readouterr().out
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.join(os.path.dirname(__file__), "toy_course", "src"))
+    return Course("shapes_lessons", library=("shapes",))
