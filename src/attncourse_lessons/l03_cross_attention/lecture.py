@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
-# *About 38 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
+# *About 40 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
 # [lecture @bottleneck](@bottleneck), and query, key, value and the soft lookup of [lecture @lookup](@lookup).*
 #
 # After this lecture you can
@@ -25,7 +25,7 @@
 #
 # A **sequence-to-sequence** model reads one sequence and writes another. The **encoder** is a recurrent network that
 # reads the source and leaves one **hidden state** for each token, $h_1, \dots, h_n$. The **decoder** is a second
-# recurrent network that writes the target, token by token. The first neural translators (Sutskever et al. 2014, Cho et
+# recurrent network that writes the target, token by token. Early neural translators (Sutskever et al. 2014, Cho et
 # al. 2014) joined the two by one vector, the encoder's last state:
 
 # %% tags=["hide-input"]
@@ -132,8 +132,8 @@ print("weights", alpha)
 print("context vector", c)
 
 # %% [markdown]
-# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. No place was *chosen*: a choice has no
-# gradient, an average has one, so where to attend can be learned. The package's `attend` does the same for all three
+# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. The average does not choose a place. A
+# choice has no gradient; an average has one. So the network can learn where to attend. The package's `attend` does the same for all three
 # steps at once, and returns context vectors and weights.
 
 # %%
@@ -147,9 +147,8 @@ print("the row of “ein” is what we computed:", same)
 # Every row is one query, every column one key. *Neunzig* matches *ninety-*: the crossing that we expected. *Und* matches
 # both alike.
 #
-# > **A common mistake: a square table.** One letter $T$ for both lengths makes the table $T \times T$, and one does read
-# > $Z Q K^\top H^\top \in \mathbb{R}^{T \times T}$ for stacked decoder states $Z$ and encoder states $H$. A translation
-# > is hardly ever as long as its source. The table is $n_\text{target} \times n_\text{source}$, here (3, 2). Test your
+# > **A common mistake: a square table.** One letter $T$ for both lengths makes the table $T \times T$, as some slides print
+# > it. A translation is hardly ever as long as its source. The table is $n_\text{target} \times n_\text{source}$, here (3, 2). Test your
 # > code with two different lengths: with equal ones, a transposed table goes unnoticed.
 #
 # ## Softmax over the source: which axis sums to one
@@ -184,8 +183,8 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 #
 # **Now you:** [a03](@cross_attention/assignment), exercises 1 and 3.
 # %% [markdown] erratum="x for h; the encoder's cross-attention"
-# > **A common mistake: who attends to whom.** One reads a heading "The Transformer *encoder*: cross-attention", and a
-# > type for $x_i$ where the formula uses $h_i$. It is the *decoder* that attends. Queries come from decoder states,
+# > **A common mistake: who attends to whom.** A slide headed "The Transformer *encoder*: cross-attention", with $x_i$ in
+# > the place of $h_i$, has it the wrong way round. It is the *decoder* that attends. Queries come from decoder states,
 # > keys and values from encoder states $h_i \in \mathbb{R}^d$. Check it by counting: there must be one context vector
 # > for each *target* token.
 #
@@ -338,9 +337,8 @@ print(additive.shape, multiplicative.shape)
 # %% [markdown]
 # An additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
 # $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
-# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer, divided by
-# $\sqrt{d_k}$ ([lecture @lookup](@lookup)). A drawing of its cross-attention without the scale has left something out; it
-# is no other method.
+# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer, divided
+# by $\sqrt{d_k}$ ([lecture @lookup](@lookup)), in self-attention and in cross-attention alike. Luong's has no scale.
 #
 # ## What attention is worth on real sentences
 #
@@ -355,7 +353,7 @@ viz.ranking([(row.model, row.bleu) for row in FIRST_ATTENTION],
 
 # %% [markdown]
 # Attention adds 7.6 and 8.9 BLEU, longer sentences without attention 3.9. RNNsearch-30 beats even RNNencdec-50. (With
-# the star: trained until the validation set said enough.) Moses is still ahead on all sentences, at 33.3. On those
+# the star: trained until its score on the validation set stopped improving.) Moses is still ahead on all sentences, at 33.3. On those
 # without unknown words the best RNNsearch reaches 36.15 and Moses 35.63.
 #
 # The paper's figure 2 shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
@@ -393,7 +391,7 @@ figures.right_by_length(panels)
 # right. Then both vectors fall off: of the lists of five they get about 1 % or less, and attention 95 %. Neither vector is
 # the better one; their bands overlap.
 #
-# Is one vector too narrow, then, or only slow to fill? With four times the steps both vectors get four in ten of the
+# Is one vector too narrow, or does it only learn more slowly? With four times the steps both vectors get four in ten of the
 # longest lists, and attention practically all. So much of the gap at 450 steps was not **capacity** but **sample
 # efficiency**: a longer list costs a model with one vector far more training. Capacity is what the word *bottleneck*
 # means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector. Bahdanau et al. trained each model
@@ -414,8 +412,9 @@ assert all(0.35 < run["right"]["5"] < 0.5 for name in SUMMARIES[:2] for run in m
 assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically all"
 
 # %% [markdown]
-# It is, on a small scale: a few points in every seed, and after 1,800 steps nothing is left of it. (The model without it
-# has fewer parameters, too, since its cell reads a narrower input. So this is no proof.)
+# Perhaps. Attention with input feeding is ahead in each seed, but by little: a share of so few hundred lists has a
+# standard error of one or two points, and three seeds do not settle it. After 1,800 steps nothing is left of the gain. (The
+# model without it has fewer parameters, too, since its cell reads a narrower input.)
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
@@ -462,8 +461,9 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # a factor of 16. So attention does help with vanishing gradients.
 #
 # But mean pooling has the same shortcut, and the ladder shows it no better than the last state. Here, then, distance is
-# not what keeps it down. The explanation that is left is selection: an average that is the same for every query cannot
-# pick out one number of five. Attention mends both.
+# not what keeps it down. Of our two suspects, selection is left (the width of the vector, which [lecture
+# @bottleneck](@bottleneck) measures, is a third): an average that is the same for every query cannot pick out one number
+# of five. Attention mends both.
 #
 # ## Attention weights as a soft alignment
 #
@@ -524,7 +524,7 @@ for seed, model in models.items():
 assert shares[0] < 0.5 < 0.9 < shares[1], "two seeds, two alignments"
 
 # %% [markdown]
-# Had we counted only the numbers below 100, we would have reported a perfect alignment for both seeds. Above 100, seed 1
+# Had we counted only the numbers below 100, we would have reported a nearly perfect alignment for both seeds. Above 100, seed 1
 # puts the unit on the unit nearly always, and seed 0 hardly ever, although it translates every number. The same model
 # family, the same data, the same accuracy, and opposite alignments.
 #
@@ -563,10 +563,10 @@ for steps in ("450", "1800"):
 # *Guess:* what happens in each model when *six* is hidden?
 
 # %%
-def units_right(model, batch, hidden):
+def units_right(model, batch, *hidden):
     state = model.start(batch.source, batch.lengths)
     mask = state.memory.mask.clone()                     # (batch, n_source)
-    mask[:, hidden] = False                              # the decoder may not see it
+    mask[:, list(hidden)] = False                        # the decoder may not see these
     state = state._replace(memory=state.memory._replace(mask=mask))
     for token in batch.target_in[:, :-3].unbind(dim=1):              # up to the unit
         logits, state, _ = model.step(token, state)
@@ -583,10 +583,19 @@ for seed, model in models.items():
 assert units_right(models[0], three, 4) > 0.9 and units_right(models[1], three, 4) < 0.5
 
 # %% [markdown]
-# Hide the unit itself, and seed 1 is lost, while seed 0 does not notice: it really reads the unit from the state at
-# *and*. So the weights did say where each model reads. But hide *and* from seed 0, where most of its weight was, and it
-# still writes most units right: it reads them elsewhere. A large weight need not mean that the position is needed, and a
-# small weight on a token does not mean that the token plays no part.
+# Hide the unit itself, and seed 1 is lost. Seed 0 does not notice: it does not need that position. Now hide *and* from
+# seed 0, where most of its weight was. It still writes most units right. *Guess:* does it read them from *six* then? Hide
+# more:
+
+# %%
+for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4]):
+    found = units_right(models[0], three, *hidden)
+    print("seed 0 without", ", ".join(positions[i] for i in hidden), f"{found:>6.0%}")
+
+# %% [markdown]
+# The bidirectional encoder has carried the unit into several states, and the decoder reads it from one that is left. So a
+# large weight does not mean that the position is needed, and a small weight on a token does not mean that the token plays
+# no part.
 #
 # Jain and Wallace (2019) found other weights that give the same predictions, and called their paper *Attention is not
 # explanation*; Wiegreffe and Pinter (2019) answered with *Attention is not not explanation*. What you can take along: an
@@ -615,7 +624,7 @@ assert units_right(models[0], three, 4) > 0.9 and units_right(models[1], three, 
 # > weights swap along with the values, and a sum does not depend on order. That the model knows the source's order at
 # > all is the encoder's doing; [lecture @order](@order) is about what to do without such an encoder.</details>
 #
-# **Now do** [assignment @cross_attention](@cross_attention/assignment): you write the decoder step, and then it
+# **Now do** [assignment @cross_attention](@cross_attention/assignment) (about 70 minutes, and an extension): you write the decoder step, and then it
 # translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence attends to itself and the
 # recurrent network goes.
 #

@@ -130,8 +130,8 @@ for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
     W_V[row, column] = 1.0                           # pronouns hand over nothing
 
 # %% [markdown]
-# (Why 6? It sets how sharp the softmax will be: divided by $\sqrt{d_k} = \sqrt 2$ a match scores 4.2, and
-# $\exp(4.2) = 69$ outweighs seven words that score 0.)
+# (Why 6? It sets how sharp the softmax will be: divided by $\sqrt{d_k} = \sqrt 2$ a match scores 4.24, and
+# $\exp(4.24) \approx 69$ outweighs seven words that score 0.)
 #
 # ## Scaled dot-product self-attention for one token
 #
@@ -176,7 +176,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
 #
-# ## All tokens at once: four matrix products and a softmax
+# ## All tokens at once: five matrix products and a softmax
 #
 # Does word 5 need to know what word 4 received? It does not. Each token needs $x_1, \dots, x_n$, which are all there
 # from the beginning. In a recurrence $h_5$ cannot begin before $h_4$ is there; here nobody waits. So compute all rows
@@ -185,15 +185,15 @@ viz.explore(ask, word=words, start={"word": "her"})
 # $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V \qquad A = \operatorname{softmax}\Bigl(\frac{QK^\top}{\sqrt{d_k}}\Bigr)
 # \qquad O = AV$$
 #
-# The softmax runs along the rows, over the keys. *Before you look:* which rows and columns of these matrices did the
-# computation for *her* touch?
+# The softmax runs along the rows, over the keys. *Before you look:* where in these matrices is *her*,
+# which asks, and where is *Anna*, who answers?
 
 # %%
 figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
                               answering=words.index("Anna"), names=("her", "Anna"))
 
 # %% [markdown]
-# The table is square this time, $n \times n$, because the same words ask and answer. That makes it easier to mix up its
+# Her row of $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same words ask and answer. That makes it easier to mix up its
 # axes, since nothing will complain. **Rows ask, columns answer.** The package's `attend` does the last two steps; in
 # this lecture we use it, and in the assignment you write it.
 
@@ -205,8 +205,8 @@ viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digi
 # %% [markdown] erratum="sum over the asker"
 # > **A common mistake: the sum over the wrong index.** One reads $o_i = \sum_i \alpha_{ij} v_i$ on slides. An index
 # > that is summed over cannot also name the result. Each *row* of $A$ sums to one, so the sum must run along a row, over
-# > $j$, the tokens that answer. Along a column the weights need not sum to one: three words look for Anna, and her
-# > column sums to more than two.
+# > $j$, the tokens that answer. Along a column the weights need not sum to one: three words look for Anna, and
+# > Anna's column sums to more than two.
 
 # %% tags=["hide-input"]
 assert torch.allclose(A.sum(dim=1), torch.ones(8)) and A.sum(dim=0).max() > 2
@@ -259,7 +259,7 @@ figures.attention_graph(words, A, least=0.3)
 # That is the difference from a layer that mixes positions with **fixed weights**. A convolution, or a linear layer
 # along the sentence, computes $o_i = \sum_j m_{ij} x_j$ with an $m_{ij}$ that was learned once and is the same for every
 # input. Self-attention computes $o_i = \sum_j \alpha_{ij}(X)\, v_j$: its weights are **data-dependent**. Is that worth
-# anything? And do we need both $W_Q$ and $W_K$? We ask an experiment.
+# anything? And do we need both $W_Q$ and $W_K$? An experiment answers both questions.
 #
 # ## Learned projections: what is lost with fixed weights, and with one matrix
 #
@@ -274,8 +274,8 @@ for day, meal, answer in zip(days[0], meals[0], tomorrow[0], strict=True):
 # For every card the question is what there will be *tomorrow*. (After Sunday comes Monday.) So every card must look at
 # one particular other card, and which one depends on what is written on it.
 #
-# Three layers try. All embed the day and the meal, add the two, and predict from $o_i$. They differ in their weights
-# alone: **fixed weights**, a learned 7 × 7 table by position; **one projection** for queries and keys, $W_K = W_Q$; and
+# Three layers try. All embed the day and the meal, add the two, and predict from $o_i$. They differ only in how
+# the weights are computed: **fixed weights**, a learned 7 × 7 table by position; **one projection** for queries and keys, $W_K = W_Q$; and
 # **two projections**, as above.
 
 # %%
@@ -333,7 +333,7 @@ for seed in range(5):
     assert sum(share > 0.9 for share in one) >= 4 and min(one) < 0.5, "one projection loses a day"
 
 # %% [markdown]
-# With every seed the same. Fixed weights can only name what is there most often. (With twelve meals for seven days, one
+# Every seed gives the same picture. Fixed weights can only name what is there most often. (With twelve meals for seven days, one
 # meal is usually there twice.) Two projections make hardly a mistake. But what is this in the middle? One projection
 # gets most days right, against all that was said above, and at least **one day it gets wrong**, nearly always. Which
 # one depends on the seed. Look at the attention weights, with the days put in order:
@@ -493,7 +493,7 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices, an LSTM four: so
 # > an LSTM is dearer as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
-# So it is not by doing less that self-attention won. It won by the steps. Here is table 1 of Vaswani et al., for
+# Self-attention did not win by doing less arithmetic. It won because no step waits for another. Here is table 1 of Vaswani et al., for
 # windows of $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
 #
 # | layer | complexity | sequential operations | maximum path length |
@@ -538,7 +538,7 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 # loop is not written in Python.) Each step of the recurrence is a tiny product, over before the processor has got
 # going, and the next one has to wait for it. Then the square catches up: doubling the length makes four times the pairs.
 # The printed ratio at 2,048 answers the second guess for the machine on which this page was made; on another the curves
-# cross elsewhere. On a GPU, which does thousands of multiply-adds at once, a step that waits is a far greater waste;
+# cross at another length, or beyond this figure. On a GPU, which does thousands of multiply-adds at once, a step that waits is a far greater waste;
 # [lecture @training](@training) computes how much from data sheets.
 #
 # > **Check yourself.** (1) d = 4096, as in a large model: up to about which n do the projections outweigh the pairs?
@@ -588,7 +588,7 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 # > 2. The only weight is 1, so $o_1 = v_1 = x_1 W_V$: a linear layer.
 # > 3. All its scores are equal, so it receives the mean of the values, whatever its query.</details>
 #
-# **Now do** [assignment @self_attention](@self_attention/assignment): exercises 1 to 3, a question in words, and an
+# **Now do** [assignment @self_attention](@self_attention/assignment) (about an hour): exercises 1 to 3, a question in words, and an
 # extension. **Next:** [lecture @order](@order).
 #
 # **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
