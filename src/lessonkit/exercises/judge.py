@@ -233,8 +233,8 @@ def _explain(
 ) -> list[Misconception]:
     """The misconceptions that would have produced the wrong aspects, those that explain most first; two at most.
 
-    None if, together, they leave half of what is wrong unexplained: no name is better than an untrue one. Where none
-    alone explains anything, two slips at once are tried: they count if together they do exactly what was seen.
+    Where they leave something unexplained, two slips at once are tried: they count if together they do exactly what
+    was seen. None if half of what is wrong stays unexplained: no name is better than an untrue one.
     """
     mistakes = exercise.misconceptions + exercise.variants
     explains = [_explained(exercise, mistake, observations, wrong, seed) for mistake in mistakes]
@@ -247,8 +247,8 @@ def _explain(
             break
         found += [mistake for mistake in mistakes if mistake.answer is mistakes[best].answer]
         left -= explains[best]
-    if not found:
-        return _two_at_once(exercise, observations, set(wrong), seed)
+    if left and (both := _two_at_once(exercise, observations, set(wrong), seed)):
+        return both
     return found[:2] if 2 * len(left) < len(wrong) else []
 
 
