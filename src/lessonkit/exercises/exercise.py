@@ -170,7 +170,10 @@ class Exercise:
     def pairs(self) -> list[tuple[Misconception, Misconception, Any]]:
         """Two slips at once, and the answer that holds both, wherever their edits can both be made."""
         found = []
-        for one, other in itertools.combinations([code for code in self.misconceptions if code.change], 2):
+        slips = [code for code in self.misconceptions + self.variants if code.change]
+        for one, other in itertools.combinations(slips, 2):
+            if one.name == other.name:
+                continue
             base, change = one.base, {**(one.change or {}), **(other.change or {})}
             if base is None or base is not other.base or len(change) < len(one.change or ()) + len(other.change or ()):
                 continue
@@ -179,8 +182,7 @@ class Exercise:
                 body = edited(_body(base), change, title)
             except ValueError:  # both replace the same place
                 continue
-            both = compiled(inspect.signature(base), body, base.__globals__, title)
-            found.append((one, other, self.as_answer(both)))
+            found.append((one, other, self.as_answer(compiled(_signature(base), body, base.__globals__, title))))
         return found
 
     def reword(self, change: Callable[[str], str]) -> None:
@@ -255,6 +257,10 @@ def _words(function: Callable) -> str:
     return " ".join(inspect.cleandoc(function.__doc__).split())
 
 
+_signature = cache(inspect.signature)
+
+
+@cache
 def _body(function: Callable) -> str:
     """The function's statements as text, without signature and docstring: fit for between the solution's markers."""
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()

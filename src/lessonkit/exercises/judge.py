@@ -13,8 +13,8 @@ import numpy as np
 
 from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
-from lessonkit.exercises.local_runner import Problem
-from lessonkit.exercises.observe import Observation, observe
+from lessonkit.exercises.local_runner import Guard, LocalRunner, Problem
+from lessonkit.exercises.observe import Observation, observe_aspect
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
 
@@ -30,10 +30,12 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
         lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
     wrong = [line.name for line in lines if not line.ok]
     measured = [seen.metric for seen in observations.values() if seen.metric is not None]
+    named = tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ())
     return Verdict(
         exercise=exercise.name,
         aspects=tuple(lines),
-        misconceptions=tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ()),
+        misconceptions=named,
+        unexplained=_unexplained(exercise, named, wrong),
         problem=_common_problem(observations, wrong),
         hints=len(exercise.hints),
         hint=next(((a.name, a.hint) for a in exercise.aspects if a.hint and a.name in wrong), None),
@@ -60,7 +62,10 @@ def judge_on_seeds(
             named = verdict.misconceptions if named is None else _still_named(exercise, named, seen, wrong, seed)
     measured = [verdict.metric for verdict in verdicts if verdict.metric]
     metric = (measured[0][0], sum(number for _, number in measured) / len(measured)) if measured else None
-    return replace(Verdict.over(verdicts), misconceptions=named or (), metric=metric)
+    whole = Verdict.over(verdicts)
+    wrong = [line.name for line in whole.aspects if not line.ok]
+    unexplained = _unexplained(exercise, named or (), wrong)
+    return replace(whole, misconceptions=named or (), unexplained=unexplained, metric=metric)
 
 
 def same(seen: Observation, other: Observation) -> bool:
@@ -252,6 +257,13 @@ def _explain(
     return found[:2] if 2 * len(left) < len(wrong) else []
 
 
+def _unexplained(exercise: Exercise, named: Sequence[Misconception], wrong: list[str]) -> tuple[str, ...]:
+    """The wrong aspects that no code of the named misconceptions fails: something else is wrong there, too."""
+    names = {misconception.name for misconception in named}
+    codes = [code for code in exercise.misconceptions + exercise.variants if code.name in names]
+    return tuple(name for name in wrong if named and not any(name in code.fails for code in codes))
+
+
 def _still_named(
     exercise: Exercise,
     named: Sequence[Misconception],
@@ -278,24 +290,22 @@ def _two_at_once(
 ) -> list[Misconception]:
     if exercise.truths or all(observations[name].value is None for name in wrong):
         return []  # nothing came back that could be compared, or too little to tell two slips by
-    names = {misconception.name for misconception in exercise.misconceptions}
-    for one, other, answer in exercise.pairs:
-        if {one.name, other.name} <= names and wrong <= {*one.fails, *other.fails}:
-            # What one of them leaves as it is shows the other alone: that is known, and most pairs fall here.
-            if not all(_shows(exercise, *codes, observations, seed) for codes in ((one, other), (other, one))):
-                continue
-            known = observe_known(exercise, answer, seed)
-            if all(same(observations[name], known[name]) for name in observations):
-                return [m for m in exercise.misconceptions if m.name in (one.name, other.name)]
-    return []
+    known = {misconception.name: misconception for misconception in exercise.misconceptions}
+    fitting = [
+        {one.name, other.name}
+        for one, other, answer in exercise.pairs
+        if wrong == {*one.fails, *other.fails}
+        and {one.name, other.name} <= known.keys()
+        and all(_does_the_same(exercise, answer, aspect, observations, seed) for aspect in exercise.aspects)
+    ]
+    sure = set.intersection(*fitting) if fitting else set()  # where several pairs fit, what they have in common
+    return [misconception for name, misconception in known.items() if name in sure]
 
 
-def _shows(
-    exercise: Exercise, one: Misconception, other: Misconception, observations: Mapping[str, Observation], seed: int
+def _does_the_same(
+    exercise: Exercise, answer: Callable, aspect: Aspect, observations: Mapping[str, Observation], seed: int
 ) -> bool:
-    """Whether the aspects that `one` fails and `other` does not show what `one` does."""
-    known = observe_known(exercise, one.answer, seed)
-    return all(same(observations[name], known[name]) for name in set(one.fails) - set(other.fails))
+    return same(observations[aspect.name], _observe_known_aspect(exercise, answer, aspect, seed))
 
 
 def _explained(
@@ -308,8 +318,8 @@ def _explained(
     """
     if not set(mistake.fails) <= set(wrong):
         return set()
-    known = observe_known(exercise, mistake.answer, seed)
-    alike = {name for name in wrong if same(observations[name], known[name])}
+    aspects = [aspect for aspect in exercise.aspects if aspect.name in wrong]
+    alike = {a.name for a in aspects if _does_the_same(exercise, mistake.answer, a, observations, seed)}
     telling = any(not _all_nan(observations[name]) for name in alike)
     exactly = alike == set(wrong) == set(mistake.fails)
     return alike if exactly or (telling and 2 * len(alike) >= len(mistake.fails)) else set()
@@ -319,7 +329,12 @@ def _all_nan(observation: Observation) -> bool:
     return observation.value is not None and bool(np.isnan(observation.value).all())
 
 
-@lru_cache(maxsize=4096)
 def observe_known(exercise: Exercise, answer: Callable, seed: int) -> dict[str, Observation]:
-    """What the course's own code does. It never changes, so it is observed once a seed."""
-    return observe(exercise, answer, seed, trusted=True)
+    """What the course's own code does."""
+    return {aspect.name: _observe_known_aspect(exercise, answer, aspect, seed) for aspect in exercise.aspects}
+
+
+@lru_cache(maxsize=32768)
+def _observe_known_aspect(exercise: Exercise, answer: Callable, aspect: Aspect, seed: int) -> Observation:
+    """It never changes, so it is observed once a seed."""
+    return observe_aspect(LocalRunner(answer, Guard(())), exercise, aspect, seed)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lessonkit.exercises.local_runner import AspectFailed, Guard, LocalRunner, Problem, Runner, in_words, kind_of
 
 if TYPE_CHECKING:
-    from lessonkit.exercises.exercise import Exercise
+    from lessonkit.exercises.exercise import Aspect, Exercise
 
 # Of every tensor that came back, and of every parameter: its name, its shape and its number type.
 Shapes = tuple[tuple[str, tuple[int, ...], str], ...]
@@ -151,20 +151,22 @@ def observe(exercise: Exercise, answer: Any, seed: int, *, trusted: bool = False
 
 def observe_through(runner: Runner, exercise: Exercise, seed: int) -> dict[str, Observation]:
     """`observe`, of an answer that may live in another process: only what it returns is looked at."""
-    observations = {}
-    for aspect in exercise.aspects:
-        watched = Answer(runner, exercise)
-        value, problem = None, None
-        try:
-            draw = Draw(seed, f"{exercise.name}/{aspect.name}")
-            with runner.isolated_rng(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
-                value = _plain(aspect.probe(watched, draw))
-        except AspectFailed as failed:
-            problem = failed.problem
-        except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
-            problem = Problem("unusable", in_words(error))
-        observations[aspect.name] = Observation(value, problem, tuple(watched.shapes), watched.metric)
-    return observations
+    return {aspect.name: observe_aspect(runner, exercise, aspect, seed) for aspect in exercise.aspects}
+
+
+def observe_aspect(runner: Runner, exercise: Exercise, aspect: Aspect, seed: int) -> Observation:
+    """What one aspect shows: each draws its own inputs, so that it shows the same without the others."""
+    watched = Answer(runner, exercise)
+    value, problem = None, None
+    try:
+        draw = Draw(seed, f"{exercise.name}/{aspect.name}")
+        with runner.isolated_rng(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
+            value = _plain(aspect.probe(watched, draw))
+    except AspectFailed as failed:
+        problem = failed.problem
+    except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
+        problem = Problem("unusable", in_words(error))
+    return Observation(value, problem, tuple(watched.shapes), watched.metric)
 
 
 def require_variation(tensor: Tensor) -> Tensor:
@@ -236,5 +238,3 @@ def _as_lists(name: str, value: Any) -> list[list]:
 
 def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:
     return name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-
-
