@@ -258,6 +258,67 @@ def test_half_precision_is_no_reason_where_the_inputs_have_it():
     assert "float16" not in wrong("masked_attention", weights)["half precision"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda scores: (scores > 0).float(), "got numbers, expected booleans: True stands where the larger number is"),
+        (lambda scores: torch.where(scores > 0, 0.0, -torch.inf), "expected booleans: True stands where the larger"),
+        (lambda scores: (scores <= 0).int(), "expected booleans: and they are the wrong way round, too"),
+        (lambda scores: scores, "got numbers, expected booleans"),
+    ],
+)
+def test_of_a_mask_of_numbers_it_is_told_what_they_mean(softmax, answer, words):
+    exercise = Exercise("positive", lambda scores: scores > 0, ("mask",), difficulty=1, minutes=1, hints=())
+
+    @exercise.aspect("mask", points=1)
+    def mask(answer, draw):
+        """True for what is positive"""
+        return answer(draw.normal(3, 4))
+
+    told = one(exercise, answer).aspects[0].message
+    assert words in told and (":" in told) == (":" in words)
+
+
+def test_a_place_is_told_only_of_what_the_answer_returned(softmax):
+    @softmax.aspect("stacked", points=1)
+    def stacked(answer, draw):
+        """two at once"""
+        return torch.stack([answer(draw.normal(3, 4)) for _ in range(2)])
+
+    weights, _, both = one(softmax, lambda scores: by_hand(scores) * scores.exp()).aspects
+    assert " at [" in weights.message and " at [" not in both.message and "got" in both.message
+    assert "NaN, first at [0, 0]:" in one(softmax, lambda scores: scores * torch.nan).aspects[0].message
+    assert "contains NaN:" in one(softmax, lambda scores: scores * torch.nan).aspects[2].message
+
+
+def test_what_is_missing_and_what_a_factor_is_are_told_by_the_arguments_names():
+    exercise = Exercise("scale", lambda x, width: (x + 1) / width, ("y",), difficulty=1, minutes=1, hints=())
+
+    @exercise.aspect("y", points=1)
+    def y(answer, draw):
+        """divided"""
+        return answer(draw.normal(4, 3), 7)
+
+    def told(answer):
+        return one(exercise, answer).aspects[0].message
+
+    assert told(lambda x, width: x + 1).startswith("each number is 7 times what it should be (7 is `width`)")
+    assert told(lambda x, width: x + (x + 1) / width).startswith("`x` is in it once too often")
+    assert "does that number stand in the code?" in told(lambda x, width: (x + 1) / 9 / width)
+
+
+def test_an_answer_that_is_right_on_some_draws_is_told_so(scaling):
+    by_two = [observe(scaling, lambda x: x / 2, seed) for seed in range(8)]
+    widths = [seen["scale"].value.shape[-1] for seen in by_two]
+    four, other = widths.index(4), next(seed for seed, width in enumerate(widths) if width != 4)
+
+    def message(*seeds):
+        return judge_on_seeds(scaling, [by_two[seed] for seed in seeds], seeds).aspects[0].message
+
+    assert "but right on 1 of 2 draws of inputs: does it hold for some sizes alone?" in message(four, other)
+    assert "draws of inputs" not in message(other)
+
+
 def test_booleans_are_not_numbers(softmax):
     assert "got booleans, expected numbers" in one(softmax, lambda scores: scores > 0).aspects[0].message
 

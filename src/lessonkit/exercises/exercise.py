@@ -94,7 +94,18 @@ class Exercise:
         """The solution's statements as text, fit for between the solution's markers."""
         if self.solution is None:
             raise ValueError(f"{self.name} has no solution: Exercise(…, solution=…)")
-        return _body(self.solution)
+        return body_of(self.solution)
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """The names of what the learner's function is given."""
+        function = self.solution or getattr(self.reference, "forward", self.reference)
+        return [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @cached_property
+    def size_names(self) -> list[str]:
+        """Of a module: the names of what it is made with."""
+        return list(inspect.signature(self.reference).parameters) if isinstance(self.reference, type) else []
 
     def decorators(self) -> tuple[Callable, Callable, Callable, Callable, Callable]:
         """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
@@ -137,7 +148,7 @@ class Exercise:
         if right is None:
             raise ValueError(f"{self.name}: a slip needs a solution to slip in")
         for number, change in enumerate(changes):
-            body = edited(_body(right), change, f"{self.name}, {name!r}")
+            body = edited(body_of(right), change, f"{self.name}, {name!r}")
             function = compiled(inspect.signature(right), body, right.__globals__, f"{self.name}: {name} ({number})")
             code = self._mistake(name, function, fails, body)
             code = replace(code, hint=" ".join(words.split()), change=change, base=right)
@@ -179,7 +190,7 @@ class Exercise:
                 continue
             title = f"{self.name}: {one.name}, and {other.name}"
             try:
-                body = edited(_body(base), change, title)
+                body = edited(body_of(base), change, title)
             except ValueError:  # both replace the same place
                 continue
             found.append((one, other, self.as_answer(compiled(_signature(base), body, base.__globals__, title))))
@@ -198,7 +209,7 @@ class Exercise:
 
     def _code(self, name: str, function: Callable, fails: tuple[str, ...], body: str | None = None) -> Code:
         words = "" if body else _words(function)
-        return Code(name, self.as_answer(function), words, body or _body(function), fails)
+        return Code(name, self.as_answer(function), words, body or body_of(function), fails)
 
     def as_answer(self, function: Callable) -> Any:
         """What a learner hands in who writes this function: itself, or a module with it as its forward."""
@@ -261,7 +272,7 @@ _signature = cache(inspect.signature)
 
 
 @cache
-def _body(function: Callable) -> str:
+def body_of(function: Callable) -> str:
     """The function's statements as text, without signature and docstring: fit for between the solution's markers."""
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()
     definition = ast.parse("\n".join(lines)).body[0]
