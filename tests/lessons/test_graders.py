@@ -143,6 +143,12 @@ def test_every_exercise_has_what_the_syllabus_asks(exercise):
     )
 
 
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_every_aspect_offers_its_hint_or_none_does(exercise):
+    offered = [aspect.hint for aspect in exercise.aspects]
+    assert all(offered) or not any(offered)
+
+
 def test_exercise_names_are_unique_in_the_course():
     names = [exercise.name for exercise in ALL]
     assert len(names) == len(set(names))

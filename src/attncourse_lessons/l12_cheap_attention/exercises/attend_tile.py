@@ -67,14 +67,14 @@ def _asked(draw, sizes: list[int], level: float, width: int = 0) -> list[Tensor]
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("one tile", points=0.5)
+@aspect("one tile", points=0.5, hint=2)
 def one_tile(answer, draw):
     """the weighted average over the first tile"""
     sizes = draw.sizes(1, 3, 7)
     return _averages(answer, sizes, *_asked(draw, sizes, 0.0))[0]
 
 
-@aspect("several tiles", points=1)
+@aspect("several tiles", points=1, hint=1)
 def several_tiles(answer, draw):
     """tile by tile it is attention over all keys"""
     sizes = draw.sizes(3, 2, 6)
@@ -84,7 +84,7 @@ def several_tiles(answer, draw):
     return torch.cat([*rising, *falling], dim=-1)
 
 
-@aspect("large scores", points=0.5)
+@aspect("large scores", points=0.5, hint=1)
 def large_scores(answer, draw):
     """no overflow, however large the scores become"""
     sizes = draw.sizes(3, 2, 6)
