@@ -94,7 +94,10 @@ def value(answer, draw):
 
 
 @aspect(
-    "distance", points=2, hint=1, explain=explain_worst("a score changes by {size} when query and key both move on by one")
+    "distance",
+    points=2,
+    hint=1,
+    explain=explain_worst("a score changes by {size} when query and key both move on by one"),
 )
 def distance(answer, draw):
     """the score of two vectors depends on how far apart they stand, and on nothing else"""
