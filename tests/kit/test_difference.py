@@ -66,9 +66,10 @@ def test_of_masks_the_sense_and_the_axes_are_told():
         (np.array([2.0]), np.array([4.0])),
         (RIGHT > 0, RIGHT),
         (np.ones(9), np.ones(9) * 2),
+        (RIGHT / np.sqrt(1 + 1e-3 / RIGHT.var(-1, keepdims=True)), RIGHT),
         (RIGHT + 1e-2 * np.random.default_rng(3).normal(size=RIGHT.shape), RIGHT),
     ],
-    ids=["other numbers", "NaN", "one number", "another type", "all equal", "noise"],
+    ids=["other numbers", "NaN", "one number", "another type", "all equal", "another ε", "noise"],
 )
 def test_where_nothing_known_holds_nothing_is_told(got, expected):
     assert kind_of_difference(got, expected) is None

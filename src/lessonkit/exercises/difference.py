@@ -246,8 +246,12 @@ def _same_everywhere(got: np.ndarray, expected: np.ndarray) -> str | None:
 
 
 def _few_digits(got: np.ndarray, expected: np.ndarray) -> str | None:
-    worst = np.abs(got - expected).max() / np.abs(expected).max()
-    if RELATIVE < worst < HALF_PRECISION and np.corrcoef(got.ravel(), expected.ravel())[0, 1] > 0.99999:
+    """Errors of half precision are small, and rounding errs to either side: what only shrinks numbers does not round."""
+    apart = got - expected
+    worst = np.abs(apart).max() / np.abs(expected).max()
+    off = np.abs(apart) > ABSOLUTE
+    larger = (apart * expected > 0)[off].mean() if off.any() else 0.0
+    if RELATIVE < worst < HALF_PRECISION and 0.15 < larger < 0.85:
         return "the numbers are right to about three digits: was something computed in half precision?"
     return None
 

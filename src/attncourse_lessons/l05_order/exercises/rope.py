@@ -200,7 +200,8 @@ slip("no brackets round the exponent", TURNED,
     words="""
     In Python a power binds more tightly than a quotient: `10000 ** two_i / d_head` is (10000 to the 2i) / d_head. Put
     brackets round the whole exponent.""")
-slip("another base", TURNED, {"10000": "1000"}, {"10000": "500000.0"}, words="""
+slip("another base", TURNED, {"10000": "1000"}, {"10000": "500000.0"}, {"10000": "100000.0"},
+     {"10000": "1000000.0"}, words="""
     The frequencies were made with another number than 10000. It decides how slow the slowest pair is. Newer models
     take a larger one, for longer texts; a table made with one base does not fit a model that was trained with
     another.""")

@@ -166,6 +166,9 @@ slip("a scale other than √d_k", SHARES,
     {f" / {ROOT}": ""},
     {ROOT: "math.sqrt(value.shape[-1])"},  # the values' width
     {ROOT: "query.shape[-1]"},  # no root
+    {ROOT: "math.sqrt(key.shape[1])"},  # the number of keys
+    {ROOT: "8"},  # a number in the code
+    {f" / {ROOT}": f" * {ROOT}"},  # times the root
     words="""
     The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something
     else.""")

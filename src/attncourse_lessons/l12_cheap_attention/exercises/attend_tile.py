@@ -118,6 +118,8 @@ slip("a softmax for each tile", EVERY_TILE, {"weights @ value": "scores.softmax(
     Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts as
     much as one with the best. The exponentials of all tiles belong in one sum.""")
 
+slip("no root", EVERY_TILE, {"math.sqrt(query.shape[-1])": "query.shape[-1]"}, words="""
+    The scores were divided by d_k, not by its root. A dot product of d_k terms of size 1 is of size √d_k.""")
 slip("not scaled", EVERY_TILE, {" / math.sqrt(query.shape[-1])": ""}, words="""
     The scores lack the root of the width.""")
 

@@ -97,6 +97,8 @@ E_HERE, F_HERE = "E[:, :n_key]", "F[:, :n_key]"
 KEYS, VALUES = "key.masked_fill(missing, 0.0)", "value.masked_fill(missing, 0.0)"
 MASKED_SCORES = "math.sqrt(d)).masked_fill(~mask[:, None], -torch.inf)"
 
+slip("multiplied in place of divided", OUTPUT, {" / math": " * math"}, words="""
+    The scores were multiplied by the root of the width. Dividing by it keeps them of size about 1.""")
 slip("not scaled", OUTPUT, {" / math.sqrt(d)": ""}, words="""
     The scores went into the softmax without the root of the width.""")
 
