@@ -246,7 +246,7 @@ def _same_everywhere(got: np.ndarray, expected: np.ndarray) -> str | None:
 
 
 def _few_digits(got: np.ndarray, expected: np.ndarray) -> str | None:
-    """Errors of half precision are small, and rounding errs to either side: what only shrinks numbers does not round."""
+    """Errors of half precision are small, and rounding errs to either side: what only shrinks is no rounding."""
     apart = got - expected
     worst = np.abs(apart).max() / np.abs(expected).max()
     off = np.abs(apart) > ABSOLUTE
