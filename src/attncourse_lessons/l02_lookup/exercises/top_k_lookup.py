@@ -85,6 +85,10 @@ slip("no root", ALL,
      {"math.sqrt(keys.shape[-1])": "8"}, words="""
     The scores were divided, but not by √d_k: by d_k itself, or by a number in the code. The scale is the *root* of the
     width over which the dot products add up.""")
+slip("softmax over the queries", (*ALL, "gradient"),
+    {"softmax(dim=-1)": "softmax(dim=0)"}, words="""
+    The softmax ran down the table, so that the queries shared out each key. Each query shares out one over its own k
+    best: along the last axis.""")
 slip("not scaled", ALL, {" / math.sqrt(keys.shape[-1])": ""}, words="""
     The right keys were found, and they share by plain dot products. Scaled ones are asked for: √d_k does not change who
     is among the best, but it changes the shares.""")

@@ -132,6 +132,10 @@ slip("scaled by a number other than √d_k", ("weights", "output"),
     words="""
     The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
     number of columns of W_Q and W_K, whatever it is. And the divisor is its square root.""")
+slip("one projection for queries and keys", ("weights", "output", "gradient"),
+    {"(x @ W_K).mT": "(x @ W_Q).mT"}, {"(x @ W_Q) @": "(x @ W_K) @"}, words="""
+    Queries and keys were made with one and the same matrix. Then word i scores word j as j scores i, and the other
+    matrix learns nothing.""")
 slip("multiplied in place of divided", ("weights", "output"), {" / math": " * math"}, words="""
     The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
     about 1, whatever the width.""")
