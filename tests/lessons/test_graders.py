@@ -121,6 +121,10 @@ HALF_TRUE |= {
 }
 
 
+# A mask upside down fills those who are there with zeros, and divides by nobody where a text is full.
+HALF_TRUE |= {"zeros for those who are there", "0/0 where nobody is there"}
+
+
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
 def test_known_answers_keep_the_names_of_the_contract(exercise):
     def arguments(answer):
