@@ -1,7 +1,7 @@
 """Do the graders catch small slips? Every right answer of the course is changed by one step, in every way, and judged.
 
     python benchmarks/mutants.py [--only a03 ...] [--exercise NAME ...] [--per-exercise N] [--seed 0] [--trials 150]
-                                 [--processes 2] [--show] [--json]
+                                 [--processes 2] [--show] [--cards N] [--json]
 
 A mutant is the solution with one change: another operator, a flipped comparison, a number off by one, an argument left
 out, another name in place of a name, a statement gone, a gradient cut, … It is *killed* if it loses points on the seeds
@@ -11,6 +11,11 @@ numbers, other masks, ties and zeros. It is *the same* if no difference is found
 (`reason` says which). Else it shows a hole in the grader: it is *cut* if what it returns is right and some of the
 gradient is lost on the way, and *missed* if it returns something else. The last column counts the mutants that the
 check in the notebook lets pass and the grader does not.
+
+With `--cards N` something else is asked: what the check in the notebook says of N wrong mutants of each exercise, and
+of N pairs of its slips. A single mistake is *named* if a known misconception is, *told* if an error with its line, the
+kind of difference or the aspect in its own words is all that is said, and else there are but *numbers*. Of two at once
+*both*, *one* or *none* is named, or something is that is *untrue*. *kept* is the share of the points that is left.
 
 The changes are those of `lessonkit.exercises.steps`.
 """
@@ -354,6 +359,63 @@ def reason(mutant: Mutant, outcome: Outcome) -> str | None:
     return next((why for pattern, why in known.items() if re.search(pattern, mutant.change)), None)
 
 
+# -------------------------------------------------------------------------------------------------- what the cards say
+
+SINGLES, PAIRS_OF_SLIPS = ("named", "told", "numbers"), ("both", "one", "none", "untrue")
+
+
+def cards(name: str, count: int, seed: int) -> dict[str, Any]:
+    """What the check says of `count` wrong mutants of an exercise, and of `count` pairs of its slips."""
+    generator, exercise = random.Random(f"{seed}/{name}"), lessons.exercise(name)
+    said, kept = Counter({kind: 0 for kind in (*SINGLES, *PAIRS_OF_SLIPS)}), []
+    every = mutants(name)
+    for mutant in generator.sample(every, len(every)):
+        verdict = _card(name, _answer(name, mutant.code))
+        if verdict is not None:
+            bare = all("differ" in line.message for line in verdict.aspects if not line.ok)
+            said["named" if verdict.misconceptions else "numbers" if bare else "told"] += 1
+            kept.append(verdict.points / verdict.out_of)
+        if len(kept) == count:
+            break
+    pairs = [] if isinstance(exercise.reference, type) else exercise.pairs  # a class of ours may not call ours
+    for one, other, answer in generator.sample(pairs, min(count, len(pairs))):
+        verdict = _card(name, answer)
+        if verdict is not None:
+            named = {misconception.name for misconception in verdict.misconceptions}
+            true = named & {one.name, other.name}
+            said["untrue" if named - true else ("none", "one", "both")[len(true)]] += 1
+    return {"exercise": name, **said, "kept": round(sum(kept) / len(kept), 3) if kept else None}
+
+
+def _card(name: str, answer: Any) -> Any:
+    """The verdict; None of a right answer, and of one that takes too long."""
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    try:
+        verdict = check(name, answer)
+    except (TooLong, MemoryError, RecursionError):
+        return None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return verdict if verdict.points < verdict.out_of else None
+
+
+def _report_cards(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+    kinds = (*SINGLES, *PAIRS_OF_SLIPS)
+    print(f"{'':<32}" + "".join(f"{kind:>9}" for kind in (*kinds, "kept")))
+    rows = []
+    with ProcessPoolExecutor(args.processes, multiprocessing.get_context("spawn"), start) as pool:
+        for row in pool.map(partial(cards, count=args.cards, seed=args.seed), names):
+            rows.append(row)
+            print(
+                f"{row['exercise']:<32}" + "".join(f"{row[kind]:>9}" for kind in kinds) + f"{row['kept']!s:>9}",
+                flush=True,
+            )
+    for title, group in (("of one mistake", SINGLES), ("of two at once", PAIRS_OF_SLIPS)):
+        total = sum(row[kind] for row in rows for kind in group) or 1
+        print(f"{title}: " + ", ".join(f"{kind} {sum(row[kind] for row in rows) / total:.1%}" for kind in group))
+    return rows
+
+
 # ------------------------------------------------------------------------------------------------------------- report
 
 
@@ -367,6 +429,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=150, help="calls in which survivors are compared")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--show", action="store_true", help="print every mutant that earned all points")
+    parser.add_argument("--cards", type=int, metavar="N", help="what the check says of N mutants and N pairs of each")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()
 
@@ -377,6 +440,11 @@ def main() -> None:
         for e in lessons.exercises_of(a)
         if e.name in (args.exercise or [e.name]) and not e.metric  # what is measured trains a model, longer than LIMIT
     ]
+    if args.cards:
+        told = _report_cards([name for _, name in chosen], args)
+        if args.json:
+            print(json.dumps({"cards": told, "seconds": round(time.perf_counter() - started)}, ensure_ascii=False))
+        return
     tried = [mutant for _, name in chosen for mutant in sample(name, args.per_exercise, args.seed)]
     rows = []
     print(f"{'':<32}{'mutants':>8}{'killed':>8}{'same':>6}{'cut':>5}{'missed':>8}{'share':>8}{'late':>6}")

@@ -258,6 +258,67 @@ def test_half_precision_is_no_reason_where_the_inputs_have_it():
     assert "float16" not in wrong("masked_attention", weights)["half precision"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda scores: (scores > 0).float(), "got numbers, expected booleans: True stands where the larger number is"),
+        (lambda scores: torch.where(scores > 0, 0.0, -torch.inf), "expected booleans: True stands where the larger"),
+        (lambda scores: (scores <= 0).int(), "expected booleans: and they are the wrong way round, too"),
+        (lambda scores: scores, "got numbers, expected booleans"),
+    ],
+)
+def test_of_a_mask_of_numbers_it_is_told_what_they_mean(softmax, answer, words):
+    exercise = Exercise("positive", lambda scores: scores > 0, ("mask",), difficulty=1, minutes=1, hints=())
+
+    @exercise.aspect("mask", points=1)
+    def mask(answer, draw):
+        """True for what is positive"""
+        return answer(draw.normal(3, 4))
+
+    told = one(exercise, answer).aspects[0].message
+    assert words in told and (":" in told) == (":" in words)
+
+
+def test_a_place_is_told_only_of_what_the_answer_returned(softmax):
+    @softmax.aspect("stacked", points=1)
+    def stacked(answer, draw):
+        """two at once"""
+        return torch.stack([answer(draw.normal(3, 4)) for _ in range(2)])
+
+    weights, _, both = one(softmax, lambda scores: by_hand(scores) * scores.exp()).aspects
+    assert " at [" in weights.message and " at [" not in both.message and "got" in both.message
+    assert "NaN, first at [0, 0]:" in one(softmax, lambda scores: scores * torch.nan).aspects[0].message
+    assert "contains NaN:" in one(softmax, lambda scores: scores * torch.nan).aspects[2].message
+
+
+def test_what_is_missing_and_what_a_factor_is_are_told_by_the_arguments_names():
+    exercise = Exercise("scale", lambda x, width: (x + 1) / width, ("y",), difficulty=1, minutes=1, hints=())
+
+    @exercise.aspect("y", points=1)
+    def y(answer, draw):
+        """divided"""
+        return answer(draw.normal(4, 3), 7)
+
+    def told(answer):
+        return one(exercise, answer).aspects[0].message
+
+    assert told(lambda x, width: x + 1).startswith("each number is 7 times what it should be (7 is `width`)")
+    assert told(lambda x, width: x + (x + 1) / width).startswith("`x` is in it once too often")
+    assert "does that number stand in the code?" in told(lambda x, width: (x + 1) / 9 / width)
+
+
+def test_an_answer_that_is_right_on_some_draws_is_told_so(scaling):
+    by_two = [observe(scaling, lambda x: x / 2, seed) for seed in range(8)]
+    widths = [seen["scale"].value.shape[-1] for seen in by_two]
+    four, other = widths.index(4), next(seed for seed, width in enumerate(widths) if width != 4)
+
+    def message(*seeds):
+        return judge_on_seeds(scaling, [by_two[seed] for seed in seeds], seeds).aspects[0].message
+
+    assert "but right on 1 of 2 draws of inputs: does it hold for some sizes alone?" in message(four, other)
+    assert "draws of inputs" not in message(other)
+
+
 def test_booleans_are_not_numbers(softmax):
     assert "got booleans, expected numbers" in one(softmax, lambda scores: scores > 0).aspects[0].message
 
@@ -654,7 +715,65 @@ def test_two_slips_at_once_are_both_named_where_neither_explains_it_alone(slips)
         return exponentials / exponentials.sum(0)
 
     assert [m.name for m in one(slips, both).misconceptions] == ["over the queries", "the wrong sign"]
-    assert len(slips.pairs) == 2  # the sign and the missing exponential stand at the same place
+    pairs = [{one.name, other.name} for one, other, _ in slips.pairs]  # two of them stand at the same place
+    assert (
+        pairs.count({"over the queries", "the wrong sign"}) == 2 == pairs.count({"over the queries", "no exponential"})
+    )
+    assert len(pairs) == 4
+
+
+@pytest.fixture
+def sums():
+    """An exercise of two tables, of which the slips spoil one each."""
+
+    def solution(x, y):
+        first, second = x + 1, y + 2
+        return first, second
+
+    exercise = Exercise("sums", solution, ("first", "second"), difficulty=1, minutes=1, hints=(), solution=solution)
+
+    @exercise.aspect("first", points=1)
+    def first(answer, draw):
+        """one more"""
+        return answer(draw.normal(3, 4), draw.normal(3, 4))[0]
+
+    @exercise.aspect("second", points=1)
+    def second(answer, draw):
+        """two more"""
+        return answer(draw.normal(3, 4), draw.normal(3, 4))[1]
+
+    exercise.slip("no 1", ("first",), {"x + 1": "x"}, words="Nothing was added to x.")
+    exercise.slip("no 2", ("second",), {"y + 2": "y"}, words="Nothing was added to y.")
+    return exercise
+
+
+def test_what_a_name_does_not_explain_is_said(sums):
+    verdict = one(sums, lambda x, y: (x, y.exp()))
+    assert verdict.unexplained == ()  # half of what is wrong: no name, and so nothing that it leaves
+    assert [m.name for m in verdict.misconceptions] == []
+
+    @sums.aspect("first again", points=1)
+    def again(answer, draw):
+        """one more"""
+        return answer(draw.normal(2, 4), draw.normal(2, 4))[0]
+
+    sums.misconceptions.clear()
+    sums.slip("no 1", ("first", "first again"), {"x + 1": "x"}, words="Nothing was added to x.")
+    for verdict in (
+        one(sums, lambda x, y: (x, y.exp())),
+        judge_on_seeds(sums, [observe(sums, lambda x, y: (x, y.exp()), seed) for seed in (0, 1)], (0, 1)),
+    ):
+        assert [m.name for m in verdict.misconceptions] == ["no 1"] and verdict.unexplained == ("second",)
+        assert "Something else is wrong, too: this does not explain “second”." in text(verdict)
+
+
+def test_where_several_pairs_fit_what_they_share_is_named(slips):
+    def both(scores):
+        exponentials = (-scores).exp()
+        return exponentials / exponentials.sum(0)
+
+    slips.slip("minus", ("weights",), {"scores.exp": "(0 - scores).exp"}, words="They were taken from 0.")
+    assert [m.name for m in one(slips, both).misconceptions] == ["over the queries"]
 
 
 @pytest.mark.parametrize(
@@ -971,8 +1090,10 @@ def ranked():
 
 
 def test_a_metric_is_measured_on_each_seed_and_its_mean_is_told(ranked):
-    right, near = (judge_on_seeds(ranked, [observe(ranked, f, s) for s in (0, 1)], (0, 1)) for f in (
-        lambda x: 2 * x, lambda x: 1.5 * x))
+    right, near = (
+        judge_on_seeds(ranked, [observe(ranked, f, s) for s in (0, 1)], (0, 1))
+        for f in (lambda x: 2 * x, lambda x: 1.5 * x)
+    )
     assert right.metric == ("of 10", 10.0) and right.points == 1
     assert near.metric == ("of 10", pytest.approx(5.0)) and near.points == 0
     assert "For the leaderboard: 5 of 10. Stuck?" in str(near) and str(right).endswith("For the leaderboard: 10 of 10.")
@@ -998,7 +1119,7 @@ def test_what_uses_an_answer_waits_until_its_check_gives_all_points(capsys, monk
     assert "not run yet" in capsys.readouterr().out
     course.check("attention_distribution", known("attention_distribution", "masks after the softmax"))
     assert not course.solved("attention_distribution")
-    assert "It waits until check(\"attention_distribution\", …) gives all points (now " in capsys.readouterr().out
+    assert 'It waits until check("attention_distribution", …) gives all points (now ' in capsys.readouterr().out
     right = course.exercise("attention_distribution").solution
     course.check("attention_distribution", right)
     assert course.solved("attention_distribution") and capsys.readouterr().out == ""

@@ -33,6 +33,15 @@ KINDS = {
     ),
     "an axis too many": (RIGHT[None], "the numbers are right: only the shape is not"),
     "not summed": (np.stack([RIGHT / 2, RIGHT / 2], 1), "summed over axis 1 it would be right"),
+    "summed away": (RIGHT.sum(1), "it is right, but summed over axis 1, which should stay"),
+    "averaged, with the axis": (
+        RIGHT.mean(2, keepdims=True),
+        "it is right, but averaged over axis 2, which should stay",
+    ),
+    "some places": (
+        RIGHT * np.array([1, 1, 3, 1, 2])[:, None],
+        "it is wrong at 2 and 4 along axis 1 alone, and right elsewhere",
+    ),
     "not averaged": (np.stack([RIGHT + 1, RIGHT - 1], -1), "averaged over axis 3 it would be right"),
 }
 
@@ -57,9 +66,40 @@ def test_of_masks_the_sense_and_the_axes_are_told():
         (np.array([2.0]), np.array([4.0])),
         (RIGHT > 0, RIGHT),
         (np.ones(9), np.ones(9) * 2),
+        (RIGHT / np.sqrt(1 + 1e-3 / RIGHT.var(-1, keepdims=True)), RIGHT),
         (RIGHT + 1e-2 * np.random.default_rng(3).normal(size=RIGHT.shape), RIGHT),
     ],
-    ids=["other numbers", "NaN", "one number", "another type", "all equal", "noise"],
+    ids=["other numbers", "NaN", "one number", "another type", "all equal", "another ε", "noise"],
 )
 def test_where_nothing_known_holds_nothing_is_told(got, expected):
     assert kind_of_difference(got, expected) is None
+
+
+X = np.random.default_rng(4).normal(size=(3, 5, 5))
+BIAS = np.random.default_rng(5).normal(size=5) + 3
+INPUTS = {"x": X, "b": BIAS, "query": np.zeros((2, 7, 11)), "temperature": np.array(0.3), "heads": np.array(6)}
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        (RIGHT * 11, "each number is 11 times what it should be (11 is the size of the last axis of `query`)"),
+        (RIGHT / 7**0.5, "each number is 1/√7 of what it should be (7 is the size of axis 1 of `query`)"),
+        (RIGHT * 0.3, "each number is 3/10 of what it should be (0.3 is `temperature`)"),
+        (RIGHT / 6, "each number is 1/6 of what it should be (6 is `heads`)"),
+        (RIGHT / 8, "each number is 1/8 of what it should be (nothing here is 8: does that number stand in the code?)"),
+        (X, "it is `x`, as it came in"),
+        (RIGHT - BIAS, "`b` is missing: added to it, it would be right"),
+        (RIGHT + X, "`x` is in it once too often: without it, it would be right"),
+        (RIGHT / BIAS, "times `b` it would be right"),
+        (RIGHT * BIAS, "divided by `b` it would be right"),
+    ],
+)
+def test_a_wrong_factor_and_what_is_missing_are_told_by_the_inputs_names(got, words):
+    assert kind_of_difference(got, RIGHT, INPUTS) == words
+
+
+def test_of_an_array_that_the_learner_has_not_seen_no_axis_is_named():
+    for name in ("two axes", "back to front", "the first alone", "some places"):
+        assert kind_of_difference(KINDS[name][0], RIGHT, places=False) is None
+    assert kind_of_difference(-RIGHT, RIGHT, places=False) == "every sign is the wrong way round"

@@ -123,6 +123,10 @@ HALF_TRUE |= {
 }
 
 
+# A mask upside down fills those who are there with zeros, and divides by nobody where a text is full.
+HALF_TRUE |= {"zeros for those who are there", "0/0 where nobody is there"}
+
+
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
 def test_known_answers_keep_the_names_of_the_contract(exercise):
     def arguments(answer):
@@ -143,6 +147,12 @@ def test_every_exercise_has_what_the_syllabus_asks(exercise):
     assert {name for m in exercise.misconceptions for name in m.fails} == {a.name for a in exercise.aspects}, (
         "an aspect that no known misconception fails is not proven to catch anything"
     )
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_every_aspect_offers_its_hint_or_none_does(exercise):
+    offered = [aspect.hint for aspect in exercise.aspects]
+    assert all(offered) or not any(offered)
 
 
 def test_exercise_names_are_unique_in_the_course():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -75,7 +74,7 @@ def _case(exercise: Exercise, answer: Any, aspect: Aspect, seed: int, message: s
     if not pairs:
         return None
     mine, wanted = next((pair for pair in pairs if not _equal(pair[0].result, pair[1].result)), pairs[-1])
-    names = _names(exercise)
+    names = exercise.arguments
     named = {names[i] if i < len(names) else f"argument {i + 1}": value for i, value in enumerate(mine.arguments)}
     return Case(exercise.name, aspect.name, message, mine.function, named, exercise.returns, mine.result, wanted.result)
 
@@ -124,13 +123,6 @@ def _calls(exercise: Exercise, answer: Any, aspect: Aspect, seed: int, forbidden
     except Exception:  # the card has told it
         pass
     return calls
-
-
-def _names(exercise: Exercise) -> list[str]:
-    """The learner's argument names."""
-    function = exercise.solution or exercise.reference
-    function = getattr(function, "forward", function)
-    return [name for name in inspect.signature(function).parameters if name != "self"]
 
 
 def _kept(value: Any) -> Any:

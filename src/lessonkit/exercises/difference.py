@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from operator import itemgetter
 
 import numpy as np
 
@@ -23,8 +24,13 @@ def close(got: np.ndarray, expected: np.ndarray) -> bool:
     return got.shape == expected.shape and np.allclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
 
 
-def kind_of_difference(got: np.ndarray, expected: np.ndarray) -> str | None:
+def kind_of_difference(
+    got: np.ndarray, expected: np.ndarray, inputs: Mapping[str, np.ndarray] | None = None, *, places: bool = True
+) -> str | None:
     """In what way `got` is wrong throughout; None where it is in no way known here, or there is too little to see.
+
+    `inputs` are those that it was made from, by name: a wrong factor may be one of their sizes, and what is missing may
+    be one of them. Without `places`, nothing is said that names an axis: the array is none that the learner has seen.
 
     >>> kind_of_difference(np.arange(6.0) / 2, np.arange(6.0))
     'each number is 1/2 of what it should be'
@@ -39,7 +45,19 @@ def kind_of_difference(got: np.ndarray, expected: np.ndarray) -> str | None:
         return None
     if got.shape != expected.shape:
         return _shaped_otherwise(got, expected)
-    kinds = BOOLEANS if got.dtype == np.bool_ else NUMBERS
+    if got.dtype == np.bool_:
+        return _first_of(BOOLEANS, got, expected)
+    inputs = inputs or {}
+    return (
+        _first_of(NUMBERS, got, expected)
+        or _factor(got, expected, inputs)
+        or _an_input(got, expected, inputs)
+        or (_first_of(PLACES, got, expected) if places else None)
+        or _few_digits(got, expected)
+    )
+
+
+def _first_of(kinds: tuple[Kind, ...], got: np.ndarray, expected: np.ndarray) -> str | None:
     return next((words for kind in kinds if (words := kind(got, expected))), None)
 
 
@@ -51,10 +69,16 @@ def _shaped_otherwise(got: np.ndarray, expected: np.ndarray) -> str | None:
             return "the numbers are right, but the axes stand in another order"
     if got.size == expected.size and close(got.reshape(expected.shape), expected):
         return "the numbers are right: only the shape is not"
-    for axis in range(got.ndim) if got.ndim == expected.ndim + 1 and got.dtype != np.bool_ else ():
+    if got.dtype == np.bool_:
+        return None
+    for axis in range(got.ndim) if got.ndim == expected.ndim + 1 else ():
         for verb, reduced in (("summed", got.sum(axis)), ("averaged", got.mean(axis))):
             if close(reduced, expected):
                 return f"{verb} over axis {axis} it would be right"
+    for axis in range(expected.ndim) if got.size < expected.size else ():
+        for verb, reduced in (("summed", expected.sum(axis)), ("averaged", expected.mean(axis))):
+            if got.size == reduced.size and close(got.reshape(reduced.shape), reduced):
+                return f"it is right, but {verb} over axis {axis}, which should stay"
     return None
 
 
@@ -71,11 +95,51 @@ def _sign(got: np.ndarray, expected: np.ndarray) -> str | None:
     return "every sign is the wrong way round" if close(-got, expected) else None
 
 
-def _factor(got: np.ndarray, expected: np.ndarray) -> str | None:
+def _factor(got: np.ndarray, expected: np.ndarray, inputs: Mapping[str, np.ndarray]) -> str | None:
     factor = float((got * expected).sum() / max((expected * expected).sum(), 1e-30))
     if abs(factor) < 1e-3 or abs(factor) > 1e4 or abs(factor - 1) < 2e-3 or not close(got, factor * expected):
         return None  # a factor of nearly 1 would be told as "1 times"
-    return f"each number is {in_simple_terms(factor)} what it should be"
+    return f"each number is {in_simple_terms(factor)} what it should be{_which_quantity(abs(factor), inputs)}"
+
+
+def _which_quantity(factor: float, inputs: Mapping[str, np.ndarray]) -> str:
+    """Which number or size of the inputs a factor is, or its root; a whole number that is none may be in the code."""
+    known: dict[float, str] = {}
+    for name, value in inputs.items():
+        if value.ndim == 0 and value.dtype != np.bool_:
+            known.setdefault(float(value), f"`{name}`")
+        for axis, size in enumerate(value.shape):
+            place = "the last axis" if axis == value.ndim - 1 else f"axis {axis}"
+            known.setdefault(size, f"the size of {place} of `{name}`")
+    for root in (1.0, 0.5):
+        for number, words in known.items():
+            if number > 0 and any(math.isclose(factor, number**power, rel_tol=1e-3) for power in (root, -root)):
+                return f" ({number:.4g} is {words})"
+    whole = next((round(x) for x in (factor, 1 / factor) if x > 2.5 and math.isclose(x, round(x), rel_tol=1e-3)), None)
+    return f" (nothing here is {whole}: does that number stand in the code?)" if known and whole else ""
+
+
+def _an_input(got: np.ndarray, expected: np.ndarray, inputs: Mapping[str, np.ndarray]) -> str | None:
+    """Where it is an input as it came, or lacks one, or has one too much: which."""
+    for name, value in inputs.items():
+        if value.dtype == np.bool_ or not value.size or not np.isfinite(value).all() or not value.any():
+            continue
+        if value.ndim > got.ndim or any(
+            a not in (1, b) for a, b in zip(value.shape[::-1], got.shape[::-1], strict=False)
+        ):
+            continue
+        if value.shape == got.shape and close(got, value):
+            return f"it is `{name}`, as it came in"
+        for words, other in (
+            (f"`{name}` is missing: added to it, it would be right", got + value),
+            (f"`{name}` is in it once too often: without it, it would be right", got - value),
+            (f"times `{name}` it would be right", got * value),
+        ):
+            if close(other, expected):
+                return words
+        if value.all() and close(got / value, expected):
+            return f"divided by `{name}` it would be right"
+    return None
 
 
 def in_simple_terms(factor: float) -> str:
@@ -157,6 +221,20 @@ def _one_alone_is_wrong(got: np.ndarray, expected: np.ndarray) -> str | None:
     return None
 
 
+def _some_places(got: np.ndarray, expected: np.ndarray) -> str | None:
+    """At which few places along an axis it is wrong, where all others are right."""
+    off = ~np.isclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE)
+    found = []
+    for axis in _long_axes(got):
+        wrong = np.flatnonzero(np.moveaxis(off, axis, 0).reshape(got.shape[axis], -1).any(axis=1))
+        found.append((len(wrong) / got.shape[axis], axis, wrong))
+    share, axis, wrong = min(found, key=itemgetter(0), default=(1.0, 0, np.arange(0)))
+    if not 0 < share <= 0.5:
+        return None
+    which = " and ".join(map(str, wrong)) if len(wrong) < 3 else f"{', '.join(map(str, wrong[:-1]))} and {wrong[-1]}"
+    return f"it is wrong at {which} along axis {axis} alone, and right elsewhere" if len(wrong) < 7 else None
+
+
 def _same_everywhere(got: np.ndarray, expected: np.ndarray) -> str | None:
     for axis in _long_axes(got):
         first = np.take(got, [0], axis)
@@ -168,8 +246,12 @@ def _same_everywhere(got: np.ndarray, expected: np.ndarray) -> str | None:
 
 
 def _few_digits(got: np.ndarray, expected: np.ndarray) -> str | None:
-    worst = np.abs(got - expected).max() / np.abs(expected).max()
-    if RELATIVE < worst < HALF_PRECISION and np.corrcoef(got.ravel(), expected.ravel())[0, 1] > 0.99999:
+    """Errors of half precision are small, and rounding errs to either side: what only shrinks is no rounding."""
+    apart = got - expected
+    worst = np.abs(apart).max() / np.abs(expected).max()
+    off = np.abs(apart) > ABSOLUTE
+    larger = (apart * expected > 0)[off].mean() if off.any() else 0.0
+    if RELATIVE < worst < HALF_PRECISION and 0.15 < larger < 0.85:
         return "the numbers are right to about three digits: was something computed in half precision?"
     return None
 
@@ -180,7 +262,7 @@ def _long_axes(array: np.ndarray) -> Iterator[int]:
 
 Kind = Callable[[np.ndarray, np.ndarray], str | None]
 BOOLEANS: tuple[Kind, ...] = (_exchanged_truths, _exchanged_axes, _first_alone)
-NUMBERS: tuple[Kind, ...] = (
-    _one_number, _sign, _factor, _shift, _exchanged_axes, _in_another_order, _first_alone, _one_alone_is_wrong,
-    _same_everywhere, _few_digits,
+NUMBERS: tuple[Kind, ...] = (_one_number, _sign, _shift)
+PLACES: tuple[Kind, ...] = (
+    _exchanged_axes, _in_another_order, _first_alone, _one_alone_is_wrong, _same_everywhere, _some_places,
 )  # fmt: skip

@@ -110,6 +110,18 @@ class Exercise:
             return (self.solution_body,)
         return tuple(body_of(method) for method in vars(self.solution).values() if inspect.isfunction(method))
 
+    @cached_property
+    def arguments(self) -> list[str]:
+        """The names of what the learner's function is given."""
+        function = self.solution or self.reference
+        function = getattr(function, "forward", function)
+        return [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @cached_property
+    def size_names(self) -> list[str]:
+        """Of a module: the names of what it is made with."""
+        return list(inspect.signature(self.reference).parameters) if isinstance(self.reference, type) else []
+
     def decorators(self) -> tuple[Callable, Callable, Callable, Callable, Callable]:
         """`aspect`, `slip`, `misconception`, `variant`, `alternative`: they say what the exercise knows."""
         return self.aspect, self.slip, self.misconception, self.variant, self.alternative
@@ -184,7 +196,10 @@ class Exercise:
     def pairs(self) -> list[tuple[Misconception, Misconception, Any]]:
         """Two slips at once, and the answer that holds both, wherever their edits can both be made."""
         found = []
-        for one, other in itertools.combinations([code for code in self.misconceptions if code.change], 2):
+        slips = [code for code in self.misconceptions + self.variants if code.change]
+        for one, other in itertools.combinations(slips, 2):
+            if one.name == other.name:
+                continue
             base, change = one.base, {**(one.change or {}), **(other.change or {})}
             if base is None or base is not other.base or len(change) < len(one.change or ()) + len(other.change or ()):
                 continue
@@ -264,7 +279,7 @@ def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], 
 def _compiled_like(right: Callable, body: str, title: str) -> Callable:
     """What `right` would be with this body, in the module that it comes from: a function, or a module class."""
     if not isinstance(right, type):
-        return compiled(inspect.signature(right), body, right.__globals__, title)
+        return compiled(_signature(right), body, right.__globals__, title)
     scope, file = dict(vars(sys.modules[right.__module__])), f"<{title}>"
     bases = ", ".join(base.__name__ for base in right.__bases__)
     scope |= {base.__name__: base for base in right.__bases__}
@@ -281,6 +296,10 @@ def _words(function: Callable) -> str:
     return " ".join(inspect.cleandoc(function.__doc__).split())
 
 
+_signature = cache(inspect.signature)
+
+
+@cache
 def body_of(function: Callable) -> str:
     """The function's statements as text, without signature and docstring: fit for between the solution's markers.
 

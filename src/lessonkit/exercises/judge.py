@@ -13,8 +13,8 @@ import numpy as np
 
 from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
-from lessonkit.exercises.local_runner import Problem
-from lessonkit.exercises.observe import PARAMETER, Observation, observe
+from lessonkit.exercises.local_runner import Guard, LocalRunner, Problem
+from lessonkit.exercises.observe import PARAMETER, Observation, observe_aspect
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
 
@@ -30,10 +30,12 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
         lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
     wrong = [line.name for line in lines if not line.ok]
     measured = [seen.metric for seen in observations.values() if seen.metric is not None]
+    named = tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ())
     return Verdict(
         exercise=exercise.name,
         aspects=tuple(lines),
-        misconceptions=tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ()),
+        misconceptions=named,
+        unexplained=_unexplained(exercise, named, wrong),
         problem=_common_problem(observations, wrong),
         hints=len(exercise.hints),
         hint=next(((a.name, a.hint) for a in exercise.aspects if a.hint and a.name in wrong), None),
@@ -60,7 +62,20 @@ def judge_on_seeds(
             named = verdict.misconceptions if named is None else _still_named(exercise, named, seen, wrong, seed)
     measured = [verdict.metric for verdict in verdicts if verdict.metric]
     metric = (measured[0][0], sum(number for _, number in measured) / len(measured)) if measured else None
-    return replace(Verdict.over(verdicts), misconceptions=named or (), metric=metric)
+    whole = _right_at_times(verdicts, Verdict.over(verdicts))
+    wrong = [line.name for line in whole.aspects if not line.ok]
+    unexplained = _unexplained(exercise, named or (), wrong)
+    return replace(whole, misconceptions=named or (), unexplained=unexplained, metric=metric)
+
+
+def _right_at_times(verdicts: Sequence[Verdict], whole: Verdict) -> Verdict:
+    """The verdict over all seeds, which says of an aspect that it is right on some: that may be a matter of sizes."""
+    lines = []
+    for number, line in enumerate(whole.aspects):
+        right = sum(verdict.aspects[number].ok for verdict in verdicts)
+        times = f"; but right on {right} of {len(verdicts)} draws of inputs: does it hold for some sizes alone?"
+        lines.append(line if line.ok or not right else replace(line, message=line.message + times))
+    return replace(whole, aspects=tuple(lines))
 
 
 def same(seen: Observation, other: Observation) -> bool:
@@ -154,12 +169,13 @@ def _difference(aspect: Aspect, seen: Observation, expected: Observation, writes
     if seen.value.shape != expected.value.shape:
         return f"shape {seen.value.shape}, expected {expected.value.shape}{_but(seen, expected)}"
     if (seen.value.dtype == np.bool_) != (expected.value.dtype == np.bool_):
-        return f"got {_values(seen.value)}, expected {_values(expected.value)}"
+        return f"got {_values(seen.value)}, expected {_values(expected.value)}{_truths_as_numbers(seen, expected)}"
     nan = np.argwhere(np.isnan(seen.value) & ~np.isnan(expected.value))
     if len(nan):
-        return f"contains NaN, first at {_index(nan[0])}: something was 0/0, ∞ − ∞ or 0 · ∞"
+        first = f", first at {_index(nan[0])}" if _is_what_came_back(seen) else ""
+        return f"contains NaN{first}: something was 0/0, ∞ − ∞ or 0 · ∞"
     words = aspect.explain(seen.value, expected.value) if aspect.explain else None
-    return words or _worst(seen.value, expected.value)
+    return words or _worst(seen, expected)
 
 
 def _but(seen: Observation, expected: Observation) -> str:
@@ -169,12 +185,30 @@ def _but(seen: Observation, expected: Observation) -> str:
     return f": {kind}" if kind else ""
 
 
-def _worst(got: np.ndarray, expected: np.ndarray) -> str:
-    place = _worst_place(got, expected)
-    count = f"{_off(got, expected).sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
-    at = f"at {_index(place)} " if got.size > 1 else ""
-    seen, right = _apart(got[place], expected[place])
-    return f"{kind_of_difference(got, expected) or count}; {at}got {seen}, expected {right}"
+def _truths_as_numbers(seen: Observation, expected: Observation) -> str:
+    """What a mask of numbers means, if its numbers say anything."""
+    got, right = seen.value, expected.value
+    if got is None or right is None or right.dtype != np.bool_ or len(np.unique(got)) != 2:
+        return ""
+    low, high = got == got.min(), got == got.max()
+    if (high == right).all():
+        return ": True stands where the larger number is, and nothing else is wrong"
+    return ": and they are the wrong way round, too" if (low == right).all() else ""
+
+
+def _is_what_came_back(seen: Observation) -> bool:
+    """Whether the array is of the shape of something that the answer returned: then its places mean something to it."""
+    return seen.value is not None and seen.value.shape in {shape for _, shape, _ in seen.shapes}
+
+
+def _worst(seen: Observation, expected: Observation) -> str:
+    got, right, own = seen.value, expected.value, _is_what_came_back(seen)
+    assert got is not None and right is not None
+    place = _worst_place(got, right)
+    count = f"{_off(got, right).sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
+    at = f"at {_index(place)} " if got.size > 1 and own else ""
+    kind = kind_of_difference(got, right, seen.inputs, places=own)
+    return "{}; {}got {}, expected {}".format(kind or count, at, *_apart(got[place], right[place]))
 
 
 def _worst_place(got: np.ndarray, expected: np.ndarray) -> tuple:
@@ -235,8 +269,8 @@ def _explain(
 ) -> list[Misconception]:
     """The misconceptions that would have produced the wrong aspects, those that explain most first; two at most.
 
-    None if, together, they leave half of what is wrong unexplained: no name is better than an untrue one. Where none
-    alone explains anything, two slips at once are tried: they count if together they do exactly what was seen.
+    Where they leave something unexplained, two slips at once are tried: they count if together they do exactly what
+    was seen. None if half of what is wrong stays unexplained: no name is better than an untrue one.
     """
     mistakes = exercise.misconceptions + exercise.variants
     explains = [_explained(exercise, mistake, observations, wrong, seed) for mistake in mistakes]
@@ -249,9 +283,16 @@ def _explain(
             break
         found += [mistake for mistake in mistakes if mistake.answer is mistakes[best].answer]
         left -= explains[best]
-    if not found:
-        return _two_at_once(exercise, observations, set(wrong), seed)
+    if left and (both := _two_at_once(exercise, observations, set(wrong), seed)):
+        return both
     return found[:2] if 2 * len(left) < len(wrong) else []
+
+
+def _unexplained(exercise: Exercise, named: Sequence[Misconception], wrong: list[str]) -> tuple[str, ...]:
+    """The wrong aspects that no code of the named misconceptions fails: something else is wrong there, too."""
+    names = {misconception.name for misconception in named}
+    codes = [code for code in exercise.misconceptions + exercise.variants if code.name in names]
+    return tuple(name for name in wrong if named and not any(name in code.fails for code in codes))
 
 
 def _still_named(
@@ -280,24 +321,22 @@ def _two_at_once(
 ) -> list[Misconception]:
     if exercise.truths or all(observations[name].value is None for name in wrong):
         return []  # nothing came back that could be compared, or too little to tell two slips by
-    names = {misconception.name for misconception in exercise.misconceptions}
-    for one, other, answer in exercise.pairs:
-        if {one.name, other.name} <= names and wrong <= {*one.fails, *other.fails}:
-            # What one of them leaves as it is shows the other alone: that is known, and most pairs fall here.
-            if not all(_shows(exercise, *codes, observations, seed) for codes in ((one, other), (other, one))):
-                continue
-            known = observe_known(exercise, answer, seed)
-            if all(same(observations[name], known[name]) for name in observations):
-                return [m for m in exercise.misconceptions if m.name in (one.name, other.name)]
-    return []
+    known = {misconception.name: misconception for misconception in exercise.misconceptions}
+    fitting = [
+        {one.name, other.name}
+        for one, other, answer in exercise.pairs
+        if wrong == {*one.fails, *other.fails}
+        and {one.name, other.name} <= known.keys()
+        and all(_does_the_same(exercise, answer, aspect, observations, seed) for aspect in exercise.aspects)
+    ]
+    sure = set.intersection(*fitting) if fitting else set()  # where several pairs fit, what they have in common
+    return [misconception for name, misconception in known.items() if name in sure]
 
 
-def _shows(
-    exercise: Exercise, one: Misconception, other: Misconception, observations: Mapping[str, Observation], seed: int
+def _does_the_same(
+    exercise: Exercise, answer: Callable, aspect: Aspect, observations: Mapping[str, Observation], seed: int
 ) -> bool:
-    """Whether the aspects that `one` fails and `other` does not show what `one` does."""
-    known = observe_known(exercise, one.answer, seed)
-    return all(same(observations[name], known[name]) for name in set(one.fails) - set(other.fails))
+    return same(observations[aspect.name], _observe_known_aspect(exercise, answer, aspect, seed))
 
 
 def _explained(
@@ -310,8 +349,8 @@ def _explained(
     """
     if not set(mistake.fails) <= set(wrong):
         return set()
-    known = observe_known(exercise, mistake.answer, seed)
-    alike = {name for name in wrong if same(observations[name], known[name])}
+    aspects = [aspect for aspect in exercise.aspects if aspect.name in wrong]
+    alike = {a.name for a in aspects if _does_the_same(exercise, mistake.answer, a, observations, seed)}
     telling = any(not _all_nan(observations[name]) for name in alike)
     exactly = alike == set(wrong) == set(mistake.fails)
     return alike if exactly or (telling and 2 * len(alike) >= len(mistake.fails)) else set()
@@ -321,7 +360,12 @@ def _all_nan(observation: Observation) -> bool:
     return observation.value is not None and bool(np.isnan(observation.value).all())
 
 
-@lru_cache(maxsize=4096)
 def observe_known(exercise: Exercise, answer: Callable, seed: int) -> dict[str, Observation]:
-    """What the course's own code does. It never changes, so it is observed once a seed."""
-    return observe(exercise, answer, seed, trusted=True)
+    """What the course's own code does."""
+    return {aspect.name: _observe_known_aspect(exercise, answer, aspect, seed) for aspect in exercise.aspects}
+
+
+@lru_cache(maxsize=32768)
+def _observe_known_aspect(exercise: Exercise, answer: Callable, aspect: Aspect, seed: int) -> Observation:
+    """It never changes, so it is observed once a seed."""
+    return observe_aspect(LocalRunner(answer, Guard(())), exercise, aspect, seed)

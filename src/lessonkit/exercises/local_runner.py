@@ -170,7 +170,6 @@ class LocalRunner:
             raise AspectFailed(Problem("forbidden", refused[0]))
         return result
 
-
     def _why(self, error: BaseException, arguments: tuple) -> Problem:
         """What an answer's error means. Writing into an input is that, also where torch refuses it first."""
         where = _where(error, self.function)

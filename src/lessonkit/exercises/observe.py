@@ -7,8 +7,8 @@ may live in another process.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from lessonkit.exercises.local_runner import AspectFailed, Guard, LocalRunner, P
 if TYPE_CHECKING:
     from lessonkit.exercises.exercise import Aspect, Exercise
 
+LARGEST = 4096  # numbers of an input that is kept beside what came back
 # Of every tensor that came back, and of every parameter: its name, its shape and its number type.
 Shapes = tuple[tuple[str, tuple[int, ...], str], ...]
 PARAMETER = "the parameter "
@@ -34,6 +35,7 @@ class Observation:
     problem: Problem | None
     shapes: Shapes
     metric: float | None = None  # what the aspect measured, for a leaderboard
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # of the last call, by the answer's names for them
 
 
 class Draw:
@@ -73,14 +75,23 @@ class Draw:
 class Answer:
     """A learner's answer as an aspect sees it: called like a function; what comes back is checked and put in words."""
 
-    def __init__(self, runner: Runner, exercise: Exercise, shapes: list | None = None, sizes: tuple = ()) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        exercise: Exercise,
+        shapes: list | None = None,
+        inputs: dict[str, Any] | None = None,
+        sizes: tuple = (),
+    ) -> None:
         self.runner, self.exercise, self.sizes = runner, exercise, sizes
+        self.inputs = {} if inputs is None else inputs  # of the last call, and what a module was made with
         self.shapes: list[tuple[str, tuple[int, ...], str]] = [] if shapes is None else shapes
         self.metric: float | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """The answer's result on `arguments`: a tensor, a tuple of as many tensors as the exercise names, or lists."""
         returns = self.exercise.returns
+        self.inputs |= dict(zip(self.exercise.arguments, arguments, strict=False))
         result = self.runner.call(arguments)
         if self.exercise.lists:
             return _as_lists(returns[0], result)
@@ -120,7 +131,8 @@ class Answer:
             values[name] = draw.child(name).normal(*parameter.shape) / 2
         if fill:
             runner.fill(values)
-        return Answer(runner, self.exercise, self.shapes, sizes)
+        self.inputs |= dict(zip(self.exercise.size_names, sizes, strict=False))
+        return Answer(runner, self.exercise, self.shapes, self.inputs, sizes)
 
     @property
     def parameters(self) -> dict[str, Tensor]:
@@ -176,7 +188,9 @@ def observe_aspect(runner: Runner, exercise: Exercise, aspect: Aspect, seed: int
         problem = failed.problem
     except Exception as error:  # the answer ran, and what it returned does not fit what is asked of it
         problem = Problem("unusable", in_words(error))
-    return Observation(value, problem, tuple(watched.shapes), watched.metric)
+    inputs = {name: torch.as_tensor(x) for name, x in watched.inputs.items() if isinstance(x, Tensor | int | float)}
+    kept = {name: _plain(tensor) for name, tensor in inputs.items() if tensor.numel() <= LARGEST}
+    return Observation(value, problem, tuple(watched.shapes), watched.metric, kept)
 
 
 def require_variation(tensor: Tensor) -> Tensor:
@@ -248,5 +262,3 @@ def _as_lists(name: str, value: Any) -> list[list]:
 
 def _described(name: str, tensor: Tensor) -> tuple[str, tuple[int, ...], str]:
     return name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-
-

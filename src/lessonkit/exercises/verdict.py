@@ -49,6 +49,7 @@ class Verdict:
     exercise: str
     aspects: tuple[AspectVerdict, ...]
     misconceptions: tuple[Misconception, ...] = ()
+    unexplained: tuple[str, ...] = ()  # wrong aspects that none of these fails
     problem: str | None = None
     hints: int = 0
     hint: tuple[str, int] | None = None  # the first wrong aspect that has a hint of its own, and which
@@ -84,8 +85,12 @@ class Verdict:
         return _TODO[self.problem].format(self.aspects[0].message).replace("?.", "?")
 
     def advice(self) -> list[str]:
-        """One paragraph for each misconception."""
-        return [f"This is what “{m.name}” gives. {m.hint}" for m in self.misconceptions]
+        """One paragraph for each misconception, and one for what none of them explains."""
+        told = [f"This is what “{m.name}” gives. {m.hint}" for m in self.misconceptions]
+        if self.unexplained:
+            aspects = " and ".join(f"“{name}”" for name in self.unexplained)
+            told.append(f"Something else is wrong, too: this does not explain {aspects}.")
+        return told
 
     def footer(self) -> str:
         """What was measured, and how to ask for a hint, while there is something left to get right."""

@@ -114,6 +114,8 @@ slip("the score squashed", ALL,
 slip("w left out", (*ALL, "gradient"), {" @ w": ".sum(dim=-1)"}, words="""
     The hidden layer was added up with every unit counting the same. w says how much each unit counts, and in which
     direction.""")
+slip("subtracted, not added", ALL, {"from_query + from_key": "from_query - from_key"}, words="""
+    The key's part was subtracted from the query's. Side by side, [q; k], the two give the *sum* of their parts.""")
 slip("multiplied, not added", ALL, {SUM: "from_query * from_key"}, words="""
     The two parts were multiplied. W acts on query and key side by side, which is the *sum* of what it makes of each;
     hence the name.""")

@@ -77,6 +77,18 @@ slip("scaled by the values' width", ALL, {"keys.shape[-1]": "values.shape[-1]"},
     width that made it large; the values have not come in yet.""")
 slip("scaled by the number of keys", ALL, {"keys.shape[-1]": "len(keys)"}, words="""
     The scores were scaled by how *many* keys there are. What makes a dot product large is how wide one key is.""")
+slip("multiplied in place of divided", ALL, {" / math": " * math"}, words="""
+    The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
+    about 1, whatever the width.""")
+slip("no root", ALL,
+     {"math.sqrt(keys.shape[-1])": "keys.shape[-1]"},
+     {"math.sqrt(keys.shape[-1])": "8"}, words="""
+    The scores were divided, but not by √d_k: by d_k itself, or by a number in the code. The scale is the *root* of the
+    width over which the dot products add up.""")
+slip("softmax over the queries", (*ALL, "gradient"),
+    {"softmax(dim=-1)": "softmax(dim=0)"}, words="""
+    The softmax ran down the table, so that the queries shared out each key. Each query shares out one over its own k
+    best: along the last axis.""")
 slip("not scaled", ALL, {" / math.sqrt(keys.shape[-1])": ""}, words="""
     The right keys were found, and their weights come from plain dot products. Scaled ones are asked for: √d_k does not
     change who is among the best, but it changes the weights.""")

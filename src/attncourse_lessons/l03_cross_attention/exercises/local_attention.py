@@ -91,6 +91,7 @@ slip("normalised again", BOTH,
 slip("a width other than 2σ²", WINDOW,
      {WIDTH: "(2 * sigma)"},
      {WIDTH: "sigma**2"},
+     {WIDTH: "sigma"},
      {WIDTH: "(2 * sigma) ** 2"}, words="""
     The window has the wrong width: a Gaussian divides the squared distance by 2σ², twice the *variance*. Look whether σ
     itself is squared, whether the 2 is there, and whether it was squared along with σ.""")

@@ -123,6 +123,22 @@ slip("`width` shared by both sides", WITHIN, {"<= width": "<= width // 2"}, word
 slip("all but itself", WITHIN, {"~near": "~near | torch.eye(x.shape[1]).bool()"}, words="""
     A word was kept from looking at itself. It stands in the middle of its own window.""")
 
+slip("scaled by a number other than √d_k", ("weights", "output"),
+    {"math.sqrt(W_K.shape[1])": "math.sqrt(x.shape[-1])"},  # d_model
+    {"math.sqrt(W_K.shape[1])": "W_K.shape[1]"},  # no root
+    {"math.sqrt(W_K.shape[1])": "math.sqrt(W_V.shape[1])"},  # the values' width
+    {"math.sqrt(W_K.shape[1])": "math.sqrt(x.shape[1])"},  # the number of words
+    {"math.sqrt(W_K.shape[1])": "8"},  # a number in the code
+    words="""
+    The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
+    number of columns of W_Q and W_K, whatever it is. And the divisor is its square root.""")
+slip("one projection for queries and keys", ("weights", "output", "gradient"),
+    {"(x @ W_K).mT": "(x @ W_Q).mT"}, {"(x @ W_Q) @": "(x @ W_K) @"}, words="""
+    Queries and keys were made with one and the same matrix. Then word i scores word j as j scores i, and the other
+    matrix learns nothing.""")
+slip("multiplied in place of divided", ("weights", "output"), {" / math": " * math"}, words="""
+    The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
+    about 1, whatever the width.""")
 slip("not scaled", ("weights", "output"), {" / math.sqrt(W_K.shape[1])": ""}, words="""
     The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
 slip("softmax over the words that ask", ("weights", "output", "out of reach"), {"dim=-1": "dim=-2"}, words="""

@@ -136,6 +136,7 @@ slip("scaled by a number other than √d_k", WEIGHTS,
     {ROOT: "W_K.shape[1]"},  # no root
     {ROOT: "math.sqrt(W_V.shape[1])"},  # the values' width
     {ROOT: "math.sqrt(x.shape[1])"},  # the number of words
+    {ROOT: "8"},  # a number in the code
     words="""
     The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
     number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its

@@ -43,14 +43,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("slopes", points=1)
+@aspect("slopes", points=1, hint=2)
 def slopes(answer, draw):
     """a neighbour costs each head its slope, the first head most"""
     n = draw.sizes(1, 5, 7)[0]
     return torch.cat([answer(n_heads, n)[:, 0, 1] for n_heads in (2, 8, 16)])  # 16: exponents that are not whole
 
 
-@aspect("distances", points=1)
+@aspect("distances", points=1, hint=1)
 def distances(answer, draw):
     """the cost grows in proportion to the distance, to either side"""
     n_heads, n = (2, 4, 8)[draw.sizes(1, 0, 2)[0]], draw.sizes(1, 5, 7)[0]

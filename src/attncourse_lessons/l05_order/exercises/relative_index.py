@@ -31,8 +31,8 @@ exercise = Exercise(
     hints=(
         "Begin with the distances j − i alone. Row i belongs to query i and column j to key j: what should row 0 be, "
         "and what should row 1 be?",
-        "`torch.arange(n_key) - torch.arange(n_query)[:, None]` has all the distances. Which of them have no vector of "
-        "their own?",
+        "The keys' positions as a row, (n_key,), less the queries' as a column, (n_query, 1), are all the distances at "
+        "once. Which of them have no vector of their own?",
         "A table has no row −3. Clip to −max_distance … max_distance, then add what makes the smallest of them 0.",
     ),
 )
@@ -42,7 +42,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("near pairs", points=2)
+@aspect("near pairs", points=2, hint=1)
 def near_pairs(answer, draw):
     """keys within reach get the row of their distance"""
     n, reach = draw.sizes(1, 7, 9)[0], draw.sizes(1, 2, 3)[0]
@@ -51,7 +51,7 @@ def near_pairs(answer, draw):
     return answer(n, n, reach) * near
 
 
-@aspect("far pairs", points=1)
+@aspect("far pairs", points=1, hint=3)
 def far_pairs(answer, draw):
     """keys further off share the row of the furthest"""
     n, reach = draw.sizes(1, 7, 9)[0], draw.sizes(1, 2, 3)[0]
@@ -60,14 +60,14 @@ def far_pairs(answer, draw):
     return answer(n, n, reach) * far
 
 
-@aspect("not square", points=1)
+@aspect("not square", points=1, hint=2)
 def not_square(answer, draw):
     """a row for each query and a column for each key, however many there are"""
     n_query, n_key = draw.sizes(2, 2, 6)
     return answer(n_query, n_key, 6 + draw.sizes(1, 1, 3)[0])
 
 
-@aspect("fits the table", points=1)
+@aspect("fits the table", points=1, hint=3)
 def fits_the_table(answer, draw):
     """whole numbers, each naming one of its 2 · max_distance + 1 rows"""
     n, reach = draw.sizes(1, 8, 10)[0], draw.sizes(1, 2, 3)[0]

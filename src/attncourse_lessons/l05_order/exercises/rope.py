@@ -72,19 +72,19 @@ def _must_turn(came, went):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("query", points=2)
+@aspect("query", points=2, hint=2)
 def query(answer, draw):
     """each pair of the query's columns is turned by its position's angle"""
     return answer(*_three(draw), 0)[0]
 
 
-@aspect("key", points=1)
+@aspect("key", points=1, hint=2)
 def key(answer, draw):
     """the key is turned in the same way"""
     return answer(*_three(draw), 0)[1]
 
 
-@aspect("value", points=1)
+@aspect("value", points=1, hint=1)
 def value(answer, draw):
     """what is averaged stays as it is"""
     query, key, value = _three(draw)
@@ -93,7 +93,12 @@ def value(answer, draw):
     return kept
 
 
-@aspect("distance", points=2, explain=explain_worst("a score changes by {size} when query and key both move on by one"))
+@aspect(
+    "distance",
+    points=2,
+    hint=1,
+    explain=explain_worst("a score changes by {size} when query and key both move on by one"),
+)
 def distance(answer, draw):
     """the score of two vectors depends on how far apart they stand, and on nothing else"""
     batch, n, d_head = _tokens(draw)
@@ -105,7 +110,7 @@ def distance(answer, draw):
     return scores[:, 1:, 1:] - scores[:, :-1, :-1]
 
 
-@aspect("a later start", points=1)
+@aspect("a later start", points=1, hint=1)
 def a_later_start(answer, draw):
     """rows that begin at position `start` are turned by start, start + 1, …"""
     query, key, value = _three(draw)
@@ -113,7 +118,7 @@ def a_later_start(answer, draw):
     return torch.stack([query, key])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key"))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("query", "key"))
 def gradient(answer, draw):
     """a turn passes the gradient on at its full length, to the query and to the key"""
     query, key, value = _three(draw)
@@ -195,7 +200,8 @@ slip("no brackets round the exponent", TURNED,
     words="""
     In Python a power binds more tightly than a quotient: `10000 ** two_i / d_head` is (10000 to the 2i) / d_head. Put
     brackets round the whole exponent.""")
-slip("another base", TURNED, {"10000": "1000"}, {"10000": "500000.0"}, words="""
+slip("another base", TURNED, {"10000": "1000"}, {"10000": "500000.0"}, {"10000": "100000.0"},
+     {"10000": "1000000.0"}, words="""
     The frequencies were made with another number than 10000. It decides how slow the slowest pair is. Newer models
     take a larger one, for longer texts; a table made with one base does not fit a model that was trained with
     another.""")

@@ -59,7 +59,7 @@ MOVED = explain_worst(
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("forwards", points=2, explain=MOVED)
+@aspect("forwards", points=2, hint=2, explain=MOVED)
 def forwards(answer, draw):
     """one matrix takes the vector of every position to that of the position k later"""
     k, d_model = _two_shifts(draw)[0], even(draw)
@@ -67,7 +67,7 @@ def forwards(answer, draw):
     return vectors @ answer(k, d_model).to(vectors.dtype)
 
 
-@aspect("backwards", points=1, explain=MOVED)
+@aspect("backwards", points=1, hint=1, explain=MOVED)
 def backwards(answer, draw):
     """a negative k goes back"""
     k, d_model = _two_shifts(draw)[0], even(draw)
@@ -77,7 +77,7 @@ def backwards(answer, draw):
 
 @aspect(
     "one after the other",
-    points=1,
+    points=1, hint=3,
     explain=explain_worst(
         "the product of the matrices for a and b differs by {size} at {place} from the matrix for a + b"
     ),

@@ -42,13 +42,13 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("fastest pair", points=1)
+@aspect("fastest pair", points=1, hint=1)
 def fastest_pair(answer, draw):
     """the first two columns are sin p and cos p"""
     return answer(some_positions(draw), even(draw))[:, :2]
 
 
-@aspect("all columns", points=2)
+@aspect("all columns", points=2, hint=3)
 def all_columns(answer, draw):
     """sine and cosine side by side, each pair slower than the one before"""
     return answer(some_positions(draw), even(draw))
@@ -56,7 +56,7 @@ def all_columns(answer, draw):
 
 @aspect(
     "distance",
-    points=1,
+    points=1, hint=1,
     explain=explain_worst("the dot product of two vectors changes by {size} when both positions grow by one"),
 )
 def distance(answer, draw):
@@ -69,7 +69,7 @@ def distance(answer, draw):
     return products[1:, 1:] - products[:-1, :-1]
 
 
-@aspect("any shape", points=1)
+@aspect("any shape", points=1, hint=2)
 def any_shape(answer, draw):
     """positions of shape (batch, n) give vectors of shape (batch, n, d_model), the same as one by one"""
     batch, n = draw.sizes(2, 2, 4)

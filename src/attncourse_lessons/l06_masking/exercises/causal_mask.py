@@ -44,21 +44,21 @@ def _below(n: int) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("past", points=1, explain=_some("looks at an earlier position are forbidden"))
+@aspect("past", points=1, hint=2, explain=_some("looks at an earlier position are forbidden"))
 def past(answer, draw):
     """a position sees all that came before it"""
     [n] = draw.sizes(1, 4, 9)
     return require_variation(answer(n))[_below(n)]
 
 
-@aspect("itself", points=1, explain=_some("positions may not look at themselves"))
+@aspect("itself", points=1, hint=1, explain=_some("positions may not look at themselves"))
 def itself(answer, draw):
     """it sees itself, and so does a sentence of one word"""
     [n] = draw.sizes(1, 4, 9)
     return torch.cat([require_variation(answer(n)).diagonal(), answer(1).flatten()])
 
 
-@aspect("future", points=2, explain=_some("looks at a later position are allowed"))
+@aspect("future", points=2, hint=2, explain=_some("looks at a later position are allowed"))
 def future(answer, draw):
     """it sees nothing that comes after it"""
     [n] = draw.sizes(1, 4, 9)

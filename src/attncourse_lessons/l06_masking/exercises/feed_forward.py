@@ -53,21 +53,21 @@ def _network(draw, *shape):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=2)
+@aspect("output", points=2, hint=1)
 def output(answer, draw):
     """widen, bend, come back, at every position"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(*_network(draw, batch, n))
 
 
-@aspect("any number of axes", points=1)
+@aspect("any number of axes", points=1, hint=2)
 def any_number_of_axes(answer, draw):
     """one vector alone, or four axes, go through the same network"""
     a, b, c = draw.sizes(3, 2, 5)
     return torch.cat([answer(*_network(draw)).flatten(), answer(*_network(draw, a, b, c)).flatten()])
 
 
-@aspect("gradient", points=1, explain=explain_way_back("x", "W_1", "b_1", "W_2", "b_2"))
+@aspect("gradient", points=1, hint=1, explain=explain_way_back("x", "W_1", "b_1", "W_2", "b_2"))
 def gradient(answer, draw):
     """the input and all four parameters can learn"""
     batch, n = draw.sizes(2, 3, 8)

@@ -33,8 +33,8 @@ exercise = Exercise(
         "of it?",
         "A row with nothing allowed is −∞ throughout, and comes out of the softmax as NaN. What do you want there, and "
         "which of `mask`'s truth values tell you where?",
-        "`scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).masked_fill(~mask, 0.0)`: the second filling puts "
-        "zeros where 0/0 came out, and on the way back the first one keeps the NaN out of the gradient.",
+        "Fill twice: the forbidden scores before the softmax, and the forbidden weights after it. The second filling "
+        "puts zeros where 0/0 came out, and on the way back the first one keeps the NaN out of the gradient.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -58,14 +58,14 @@ def _one_lonely(draw, batch, n_query, n_key):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("causal", points=2)
+@aspect("causal", points=2, hint=1)
 def causal(answer, draw):
     """with a causal mask (n, n), each position gets an average of itself and its past"""
     batch, n = draw.sizes(2, 3, 7)
     return answer(*_vectors(draw, batch, n, n), torch.ones(n, n, dtype=torch.bool).tril())[0]
 
 
-@aspect("forbidden", points=1, explain=expected_zero)
+@aspect("forbidden", points=1, hint=1, explain=expected_zero)
 def forbidden(answer, draw):
     """weights of exactly zero on padding, with a mask (batch, 1, n_key)"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
@@ -73,7 +73,7 @@ def forbidden(answer, draw):
     return require_variation(answer(*_vectors(draw, batch, n_query, n_key), mask)[1]) * ~mask
 
 
-@aspect("allowed", points=1, explain=row_sums)
+@aspect("allowed", points=1, hint=1, explain=row_sums)
 def allowed(answer, draw):
     """and the words share everything"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
@@ -82,7 +82,7 @@ def allowed(answer, draw):
 
 
 @aspect(
-    "nothing allowed", points=1, explain=explain_worst("at {place} the output is {got}, expected {expected}")
+    "nothing allowed", points=1, hint=2, explain=explain_worst("at {place} the output is {got}, expected {expected}")
 )
 def nothing_allowed(answer, draw):
     """a query that may look at nobody gets zeros, and disturbs nobody else"""
@@ -91,7 +91,7 @@ def nothing_allowed(answer, draw):
     return answer(*vectors, _one_lonely(draw, batch, n_query, n_key))[0]
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "key", "value"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can learn, even next to a query that may look at nobody"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
@@ -102,7 +102,7 @@ def gradient(answer, draw):
     return way_back(answer(query, key, value, mask)[0], right, vectors, draw)
 
 
-@aspect("half precision", points=1)
+@aspect("half precision", points=1, hint=1)
 def half_precision(answer, draw):
     """the future is forbidden in float16 as well"""
     batch, n = 2, 4 + int(draw.integers(3, 1))
@@ -166,6 +166,9 @@ slip("a scale other than √d_k", SHARES,
     {f" / {ROOT}": ""},
     {ROOT: "math.sqrt(value.shape[-1])"},  # the values' width
     {ROOT: "query.shape[-1]"},  # no root
+    {ROOT: "math.sqrt(key.shape[1])"},  # the number of keys
+    {ROOT: "8"},  # a number in the code
+    {f" / {ROOT}": f" * {ROOT}"},  # times the root
     words="""
     The scores were not divided by √d_k, the root of the width of queries and keys, but by nothing or by something
     else.""")

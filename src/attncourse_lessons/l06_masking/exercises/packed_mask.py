@@ -33,8 +33,8 @@ exercise = Exercise(
     hints=(
         "Two conditions, joined by &: j ≤ i, and the same document. The first is a table (n, n) that you have already. "
         "The second depends on the sentence.",
-        "Compare the numbers of the documents with themselves, once as a column and once as a row: `documents[:, :, "
-        "None]` and `documents[:, None, :]`.",
+        "Compare the numbers of the documents with themselves, in every sentence each with each. Which shape must the "
+        "one have, and which the other, for that to be a table (batch, n, n)?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -51,13 +51,13 @@ def _starts(draw) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("mask", points=1, explain=truth)
+@aspect("mask", points=1, hint=1, explain=truth)
 def mask(answer, draw):
     """itself, and what came before it in the same document"""
     return answer(_starts(draw).cumsum(dim=1))
 
 
-@aspect("numbers of any kind", points=1, explain=truth)
+@aspect("numbers of any kind", points=1, hint=2, explain=truth)
 def numbers_of_any_kind(answer, draw):
     """the numbers need not rise, nor begin with 0"""
     starts = _starts(draw)
@@ -67,7 +67,7 @@ def numbers_of_any_kind(answer, draw):
     return answer(numbers.gather(1, starts.cumsum(dim=1)))
 
 
-@aspect("a document that goes on later", points=1, explain=truth)
+@aspect("a document that goes on later", points=1, hint=2, explain=truth)
 def a_document_that_goes_on_later(answer, draw):
     """equal numbers are the same document, even with another one in between"""
     batch, n = draw.sizes(2, 4, 9)

@@ -30,8 +30,8 @@ exercise = Exercise(
     hints=(
         "For a sentence of 2 words, padded to n = 5, write down the five truth values. They are a comparison of 0, 1, "
         "2, 3, 4 with something.",
-        "`torch.arange(n) < lengths[:, None]` has a row for each sentence. Where does the axis of length one belong, "
-        "so that the table of scores (batch, n_query, n_key) loses *columns*?",
+        "The positions, (n,), compared with the lengths as a column, (batch, 1), have a row for each sentence. Where "
+        "does one more axis of length one belong, so that the table of scores (batch, n_query, n_key) loses *columns*?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -47,21 +47,21 @@ def _lengths(draw, batch: int, n: int) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("words and padding", points=2, explain=truth)
+@aspect("words and padding", points=2, hint=1, explain=truth)
 def words_and_padding(answer, draw):
     """True for the words of each sentence, False for what fills it up"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(_lengths(draw, batch, n), n)
 
 
-@aspect("with a causal mask", points=1, explain=truth)
+@aspect("with a causal mask", points=1, hint=2, explain=truth)
 def with_a_causal_mask(answer, draw):
     """combined with a causal mask by &, it forbids columns of every sentence's table"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(_lengths(draw, batch, n), n) & torch.ones(n, n, dtype=torch.bool).tril()
 
 
-@aspect("no full sentence", points=1, explain=truth)
+@aspect("no full sentence", points=1, hint=1, explain=truth)
 def no_full_sentence(answer, draw):
     """n columns, even if the longest sentence of the batch is shorter, or one is empty"""
     batch, n = draw.sizes(2, 4, 8)

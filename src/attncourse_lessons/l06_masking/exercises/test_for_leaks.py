@@ -143,7 +143,7 @@ CONTROLS: tuple[tuple[str, bool, Model], ...] = (
 )
 
 
-def _family(name: str, meaning: str, *family: tuple[str, bool, Model]) -> None:
+def _family(name: str, hint: int, meaning: str, *family: tuple[str, bool, Model]) -> None:
     """An aspect: models, each with its story and whether it leaks. At least one does, and at least one does not."""
     models = family + CONTROLS
 
@@ -164,11 +164,12 @@ def _family(name: str, meaning: str, *family: tuple[str, bool, Model]) -> None:
         return None
 
     look.__doc__ = meaning
-    exercise.aspect(name, points=1, explain=explain)(look)
+    exercise.aspect(name, points=1, explain=explain, hint=hint)(look)
 
 
 _family(
     "no mask",
+    1,
     "catches attention without a mask; leaves causal attention and a recurrent network alone",
     ("attention without any mask", True, lambda x, W: _heed(x, W, _table(x))),
     ("attention with a causal mask", False, _causal),
@@ -178,6 +179,7 @@ _family(
 
 _family(
     "one step too far",
+    1,
     "catches a mask with j ≤ i + 1, and one that lets i + 2 in alone; leaves j ≤ i and j < i alone",
     ("a mask that allows j ≤ i + 1", True, lambda x, W: _heed(x, W, _table(x).tril(1))),
     ("a mask that allows j ≤ i and j = i + 2, not the position in between", True,
@@ -189,6 +191,7 @@ _family(
 
 _family(
     "inside a chunk",
+    1,
     "catches a leak that never comes from the last position",
     ("attention in chunks of two, in which the mask inside a chunk was forgotten (the last position is alone in its "
      "chunk and tells nobody)", True, lambda x, W: _heed(x, W, _table(x).tril() | _pairs(x))),
@@ -198,6 +201,7 @@ _family(
 
 _family(
     "past the limit",
+    1,
     "catches a leak that never reaches the first positions",
     ("a mask made for three positions, past which nothing is forbidden", True, lambda x, W: _heed(x, W, _up_to(x))),
     ("attention with a causal mask", False, _causal),
@@ -206,6 +210,7 @@ _family(
 
 _family(
     "outputs that sum to zero",
+    2,
     "catches a leak that does not show in the sum of an output's numbers",
     ("attention without a mask, followed by a LayerNorm: the numbers of each output always sum to zero", True,
      lambda x, W: _centred(_heed(x, W, _table(x)))),
@@ -215,6 +220,7 @@ _family(
 
 _family(
     "no gradient",
+    2,
     "catches a leak through which no gradient flows",
     ("a model that subtracts the mean of the whole sentence, detached", True,
      lambda x, W: x @ W[0] - x.mean(dim=1, keepdim=True).detach()),
@@ -225,6 +231,7 @@ _family(
 
 _family(
     "in steps",
+    2,
     "catches a leak that small changes do not show",
     ("a model that counts the positive numbers of the whole sentence", True,
      lambda x, W: x @ W[0] + (x > 0).float().mean(dim=1, keepdim=True)),
@@ -235,6 +242,7 @@ _family(
 
 _family(
     "one feature",
+    2,
     "catches a leak of one feature alone",
     ("a causal model to which the last feature's mean over the whole sentence is added", True,
      lambda x, W: _causal(x, W) + x[..., -1:].mean(dim=1, keepdim=True)),
@@ -245,6 +253,7 @@ _family(
 
 _family(
     "a sleeper",
+    2,
     "catches a leak that only large numbers wake up",
     ("a model that looks ahead only where a number in the future is larger than 5", True,
      lambda x, W: _causal(x, W) + _large(x).amax(dim=1, keepdim=True)),
@@ -255,6 +264,7 @@ _family(
 
 _family(
     "faint, or rounding",
+    3,
     "tells a faint leak from rounding",
     ("a causal model to which the tanh of the whole sentence's mean is added, divided by 4000", True,
      lambda x, W: _causal(x, W) + torch.tanh(x.mean(dim=1, keepdim=True)) / 4000),
@@ -264,6 +274,7 @@ _family(
 
 _family(
     "NaN",
+    3,
     "catches a leak beside a row of NaN, and does not take such a row for a leak",
     ("a mask upside down: each position sees its future alone, and the last one, which has none, is NaN", True,
      lambda x, W: _bare(x, W, _table(x).triu(1))),
@@ -275,6 +286,7 @@ _family(
 
 _family(
     "the rest of the batch",
+    3,
     "catches a leak from another sentence's future, and does not take other sentences for the future",
     ("a model that subtracts the mean over sentences and positions", True,
      lambda x, W: x @ W[0] - (x @ W[1]).mean(dim=(0, 1))),

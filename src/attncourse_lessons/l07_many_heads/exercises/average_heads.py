@@ -46,19 +46,19 @@ def _projection(draw, n_heads, n_kv_heads):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("groups", points=1)
+@aspect("groups", points=1, hint=1)
 def groups(answer, draw):
     """each new head is the mean of its group's"""
     return answer(*_projection(draw, *((6, 2), (6, 3), (8, 2), (8, 4))[draw.integers(4, 1)]))
 
 
-@aspect("all into one", points=0.5)
+@aspect("all into one", points=0.5, hint=2)
 def all_into_one(answer, draw):
     """one group: the mean of all heads"""
     return answer(*_projection(draw, 4, 1))
 
 
-@aspect("each its own", points=0.5)
+@aspect("each its own", points=0.5, hint=2)
 def each_its_own(answer, draw):
     """as many groups as heads: nothing changes"""
     return answer(*_projection(draw, 3, 3))

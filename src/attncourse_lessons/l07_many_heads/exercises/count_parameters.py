@@ -64,38 +64,38 @@ def _counts(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("embeddings", points=1, explain=_counts)
+@aspect("embeddings", points=1, hint=1, explain=_counts)
 def embeddings(answer, draw):
     """a vector for each token and each position; the output shares the tokens' matrix"""
     return answer(*_sizes(draw, wider=2))[0]
 
 
-@aspect("attention", points=2, explain=_counts)
+@aspect("attention", points=2, hint=1, explain=_counts)
 def observe_attention(answer, draw):
     """four projections with their biases, in every layer"""
     return answer(*_sizes(draw))[1]
 
 
-@aspect("heads of a different width", points=1, explain=_counts)
+@aspect("heads of a different width", points=1, hint=2, explain=_counts)
 def heads_of_a_different_width(answer, draw):
     """n_heads · d_head need not be d_model"""
     return answer(*_sizes(draw, wider=2))[1]
 
 
-@aspect("groups", points=1, explain=_counts)
+@aspect("groups", points=1, hint=2, explain=_counts)
 def groups(answer, draw):
     """fewer heads of keys and values make smaller matrices for both"""
     vocab_size, max_length, n_layers, _, _, _, d_head, d_ff = _sizes(draw)
     return answer(vocab_size, max_length, n_layers, 6 * d_head, 6, 2, d_head, d_ff)[1]
 
 
-@aspect("feed_forward", points=1, explain=_counts)
+@aspect("feed_forward", points=1, hint=1, explain=_counts)
 def feed_forward(answer, draw):
     """up and down again, with both biases"""
     return answer(*_sizes(draw, wider=2))[2]
 
 
-@aspect("norms", points=1, explain=_counts)
+@aspect("norms", points=1, hint=3, explain=_counts)
 def norms(answer, draw):
     """two in every block, one at the end, each with gain and bias"""
     return answer(*_sizes(draw, wider=2))[3]

@@ -56,25 +56,25 @@ def _grouped(draw, n_heads, n_kv_heads):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("groups", points=2)
+@aspect("groups", points=2, hint=1)
 def groups(answer, draw):
     """neighbouring query heads share keys and values"""
     return answer(*_grouped(draw, *((6, 2), (6, 3), (8, 2), (8, 4))[draw.integers(4, 1)]))
 
 
-@aspect("one for all", points=1)
+@aspect("one for all", points=1, hint=2)
 def one_for_all(answer, draw):
     """a single head of keys and values serves everybody: multi-query attention"""
     return answer(*_grouped(draw, 4, 1))
 
 
-@aspect("one for each", points=1)
+@aspect("one for each", points=1, hint=2)
 def one_for_each(answer, draw):
     """as many as there are query heads: plain multi-head attention"""
     return answer(*_grouped(draw, 3, 3))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can all be learned"""
     inputs = [x.requires_grad_() for x in _grouped(draw, 6, 2)]

@@ -43,19 +43,19 @@ def _heads(draw, n=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("side by side", points=2)
+@aspect("side by side", points=2, hint=1)
 def side_by_side(answer, draw):
     """each word gets its heads' outputs, head 0's first"""
     return answer(_heads(draw))
 
 
-@aspect("one word", points=1)
+@aspect("one word", points=1, hint=2)
 def one_word(answer, draw):
     """works while translating, when there is one word at a time"""
     return answer(_heads(draw, n=1))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("heads"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("heads"))
 def gradient(answer, draw):
     """the gradient finds its way back"""
     heads = _heads(draw).requires_grad_()

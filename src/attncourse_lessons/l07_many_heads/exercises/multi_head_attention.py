@@ -41,8 +41,8 @@ exercise = Exercise(
         "The scores are (batch, n_heads, n_query, n_key). Divide them by the root of the width over which *one "
         "head's* dot product sums. The mask is (batch, 1, n_key): where must one more axis of length 1 go, so that it "
         "serves all heads?",
-        "`mask[:, None]` is (batch, 1, 1, n_key). After the softmax: `weights @ value`, `.transpose(1, 2).flatten(2)`, "
-        "and `self.output` of that.",
+        "With its further axis the mask is (batch, 1, 1, n_key). After the average each head has (n_query, d_head) of "
+        "its own: merge the heads first, and let the last projection read them side by side.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -59,14 +59,14 @@ def _module(answer, draw, n_heads=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("self-attention", points=2)
+@aspect("self-attention", points=2, hint=1)
 def self_attention(answer, draw):
     """each head attends in its own columns; W_O joins what they found"""
     module, x, _ = _module(answer, draw)
     return module(x)
 
 
-@aspect("one head", points=1)
+@aspect("one head", points=1, hint=2)
 def one_head(answer, draw):
     """with one head it is plain scaled attention, then W_O"""
     module, x, _ = _module(answer, draw, n_heads=1)
@@ -75,7 +75,7 @@ def one_head(answer, draw):
 
 @aspect(
     "a memory",
-    points=1,
+    points=1, hint=1,
     explain=explain_worst("the first word's output {place} changes by {size} when the others of x change"),
 )
 def a_memory(answer, draw):
@@ -96,7 +96,7 @@ def _masked(got, expected):
     return f"in self-attention the mask does not do what it does with a memory: the output is off by {worst[1]:.4g}"
 
 
-@aspect("mask", points=1, explain=_masked)
+@aspect("mask", points=1, hint=2, explain=_masked)
 def mask(answer, draw):
     """a sentence gets what it would get if there were no padding, with a memory and without one"""
     module, x, memory = _module(answer, draw)
@@ -114,7 +114,7 @@ def mask(answer, draw):
 LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight", "memory")
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient(*LEARNED))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient(*LEARNED))
 def gradient(answer, draw):
     """all four projections can be learned, and whoever made x and the memory"""
     module, x, _ = _module(answer, draw)

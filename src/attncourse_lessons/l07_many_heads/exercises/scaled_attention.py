@@ -37,6 +37,8 @@ exercise = Exercise(
         "over? The scale is the root of that width.",
         "There may be two axes in front of the words, or one, or none: count axes from the end. `.mT` swaps the last "
         "two, and the softmax runs over the last.",
+        "`softmax` copes with scores of any size. Whoever takes exponentials by hand must first subtract something "
+        "from each query's scores, so that the largest exponential is 1: what, and along which axis?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -51,7 +53,7 @@ def _asked(draw, *in_front):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=1, explain=row_sums)
+@aspect("weights", points=1, hint=1, explain=row_sums)
 def weights(answer, draw):
     """softmax of the scaled scores: each query shares out exactly one over the keys"""
     return answer(*_asked(draw, 2))[1]
@@ -59,7 +61,7 @@ def weights(answer, draw):
 
 @aspect(
     "output",
-    points=1,
+    points=1, hint=1,
     explain=explain_worst("the output differs from your `weights` times `value` by {size}, at {place}"),
 )
 def output(answer, draw):
@@ -71,7 +73,7 @@ def output(answer, draw):
 
 @aspect(
     "axes in front",
-    points=1,
+    points=1, hint=2,
     explain=explain_worst("a head by itself gets an output that differs by {size} at {place}"),
 )
 def axes_in_front(answer, draw):
@@ -87,7 +89,7 @@ def _which_level(got, expected):
     return f"NaN, ∞ or nothing at all comes of scores about {row}"
 
 
-@aspect("large scores", points=1, explain=_which_level)
+@aspect("large scores", points=1, hint=3, explain=_which_level)
 def large_scores(answer, draw):
     """scores of 200 and of −200 in one table: still finite numbers, and weights in every row"""
     query, key, value = _asked(draw, 2)
@@ -100,7 +102,7 @@ def large_scores(answer, draw):
     return torch.stack([right[:, rows::2].all() for rows in (0, 1)])      # digits are another aspect's matter
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("query", "key", "value"))
 def gradient(answer, draw):
     """queries, keys and values can all be learned"""
     inputs = [x.requires_grad_() for x in _asked(draw, 2)]

@@ -46,19 +46,19 @@ def _wide(draw, n=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("heads", points=2)
+@aspect("heads", points=2, hint=1)
 def heads(answer, draw):
     """head 0 has the first d_head columns of every word, head 1 the next"""
     return answer(*_wide(draw))
 
 
-@aspect("one word", points=1)
+@aspect("one word", points=1, hint=2)
 def one_word(answer, draw):
     """works while translating, when there is one word at a time"""
     return answer(*_wide(draw, n=1))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """the gradient finds its way back"""
     x, n_heads = _wide(draw)

@@ -43,13 +43,13 @@ def _linear(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("matrix", points=1)
+@aspect("matrix", points=1, hint=2)
 def matrix(answer, draw):
     """the gain is in the matrix"""
     return answer(*_linear(draw))[0]
 
 
-@aspect("bias", points=1)
+@aspect("bias", points=1, hint=1)
 def bias(answer, draw):
     """the norm's bias is in the layer's"""
     return answer(*_linear(draw))[1]

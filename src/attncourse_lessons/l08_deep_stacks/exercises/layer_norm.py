@@ -45,14 +45,16 @@ def _plain(width):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("normalised", points=2)
+@aspect("normalised", points=2, hint=2)
 def normalised(answer, draw):
     """mean 0 and variance 1, for each vector"""
     x, width = vectors(draw, 2, 3)
     return answer(x, *_plain(width), 1e-5)
 
 
-@aspect("gain and bias", points=1, explain=explain_worst("off by {size} at {place} once there is a gain and a bias"))
+@aspect(
+    "gain and bias", points=1, hint=1, explain=explain_worst("off by {size} at {place} once there is a gain and a bias")
+)
 def gain_and_bias(answer, draw):
     """the normalised vector times the gain, plus the bias"""
     x, width = vectors(draw, 2, 3)
@@ -60,14 +62,14 @@ def gain_and_bias(answer, draw):
     return require_variation(answer(x, gain, bias, 1e-5)) - (answer(x, *_plain(width), 1e-5) * gain + bias)
 
 
-@aspect("small inputs", points=1)
+@aspect("small inputs", points=1, hint=3)
 def small_inputs(answer, draw):
     """ε has its place: inputs of size 0.01 come out as they should"""
     x, width = vectors(draw, 2, 3, scale=0.01)
     return answer(x, *_plain(width), 3e-5)                                # not the usual one, which is learned by heart
 
 
-@aspect("all numbers equal", points=1, explain=expected_zero)
+@aspect("all numbers equal", points=1, hint=3, explain=expected_zero)
 def all_numbers_equal(answer, draw):
     """a vector of one number, repeated, comes out as zeros"""
     x, width = vectors(draw, 4)
@@ -75,7 +77,7 @@ def all_numbers_equal(answer, draw):
     return require_variation(answer(x, *_plain(width), 1e-5))[0]
 
 
-@aspect("each by itself", points=1, explain=ALONE)
+@aspect("each by itself", points=1, hint=1, explain=ALONE)
 def each_by_itself(answer, draw):
     """a vector comes out the same whoever stands beside it, however many axes there are"""
     x, width = vectors(draw, 2, 3)
@@ -83,7 +85,7 @@ def each_by_itself(answer, draw):
     return require_variation(answer(x, *_plain(width), 1e-5)) - torch.stack([torch.stack(row) for row in alone])
 
 
-@aspect("gradient", points=1, explain=wrong_slopes("x", "weight", "bias"))
+@aspect("gradient", points=1, hint=1, explain=wrong_slopes("x", "weight", "bias"))
 def gradient(answer, draw):
     """the gradient is the slope of the function, for x, for the gain and for the bias"""
     x, width = vectors(draw, 2, 3)
@@ -131,6 +133,7 @@ slip("an ε of its own", ("small inputs",),
      {"eps": "1e-6"},
      {"eps": "1e-8"},
      {"eps": "1e-12"},
+     {"eps": "1e-7"},
      words="""
     ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
     each must be given its own.""")

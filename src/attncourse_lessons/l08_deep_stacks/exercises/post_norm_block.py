@@ -41,21 +41,21 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("attention's half", points=1)
+@aspect("attention's half", points=1, hint=1)
 def attentions_half(answer, draw):
     """what attention found is added to x, and the sum is normalised"""
     x, attend, _, norm_1, norm_2 = parts(draw)
     return answer(x, attend, _silent, norm_1, norm_2)
 
 
-@aspect("feed-forward's half", points=1)
+@aspect("feed-forward's half", points=1, hint=2)
 def feed_forwards_half(answer, draw):
     """the same for what the feed-forward network found, with a norm of its own"""
     x, _, feed_forward, norm_1, norm_2 = parts(draw)
     return answer(x, _silent, feed_forward, norm_1, norm_2)
 
 
-@aspect("together", points=2)
+@aspect("together", points=2, hint=2)
 def together(answer, draw):
     """one after the other"""
     return answer(*parts(draw))
@@ -63,7 +63,7 @@ def together(answer, draw):
 
 @aspect(
     "size",
-    points=1,
+    points=1, hint=1,
     explain=explain_worst("with ten times the x and plain norms, the output moves by {size} at {place}"),
 )
 def size(answer, draw):
@@ -74,7 +74,7 @@ def size(answer, draw):
     return torch.where(moved.abs() < 1e-4, 0.0, moved)  # of outputs as large as 1, that is rounding
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """a gradient arrives at x, even where the sublayers pass nothing on"""
     if not through_both(answer, draw.child("both")):

@@ -41,34 +41,34 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent sublayers", points=2, explain=explain_worst("it moves by {size} at {place}"))
+@aspect("silent sublayers", points=2, hint=2, explain=explain_worst("it moves by {size} at {place}"))
 def silent_sublayers(answer, draw):
     """where both sublayers return zeros, x comes back as it was"""
     x, _, _, norm_1, norm_2 = parts(draw)
     return require_variation(answer(x, _silent, _silent, norm_1, norm_2)) - x
 
 
-@aspect("attention's half", points=1)
+@aspect("attention's half", points=1, hint=1)
 def attentions_half(answer, draw):
     """attention hears the normalised x, and what it found is added to x"""
     x, attend, _, norm_1, norm_2 = parts(draw)
     return answer(x, attend, _silent, norm_1, norm_2)
 
 
-@aspect("feed-forward's half", points=1)
+@aspect("feed-forward's half", points=1, hint=1)
 def feed_forwards_half(answer, draw):
     """so does the feed-forward network, with a norm of its own"""
     x, _, feed_forward, norm_1, norm_2 = parts(draw)
     return answer(x, _silent, feed_forward, norm_1, norm_2)
 
 
-@aspect("together", points=1)
+@aspect("together", points=1, hint=2)
 def together(answer, draw):
     """the feed-forward network works on what attention has left"""
     return answer(*parts(draw))
 
 
-@aspect("gradient", points=1, explain=explain_worst("got {got} at {place}, expected {expected}"))
+@aspect("gradient", points=1, hint=2, explain=explain_worst("got {got} at {place}, expected {expected}"))
 def gradient(answer, draw):
     """a gradient at the output arrives at x undiminished, even where the sublayers pass nothing on"""
     if not through_both(answer, draw.child("both")):

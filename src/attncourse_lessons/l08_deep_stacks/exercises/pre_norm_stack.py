@@ -53,28 +53,28 @@ def _tower(draw, n_blocks):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("blocks", points=1)
+@aspect("blocks", points=1, hint=1)
 def blocks(answer, draw):
     """every block once, in their order, and nothing between them"""
     x, blocks, _ = _tower(draw, 3)
     return answer(x, blocks, lambda y: y)
 
 
-@aspect("final norm", points=0.5)
+@aspect("final norm", points=0.5, hint=2)
 def final_norm(answer, draw):
     """what comes out has passed the final norm, once"""
     x, blocks, final_norm = _tower(draw, 1)
     return answer(x, blocks, final_norm)
 
 
-@aspect("any depth", points=0.5)
+@aspect("any depth", points=0.5, hint=1)
 def any_depth(answer, draw):
     """works for no block at all, and for more than a dozen"""
     x, blocks, final_norm = _tower(draw, 13 + int(draw.integers(8, 1)))
     return torch.stack([answer(x, [], final_norm), answer(x, blocks, final_norm)])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """a gradient comes back through the final norm and every block to x"""
     x, blocks, final_norm = _tower(draw, 3)

@@ -76,28 +76,28 @@ def _silenced(answer, draw, *silent):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent sublayers", points=2, explain=explain_worst("it moves by {size} at {place}"))
+@aspect("silent sublayers", points=2, hint=1, explain=explain_worst("it moves by {size} at {place}"))
 def silent_sublayers(answer, draw):
     """with silent sublayers x comes back as it was"""
     module, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
     return require_variation(module(x, mask)) - x
 
 
-@aspect("attention's half", points=1)
+@aspect("attention's half", points=1, hint=2)
 def attentions_half(answer, draw):
     """attention hears the normalised x, and what it found is added to x"""
     module, x, mask = _silenced(answer, draw, *FEED_FORWARD)
     return module(x, mask)
 
 
-@aspect("feed-forward's half", points=1)
+@aspect("feed-forward's half", points=1, hint=2)
 def feed_forwards_half(answer, draw):
     """so does the feed-forward network"""
     module, x, mask = _silenced(answer, draw, *ATTENTION)
     return module(x, mask)
 
 
-@aspect("together", points=1)
+@aspect("together", points=1, hint=3)
 def together(answer, draw):
     """one after the other"""
     module, x, mask = _silenced(answer, draw, "nothing")
@@ -105,7 +105,7 @@ def together(answer, draw):
 
 
 @aspect(
-    "mask", points=1, explain=explain_worst("output {place}, which must not see the change, moves by {size}")
+    "mask", points=1, hint=3, explain=explain_worst("output {place}, which must not see the change, moves by {size}")
 )
 def mask(answer, draw):
     """under a causal mask, changing the last position changes nothing before it"""
@@ -121,7 +121,7 @@ def mask(answer, draw):
 TAUGHT = ("x", "norm_1.weight", "norm_2.weight", "attention.in_proj_weight", "up.weight", "down.weight")
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient(*TAUGHT))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient(*TAUGHT))
 def gradient(answer, draw):
     """a gradient reaches x and everything that is learned, both norms included"""
     module, x, mask = _silenced(answer, draw, "nothing")

@@ -36,14 +36,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("normalised", points=2)
+@aspect("normalised", points=2, hint=2)
 def normalised(answer, draw):
     """the mean of the squares is 1, and the direction is kept"""
     x, width = vectors(draw, 2, 3)
     return answer(x, torch.ones(width), 1e-6)
 
 
-@aspect("gain", points=1, explain=explain_worst("off by {size} at {place} once there is a gain"))
+@aspect("gain", points=1, hint=1, explain=explain_worst("off by {size} at {place} once there is a gain"))
 def gain(answer, draw):
     """the normalised vector times the gain"""
     x, width = vectors(draw, 2, 3)
@@ -51,7 +51,7 @@ def gain(answer, draw):
     return require_variation(answer(x, gain, 1e-6)) - answer(x, torch.ones(width), 1e-6) * gain
 
 
-@aspect("small inputs", points=1)
+@aspect("small inputs", points=1, hint=2)
 def small_inputs(answer, draw):
     """ε has its place: small inputs come out as they should, and zeros as zeros"""
     x, width = vectors(draw, 2, 3, scale=0.002)
@@ -59,7 +59,7 @@ def small_inputs(answer, draw):
     return answer(x, torch.ones(width), 3e-6)                             # not the usual one, which is learned by heart
 
 
-@aspect("each by itself", points=1, explain=ALONE)
+@aspect("each by itself", points=1, hint=1, explain=ALONE)
 def each_by_itself(answer, draw):
     """a vector comes out the same whoever stands beside it, however many axes there are"""
     x, width = vectors(draw, 2, 3)
@@ -67,7 +67,7 @@ def each_by_itself(answer, draw):
     return require_variation(answer(x, torch.ones(width), 1e-6)) - torch.stack([torch.stack(row) for row in alone])
 
 
-@aspect("gradient", points=1, explain=wrong_slopes("x", "weight"))
+@aspect("gradient", points=1, hint=1, explain=wrong_slopes("x", "weight"))
 def gradient(answer, draw):
     """the gradient is the slope of the function, for x and for the gain"""
     x, width = vectors(draw, 2, 3)
@@ -110,6 +110,7 @@ slip("an ε of its own", ("small inputs",),
      {"eps": "1e-5"},
      {"eps": "1e-8"},
      {"eps": "1e-12"},
+     {"eps": "1e-4"},
      words="""
     ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
     each must be given its own.""")

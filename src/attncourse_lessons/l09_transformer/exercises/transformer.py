@@ -192,6 +192,9 @@ ENCODES = f"for block in encoder_blocks:\n    memory = {HEARS}\n"
 slip("no shift", (*BOTH, "no peeking"), {SHIFTED: "target"}, words="""
     The decoder read the target as it is: at each place the very token that it is to predict there. A causal mask
     does not help against that, because it lets every position see itself.""")
+slip("rolled, not shifted", (*BOTH, "no peeking"), {SHIFTED: "target.roll(1, dims=1)"}, words="""
+    The target was rolled round: what fell off its end came in again at the front, where <bos> belongs. So the first
+    position reads the last token of the sentence that it is to predict.""")
 slip("no causal mask", PEEKS,
      {", causal,": ", None,"},
      {".tril()": ""},  # a mask of True

@@ -158,7 +158,13 @@ slip("the newcomer's length is not looked at", (*UNEQUAL, "longer than the budge
      words="""
     The rectangle was computed with the longest sentence that is in the batch already. The one that comes in is at
     least as long, and when it is in, all the others are padded to *its* length.""")
-slip("one too many", EVERY_BATCH, {RECTANGLE: "len(batches[-1]) * lengths[batches[-1][-1]]"}, words="""
+slip("from the longest", ("like with like",),
+     {"key=lambda i: lengths[i]": "key=lambda i: -lengths[i]", "* lengths[i]": "* lengths[batches[-1][0]]"}, words="""
+    The sentences were taken from the longest to the shortest. Begin with the shortest: which of them share a batch
+    depends on where one begins.""")
+slip("one too many", EVERY_BATCH,
+     {RECTANGLE: "len(batches[-1]) * lengths[batches[-1][-1]]"},
+     {RECTANGLE: "len(batches[-1]) * lengths[i]"}, words="""
     A batch was closed only once it was too large. Look before you append: would it still fit with this one?""")
 slip("the last batch is lost", EVERY_BATCH, {"return batches": "return batches[:-1]"}, words="""
     When the sentences are all dealt out, a batch is still in your hands. It was never put down, so the longest

@@ -67,14 +67,14 @@ def _asked(draw, sizes: list[int], level: float, width: int = 0) -> list[Tensor]
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("one tile", points=0.5)
+@aspect("one tile", points=0.5, hint=2)
 def one_tile(answer, draw):
     """the weighted average over the first tile"""
     sizes = draw.sizes(1, 3, 7)
     return _averages(answer, sizes, *_asked(draw, sizes, 0.0))[0]
 
 
-@aspect("several tiles", points=1)
+@aspect("several tiles", points=1, hint=1)
 def several_tiles(answer, draw):
     """tile by tile it is attention over all keys"""
     sizes = draw.sizes(3, 2, 6)
@@ -84,7 +84,7 @@ def several_tiles(answer, draw):
     return torch.cat([*rising, *falling], dim=-1)
 
 
-@aspect("large scores", points=0.5)
+@aspect("large scores", points=0.5, hint=1)
 def large_scores(answer, draw):
     """no overflow, however large the scores become"""
     sizes = draw.sizes(3, 2, 6)
@@ -118,6 +118,8 @@ slip("a softmax for each tile", EVERY_TILE, {"weights @ value": "scores.softmax(
     Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts as
     much as one with the best. The exponentials of all tiles belong in one sum.""")
 
+slip("no root", EVERY_TILE, {"math.sqrt(query.shape[-1])": "query.shape[-1]"}, words="""
+    The scores were divided by d_k, not by its root. A dot product of d_k terms of size 1 is of size √d_k.""")
 slip("not scaled", EVERY_TILE, {" / math.sqrt(query.shape[-1])": ""}, words="""
     The scores lack the root of the width.""")
 

@@ -55,25 +55,25 @@ def _pattern(answer, draw, width: int, n_global: int, drawn: str) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("window", points=1, explain=truth)
+@aspect("window", points=1, hint=1, explain=truth)
 def window(answer, draw):
     """itself and `width` on each side, where nothing is global and nothing was drawn"""
     return _pattern(answer, draw, draw.sizes(1, 2, 3)[0], 0, "none")
 
 
-@aspect("global tokens", points=2, explain=truth)
+@aspect("global tokens", points=2, hint=2, explain=truth)
 def global_tokens(answer, draw):
     """the first `n_global` see all and are seen by all"""
     return _pattern(answer, draw, 0, draw.sizes(1, 2, 3)[0], "first")
 
 
-@aspect("random keys", points=1, explain=truth)
+@aspect("random keys", points=1, hint=3, explain=truth)
 def random_keys(answer, draw):
     """each query sees the keys that were drawn for it"""
     return _pattern(answer, draw, 0, 0, "drawn")
 
 
-@aspect("all together", points=1, explain=truth)
+@aspect("all together", points=1, hint=1, explain=truth)
 def all_together(answer, draw):
     """a pair is allowed if any of the three allows it"""
     return _pattern(answer, draw, 1, 2, "drawn")

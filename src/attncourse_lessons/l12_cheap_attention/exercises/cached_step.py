@@ -66,14 +66,14 @@ def _past(draw, batch: int, n_kv_heads: int, n: int, d_head: int) -> list[Tensor
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the first token", points=1)
+@aspect("the first token", points=1, hint=1)
 def the_first_token(answer, draw):
     """with an empty cache it finds itself alone"""
     n_heads, d_head = draw.sizes(2, 2, 7)
     return answer(*_token(draw, 1, n_heads, n_heads, d_head), *_past(draw, 1, n_heads, 0, d_head))[0]
 
 
-@aspect("output", points=2)
+@aspect("output", points=2, hint=1)
 def output(answer, draw):
     """the query looks at all that came before, and at itself"""
     [batch, n_heads, d_head], [n] = draw.sizes(3, 2, 7), draw.sizes(1, 8, 10)
@@ -81,7 +81,7 @@ def output(answer, draw):
     return answer(*token, *_past(draw, batch, n_heads, n, d_head))[0]
 
 
-@aspect("caches", points=2)
+@aspect("caches", points=2, hint=2)
 def caches(answer, draw):
     """after three steps they hold the keys and the values of all tokens, in order"""
     batch, n_heads, n, d_head = draw.sizes(4, 2, 7)
@@ -91,7 +91,7 @@ def caches(answer, draw):
     return torch.cat(caches, dim=-1)
 
 
-@aspect("groups", points=1)
+@aspect("groups", points=1, hint=3)
 def groups(answer, draw):
     """where there are fewer heads of keys than of queries, neighbours share, and the caches stay small"""
     [batch, n_kv_heads, d_head], [n] = draw.sizes(3, 2, 6), draw.sizes(1, 8, 10)
@@ -103,7 +103,7 @@ def groups(answer, draw):
 
 @aspect(
     "as all at once",
-    points=1,
+    points=1, hint=1,
     explain=explain_worst("step by step, the output differs from causal attention's by {size}"),
 )
 def as_all_at_once(answer, draw):

@@ -52,13 +52,13 @@ def _mixed(draw, fewer: int) -> list[Tensor]:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=2)
+@aspect("output", points=2, hint=2)
 def output(answer, draw):
     """attention over k mixtures of the keys, with k mixtures of the values"""
     return answer(*_mixed(draw, 0))
 
 
-@aspect("shorter than E and F", points=1)
+@aspect("shorter than E and F", points=1, hint=1)
 def shorter_than_e_and_f(answer, draw):
     """a sequence of fewer keys than n_max uses the first columns"""
     return answer(*_mixed(draw, 3))
@@ -66,7 +66,7 @@ def shorter_than_e_and_f(answer, draw):
 
 @aspect(
     "padding",
-    points=1,
+    points=1, hint=3,
     explain=explain_worst("at {place} the output is {size} away from that of the sentence without padding"),
 )
 def padding(answer, draw):
@@ -80,7 +80,7 @@ def padding(answer, draw):
     return require_variation(answer(query, key, value, E, F, mask)) - torch.cat(alone)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "value", "E", "F"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("query", "key", "value", "E", "F"))
 def gradient(answer, draw):
     """queries, keys, values and both mixings can be learned"""
     *inputs, mask = _mixed(draw, 0)
@@ -97,6 +97,8 @@ E_HERE, F_HERE = "E[:, :n_key]", "F[:, :n_key]"
 KEYS, VALUES = "key.masked_fill(missing, 0.0)", "value.masked_fill(missing, 0.0)"
 MASKED_SCORES = "math.sqrt(d)).masked_fill(~mask[:, None], -torch.inf)"
 
+slip("multiplied in place of divided", OUTPUT, {" / math": " * math"}, words="""
+    The scores were multiplied by the root of the width. Dividing by it keeps them of size about 1.""")
 slip("not scaled", OUTPUT, {" / math.sqrt(d)": ""}, words="""
     The scores went into the softmax without the root of the width.""")
 

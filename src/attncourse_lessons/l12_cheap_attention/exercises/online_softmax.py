@@ -72,7 +72,7 @@ def _shares(answer, chunks: list[Tensor]) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the first chunk", points=1)
+@aspect("the first chunk", points=1, hint=1)
 def the_first_chunk(answer, draw):
     """from −∞ and 0: the largest score of each row, and the sum of exp(score − largest)"""
     batch, n_query, n_chunk = draw.sizes(3, 2, 7)
@@ -80,19 +80,19 @@ def the_first_chunk(answer, draw):
     return torch.cat(answer(scores, *start(batch, n_query)), dim=-1)
 
 
-@aspect("a larger score turns up", points=2)
+@aspect("a larger score turns up", points=2, hint=2)
 def a_larger_score_turns_up(answer, draw):
     """what was summed before is scaled down to the new largest"""
     return _next_chunk(answer, draw, 1)
 
 
-@aspect("no larger score", points=1)
+@aspect("no larger score", points=1, hint=2)
 def no_larger_score(answer, draw):
     """the largest stays, and the chunk is added"""
     return _next_chunk(answer, draw, -1)
 
 
-@aspect("many chunks of large scores", points=1, explain=row_sums)
+@aspect("many chunks of large scores", points=1, hint=2, explain=row_sums)
 def many_chunks_of_large_scores(answer, draw):
     """four chunks, scores of about 300 or −300: the shares are softmax's"""
     batch, n_query = draw.sizes(2, 2, 4)
@@ -101,7 +101,7 @@ def many_chunks_of_large_scores(answer, draw):
     return _shares(answer, [levels + 2 * draw.normal(batch, n_query, size) for size in sizes])
 
 
-@aspect("a chunk of −∞", points=1)
+@aspect("a chunk of −∞", points=1, hint=3)
 def a_chunk_of(answer, draw):
     """a row whose chunk is masked throughout, the first or a later one, loses nothing and gains nothing"""
     batch, n_query = draw.sizes(2, 2, 4)

@@ -43,35 +43,35 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("both sides", points=1, explain=truth)
+@aspect("both sides", points=1, hint=1, explain=truth)
 def both_sides(answer, draw):
     """a position sees itself and `width` on each side"""
     [width], [n] = draw.sizes(1, 3, 5), draw.sizes(1, 12, 16)
     return answer(n, width, 1, False)
 
 
-@aspect("causal", points=1, explain=truth)
+@aspect("causal", points=1, hint=2, explain=truth)
 def causal(answer, draw):
     """with `causal`, itself and the `width` before it"""
     [width], [n] = draw.sizes(1, 3, 5), draw.sizes(1, 12, 16)
     return answer(n, width, 1, True)
 
 
-@aspect("dilated", points=1, explain=truth)
+@aspect("dilated", points=1, hint=3, explain=truth)
 def dilated(answer, draw):
     """with gaps: `width` on each side, each `dilation` apart"""
     [width], [dilation], [n] = draw.sizes(1, 3, 4), draw.sizes(1, 2, 3), draw.sizes(1, 16, 20)
     return answer(n, width, dilation, False)
 
 
-@aspect("dilated and causal", points=1, explain=truth)
+@aspect("dilated and causal", points=1, hint=3, explain=truth)
 def dilated_and_causal(answer, draw):
     """with both, every `dilation`-th of those before it"""
     [width], [dilation], [n] = draw.sizes(1, 3, 4), draw.sizes(1, 2, 3), draw.sizes(1, 16, 20)
     return answer(n, width, dilation, True)
 
 
-@aspect("wider than the text", points=1, explain=truth)
+@aspect("wider than the text", points=1, hint=2, explain=truth)
 def wider_than_the_text(answer, draw):
     """a window may be wider than the text"""
     [n] = draw.sizes(1, 5, 7)

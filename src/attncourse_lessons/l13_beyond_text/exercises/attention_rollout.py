@@ -43,13 +43,13 @@ def _tables(draw, n_layers):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("one layer", points=1)
+@aspect("one layer", points=1, hint=1)
 def one_layer(answer, draw):
     """the heads' mean, half and half with the residual path"""
     return answer(_tables(draw, 1))
 
 
-@aspect("several layers", points=1)
+@aspect("several layers", points=1, hint=2)
 def several_layers(answer, draw):
     """layer after layer, the last on the left"""
     return answer(_tables(draw, 3))

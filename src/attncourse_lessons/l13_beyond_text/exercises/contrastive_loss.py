@@ -70,7 +70,7 @@ def _first_wrong(*cases):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("loss", points=2)
+@aspect("loss", points=2, hint=1)
 def loss(answer, draw):
     """the mean of −log softmax, in nats"""
     return answer(*_guesses(draw), 0.3 + draw.uniform(1).item())
@@ -78,7 +78,7 @@ def loss(answer, draw):
 
 @aspect(
     "directions alone",
-    points=1,
+    points=1, hint=2,
     explain=_first_wrong("with contexts 3 times as long", "with targets and negatives 3 times as long"),
 )
 def directions_alone(answer, draw):
@@ -90,7 +90,7 @@ def directions_alone(answer, draw):
 
 @aspect(
     "temperature",
-    points=1,
+    points=1, hint=2,
     explain=_first_wrong("at temperature 0.2", "at temperature 0.5", "at temperature 2"),
 )
 def temperature(answer, draw):
@@ -101,7 +101,7 @@ def temperature(answer, draw):
 
 @aspect(
     "a low temperature",
-    points=1,
+    points=1, hint=3,
     explain=_first_wrong("where the targets are near their contexts", "where the targets are far from their contexts"),
 )
 def a_low_temperature(answer, draw):
@@ -113,7 +113,7 @@ def a_low_temperature(answer, draw):
     return _all([answer(context, each, negatives, 0.01) for each in (targets, far)])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("context", "targets", "negatives"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("context", "targets", "negatives"))
 def gradient(answer, draw):
     """both guesses and codes learn"""
     inputs = [x.requires_grad_() for x in _guesses(draw)]

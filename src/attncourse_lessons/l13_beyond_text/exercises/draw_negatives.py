@@ -52,7 +52,7 @@ def _lot_of(draw, n, k):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("negatives", points=2)
+@aspect("negatives", points=2, hint=1)
 def negatives(answer, draw):
     """number u is the ⌊u · (n − 1)⌋-th of the others"""
     n, k = draw.sizes(2, 4, 9)
@@ -60,7 +60,7 @@ def negatives(answer, draw):
 
 
 @aspect(
-    "never itself", points=1, explain=lambda got, expected: f"{int(got.sum())} frames drew themselves"
+    "never itself", points=1, hint=2, explain=lambda got, expected: f"{int(got.sum())} frames drew themselves"
 )
 def never_itself(answer, draw):
     """no frame is its own negative"""
@@ -70,7 +70,7 @@ def never_itself(answer, draw):
 
 @aspect(
     "everybody else equally",
-    points=1,
+    points=1, hint=3,
     explain=explain_worst("(frame, other) {place} was drawn {got} times, expected {expected}"),
 )
 def everybody_else_equally(answer, draw):

@@ -54,14 +54,14 @@ def _picture(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("patches", points=2)
+@aspect("patches", points=2, hint=2)
 def patches(answer, draw):
     """every number in its place, in pictures that are not square"""
     images, patch, *_ = _picture(draw)
     return answer(images, patch)
 
 
-@aspect("order of the patches", points=1)
+@aspect("order of the patches", points=1, hint=3)
 def order_of_the_patches(answer, draw):
     """row by row, as one reads a page"""
     images, patch, *_ = _picture(draw)
@@ -69,21 +69,21 @@ def order_of_the_patches(answer, draw):
     return answer(flat.repeat_interleave(patch, 2).repeat_interleave(patch, 3), patch)
 
 
-@aspect("order in a patch", points=1)
+@aspect("order in a patch", points=1, hint=3)
 def order_in_a_patch(answer, draw):
     """inside a patch, too: row by row"""
     images, patch, *_ = _picture(draw)
     return answer(images[:, :1, :patch, :patch].repeat(1, 1, 4, 4), patch)
 
 
-@aspect("channels", points=1)
+@aspect("channels", points=1, hint=3)
 def channels(answer, draw):
     """a patch has all channels, one after the other"""
     images, patch, *_ = _picture(draw)
     return answer(images[:, :, :1, :1].expand(-1, -1, 4 * patch, 4 * patch).clone(), patch)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("images"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("images"))
 def gradient(answer, draw):
     """what is learned from the patches reaches the picture"""
     images, patch, *_ = _picture(draw)

@@ -42,8 +42,8 @@ exercise = Exercise(
         "At which of the possible places, given the random numbers?",
         "A span that starts at i covers i, …, i + span − 1, and the last of them must lie within the length. Numbers "
         "at places where no span fits must not win: give them a value that loses against all others.",
-        "A loop over the sequences is fine: `lot[b, : length - span + 1].argsort()[:s]` are the starts; then set "
-        "`mask[b, start : start + span] = True` for each. Spans may overlap; what is hidden twice is hidden.",
+        "A loop over the sequences is fine. Order the places at which a span fits by their numbers, the lowest first: "
+        "the spans start at the first of them. Spans may overlap; what is hidden twice is hidden.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -73,7 +73,7 @@ def _whole(draw, high):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("several spans", points=2)
+@aspect("several spans", points=2, hint=1)
 def several_spans(answer, draw):
     """each as long as asked for, and some overlap"""
     n, span = 20 + _whole(draw, 9), 3 + _whole(draw, 3)
@@ -82,7 +82,7 @@ def several_spans(answer, draw):
     return answer(lot, torch.full((4,), n), _share(draw, 4, n), span)
 
 
-@aspect("one span", points=1)
+@aspect("one span", points=1, hint=1)
 def one_span(answer, draw):
     """there is always one, however small p"""
     n, span = 12 + _whole(draw, 9), 3 + _whole(draw, 4)
@@ -90,7 +90,7 @@ def one_span(answer, draw):
     return answer(lot, torch.full((4,), n), 0.3 / n, span)
 
 
-@aspect("within the sound", points=1)
+@aspect("within the sound", points=1, hint=2)
 def within_the_sound(answer, draw):
     """no span starts where it does not fit; it may end where the sound ends"""
     n, span = 16 + _whole(draw, 9), 4 + _whole(draw, 3)
@@ -99,7 +99,7 @@ def within_the_sound(answer, draw):
     return answer(lot, torch.full((4,), n), _share(draw, 2, n), span)
 
 
-@aspect("lengths", points=1)
+@aspect("lengths", points=1, hint=2)
 def lengths(answer, draw):
     """shorter sounds get fewer spans, and none past their end"""
     n, span = 24 + 4 * _whole(draw, 3), 3 + _whole(draw, 3)
@@ -110,7 +110,7 @@ def lengths(answer, draw):
     return answer(lot[order], torch.tensor(lengths)[order], _share(draw, 4, n), span)
 
 
-@aspect("how many", points=1, explain=explain_worst("sequence {place}: {got} spans, expected {expected}"))
+@aspect("how many", points=1, hint=1, explain=explain_worst("sequence {place}: {got} spans, expected {expected}"))
 def how_many(answer, draw):
     """p · length spans, rounded"""
     n = 20 + _whole(draw, 20)

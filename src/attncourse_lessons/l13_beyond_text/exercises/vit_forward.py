@@ -85,26 +85,26 @@ class _Vision:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("logits", points=2)
+@aspect("logits", points=2, hint=3)
 def logits(answer, draw):
     """everything in its place"""
     return _Vision(draw).answered(answer)
 
 
-@aspect("the class token", points=1)
+@aspect("the class token", points=1, hint=3)
 def the_class_token(answer, draw):
     """what is read out stands at the class token's place, and nowhere else"""
     parts = _Vision(draw)
     return parts.answered(answer, positions=torch.zeros_like(parts.positions), stack=lambda x: x.tanh())
 
 
-@aspect("its position", points=1)
+@aspect("its position", points=1, hint=1)
 def its_position(answer, draw):
     """the class token has a position of its own, the first"""
     return _Vision(draw).answered(answer, stack=lambda x: x.tanh())
 
 
-@aspect("the patches' positions", points=1)
+@aspect("the patches' positions", points=1, hint=1)
 def the_patches_positions(answer, draw):
     """patch i has position i + 1"""
     parts = _Vision(draw)
@@ -112,13 +112,13 @@ def the_patches_positions(answer, draw):
     return parts.answered(answer, positions=positions)
 
 
-@aspect("a single picture", points=1)
+@aspect("a single picture", points=1, hint=2)
 def a_single_picture(answer, draw):
     """one picture is a batch, too"""
     return _Vision(draw, batch=1).answered(answer)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("patches", "class_token", "positions"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("patches", "class_token", "positions"))
 def gradient(answer, draw):
     """the class token and the positions can be learned, and what comes before the patches"""
     parts = _Vision(draw)

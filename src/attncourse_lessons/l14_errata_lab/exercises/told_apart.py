@@ -81,6 +81,8 @@ slip("deviation for error", T, {" / math.sqrt(len(gaps))": ""}, words="""
     The mean was divided by the standard deviation of the differences, which says how far *one* run may lie off. The
     mean of n runs is surer than one.""")
 
+slip("the variance for the deviation", T, {"gaps.std()": "gaps.var()"}, words="""
+    The standard error was made of the variance. Its root, the standard deviation, is what √n divides.""")
 slip("n for n − 1", T, {"gaps.std()": "gaps.std(correction=0)"}, words="""
     The squared deviations were averaged over n. The mean was taken from the same few runs, and lies too near to them:
     divide by n − 1. For three seeds that is a fifth of the answer.""")

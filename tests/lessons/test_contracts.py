@@ -1,0 +1,33 @@
+"""The benchmark of contracts: it reads those of the notebooks, and lists the sentences that no aspect looks at."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from attncourse_lessons import course
+
+
+@pytest.fixture(scope="module")
+def contracts():
+    path = Path(__file__).parents[2] / "benchmarks" / "contracts.py"
+    spec = importlib.util.spec_from_file_location("contracts", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_exercise_has_a_contract(contracts):
+    found = {name: contracts.sentences(contract) for _, name, contract in contracts.contracts()}
+    assert found.keys() == {e.name for a in course.assignments() for e in course.exercises_of(a)}
+    assert all(found.values())
+    assert "where the softmax makes every *row* of the table sum to one." in found["self_attention"]
+
+
+def test_a_sentence_is_seen_by_the_words_of_aspects_and_mistakes(contracts):
+    contract = "# Heading\n\nA position sees itself and its past. Paint the elephants green on Sundays.\nn: (batch, n)"
+    assert contracts.sentences(contract) == [
+        "A position sees itself and its past.",
+        "Paint the elephants green on Sundays.",
+    ]
+    assert contracts.unseen("causal_mask", contract, 0.35) == ["Paint the elephants green on Sundays."]
