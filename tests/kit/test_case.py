@@ -34,7 +34,7 @@ def test_an_aspect_can_be_asked_for_by_name():
     check("softmax", constant)
     assert check.case("softmax").aspect == "weights"
     assert check.case("softmax", "any number of axes").aspect == "any number of axes"
-    with pytest.raises(LookupError, match="no aspect 'speed'; its aspects are: shares, any number of axes"):
+    with pytest.raises(LookupError, match="no aspect 'speed'; its aspects are: weights, any number of axes"):
         check.case("softmax", "speed")
 
 
