@@ -1,19 +1,19 @@
 """Lecture 01's language models on one test set: n-grams, a window network, recurrent networks with three cells.
 
-    python benchmarks/language_models.py [--seeds 0 1 2] [--epochs 3] [--texts N] [--save FILE] [--json]
+    python benchmarks/language_models.py [--seeds 0 1 2] [--epochs 3] [--texts N] [--workers N] [--save FILE] [--json]
 
 Docstrings of the running Python, cut into 1,024 subword tokens; the test set is whole modules. The training texts come
 module by module, so they are shuffled with a seed before a twentieth or a quarter of them is taken: each seed has other
 texts there, other weights at the beginning, and another order of batches. N-gram models (interpolated Kneser–Ney) read
 the same texts once, which is all that they can use.
 
-All networks have d = 96, one table for reading and scoring, and equal epochs (on a quarter of the texts the window and the
-GRU alone, to save time); the window is of four tokens, as the
-5-gram's. They are trained on pieces of at most 64 tokens, each read as if nothing had gone before, and tested on whole
-texts. Each kind's learning rate is the best of three for a quarter of the texts, on a tenth of the training texts that
-is kept apart for it (a validation set); the test set decides nothing. Beside the perplexities: the loss by how many
-tokens of the context the 5-gram had seen, and of half of the probability by the 5-gram and half by the GRU.
-One thread; about ten minutes of processor time. With --save the file is written anew after each seed.
+All networks have d = 96, one table for reading and scoring, and equal epochs; the window is of four tokens, as the
+5-gram's. On a quarter of the texts, to save time, there are the window and the GRU alone. Networks are trained on
+pieces of at most 64 tokens, each read as if nothing had gone before, and tested on whole texts. Each kind's learning
+rate is the best of three for a quarter of the texts, on a tenth of the training texts that is kept apart for it (a
+validation set); the test set decides nothing. Beside the perplexities: the loss by how many tokens of the context the
+5-gram had seen, and of half of the probability by the 5-gram and half by the GRU.
+About ten minutes of processor time, in one process or several of one thread each.
 """
 
 import argparse
@@ -22,9 +22,12 @@ import platform
 import random
 import re
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from math import exp
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +42,7 @@ VOCABULARY, D_HIDDEN, ORDERS, LONGEST_ORDER = 1024, 96, (1, 2, 3, 5), 5
 SHARES = {"a twentieth": 20, "a quarter": 4, "all": 1}
 NETWORKS = ("window", "RNN", "LSTM", "GRU")
 TRAINED = {"a twentieth": (), "a quarter": ("window", "GRU"), "all": NETWORKS}
-RATES, PILOT_SEED = (5e-3, 1e-2, 2e-2), 100
+RATES, PILOT_SEED = (1e-2, 2e-2, 4e-2), 100
 BATCH = {"batch_tokens": 512, "max_length": 64}
 Texts = list[list[int]]
 
@@ -54,18 +57,28 @@ def make_network(kind: str, vocab_size: int) -> nn.Module:
     return RecurrentLanguageModel(vocab_size, D_HIDDEN, kind.lower())
 
 
-def train(kind: str, vocab_size: int, texts: Texts, epochs: int, lr: float, seed: int) -> tuple[nn.Module, int, float]:
-    """A network, its steps, and the processor's seconds."""
-    torch.manual_seed(seed)
-    network = make_network(kind, vocab_size)
-    steps = epochs * sum(1 for _ in text_batches(texts, **BATCH, seed=seed))
+class Job(NamedTuple):
+    """A network to train on some texts, and to ask about others."""
+
+    kind: str
+    vocab_size: int
+    texts: Texts
+    asked: Texts
+    epochs: int
+    lr: float
+    seed: int
+
+
+def work(job: Job) -> tuple[Tensor, int, float]:
+    """ln p of each token that is asked about, how many steps were taken, and the processor's seconds."""
+    torch.set_num_threads(1)
+    torch.manual_seed(job.seed)
+    network = make_network(job.kind, job.vocab_size)
+    steps = job.epochs * sum(1 for _ in text_batches(job.texts, **BATCH, seed=job.seed))
     began = time.process_time()
-    fit_texts(network, texts, steps, **BATCH, lr=lr, seed=1000 * seed, progress=False)
-    return network, steps, time.process_time() - began
-
-
-def by_network(network: nn.Module, texts: Texts) -> Tensor:
-    return torch.cat(text_log_probabilities(network, texts)).double()                          # (n_tokens,)
+    fit_texts(network, job.texts, steps, **BATCH, lr=job.lr, seed=1000 * job.seed, progress=False)
+    seconds = time.process_time() - began
+    return torch.cat(text_log_probabilities(network, job.asked)).double(), steps, seconds
 
 
 def by_counts(model: NGram, texts: Texts) -> Tensor:
@@ -82,6 +95,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--texts", type=int, help="read no more than so many, to try it out")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()
@@ -97,15 +111,15 @@ def main() -> None:
 
     apart = shuffled(texts, PILOT_SEED)
     validation, rest = apart[: len(apart) // 10], apart[len(apart) // 10 :][: len(apart) // 4]
-    rates = {}
-    for kind in NETWORKS:
-        found = {}
-        for lr in RATES:
-            network, *_ = train(kind, vocab_size, rest, args.epochs, lr, PILOT_SEED)
-            found[lr] = perplexity(by_network(network, validation)).item()
-        rates[kind] = min(found, key=found.__getitem__)
-        listed = ", ".join(f"{lr:g}: {value:.1f}" for lr, value in found.items())
-        print(f"{kind:>8}, validation perplexity by learning rate: {listed}", flush=True)
+    pool = ProcessPoolExecutor(args.workers, mp_context=get_context("spawn"))
+    tried = [(kind, lr) for kind in NETWORKS for lr in RATES]
+    pilots = pool.map(work, [Job(kind, vocab_size, rest, validation, args.epochs, lr, PILOT_SEED)
+                             for kind, lr in tried])  # fmt: skip
+    found: dict[str, dict[float, float]] = {kind: {} for kind in NETWORKS}
+    for (kind, lr), (log_p, *_) in zip(tried, pilots, strict=True):
+        found[kind][lr] = perplexity(log_p).item()
+        print(f"{kind:>8}, learning rate {lr:g}: validation perplexity {found[kind][lr]:.1f}", flush=True)
+    rates = {kind: min(found[kind], key=found[kind].__getitem__) for kind in NETWORKS}
 
     five_gram = NGram(texts, LONGEST_ORDER, vocab_size)
     all_counted = {n: by_counts(NGram(texts, n, vocab_size), test) for n in ORDERS}            # the same for each seed
@@ -129,27 +143,30 @@ def main() -> None:
         | {kind: sum(p.numel() for p in make_network(kind, vocab_size).parameters()) for kind in NETWORKS},
         "runs": [],
     }  # fmt: skip
-    for seed in args.seeds:
-        order = shuffled(texts, seed)
-        for share, divisor in SHARES.items():
-            some = order[: len(order) // divisor]
-            for n in ORDERS:
-                log_p = all_counted[n] if share == "all" else by_counts(NGram(some, n, vocab_size), test)
-                result["runs"].append(scored(f"{n}-gram", share, seed, log_p))
-            for kind in TRAINED[share]:
-                network, steps, seconds = train(kind, vocab_size, some, args.epochs, rates[kind], seed)
-                log_p = by_network(network, test)
-                more = {"steps": steps, "seconds": round(seconds, 1)}
-                result["runs"].append(scored(kind, share, seed, log_p, **more))
-                if kind == "GRU" and share == "all":
-                    half = torch.log((log_p.exp() + five.exp()) / 2)
-                    result["runs"].append(scored("5-gram and GRU", share, seed, half))
-            done = [run for run in result["runs"] if (run["seed"], run["share"]) == (seed, share)]
-            print(f"seed {seed}, {share}:", ", ".join(f"{run['model']} {run['perplexity']:.1f}" for run in done),
-                  flush=True)  # fmt: skip
-        result["processor_seconds"] = round(time.process_time())
-        if args.save:
-            args.save.write_text(as_text(result), encoding="utf-8")
+    parts = {(seed, share): shuffled(texts, seed)[: len(texts) // divisor]
+             for seed in args.seeds for share, divisor in SHARES.items()}  # fmt: skip
+    wanted = [(seed, share, kind) for seed, share in parts for kind in TRAINED[share]]
+    trained = pool.map(work, [Job(kind, vocab_size, parts[seed, share], test, args.epochs, rates[kind], seed)
+                              for seed, share, kind in wanted])  # fmt: skip
+    for (seed, share), some in parts.items():
+        for n in ORDERS:
+            log_p = all_counted[n] if share == "all" else by_counts(NGram(some, n, vocab_size), test)
+            result["runs"].append(scored(f"{n}-gram", share, seed, log_p))
+    for (seed, share, kind), (log_p, steps, seconds) in zip(wanted, trained, strict=True):
+        result["runs"].append(scored(kind, share, seed, log_p, steps=steps, seconds=round(seconds, 1)))
+        print(f"seed {seed}, {share}, {kind}: {result['runs'][-1]['perplexity']:.1f}", flush=True)
+        if (share, kind) == ("all", "GRU"):
+            half = torch.log((log_p.exp() + five.exp()) / 2)
+            result["runs"].append(scored("5-gram and GRU", share, seed, half))
+    pool.shutdown()
+    for share in SHARES:
+        listed: dict[str, list[float]] = {}
+        for run in result["runs"]:
+            if run["share"] == share:
+                listed.setdefault(run["model"], []).append(run["perplexity"])
+        print(f"{share}:", ", ".join(f"{model} {sum(values) / len(values):.1f}" for model, values in listed.items()))
+    if args.save:
+        args.save.write_text(as_text(result), encoding="utf-8")
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
 

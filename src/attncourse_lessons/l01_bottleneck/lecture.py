@@ -66,7 +66,7 @@ from attncourse.attention import attend
 from attncourse.data import BOS, EOS, Tokenizer, docstrings, encode_texts, text_batches
 from attncourse.data.recall import letters_with_digits
 from attncourse.decoding import greedy
-from attncourse.metrics import perplexity, text_log_probabilities, token_loss
+from attncourse.metrics import perplexity, token_loss
 from attncourse.ngram import NGram, WindowLanguageModel
 from attncourse.recurrent import RecurrentLanguageModel
 from attncourse.training import descend, fit_texts

@@ -29,6 +29,8 @@ exercise = Exercise(
         "Write the shapes beside the equation. Which two products give (batch, d_hidden), and what may be added to it?",
         "Everything is added up first, and tanh comes once, around the whole sum.",
         "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`.",
+        "The numbers are right and something cuts the gradient. Return what torch's operations gave you as it is: no "
+        "`.detach()`, no `.data`, no NumPy, nothing copied into a new tensor.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -42,14 +44,14 @@ def _weights(draw, d_in, d_hidden):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the first step", points=1)
+@aspect("the first step", points=1, hint=2)
 def the_first_step(answer, draw):
     """from an empty state, the input and the bias decide"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
     return answer(draw.normal(batch, d_in), torch.zeros(batch, d_hidden), *_weights(draw, d_in, d_hidden))
 
 
-@aspect("remembering", points=1)
+@aspect("remembering", points=1, hint=3)
 def remembering(answer, draw):
     """with nothing to read, the new state comes from the old one"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
@@ -57,7 +59,7 @@ def remembering(answer, draw):
     return answer(torch.zeros(batch, d_in), draw.normal(batch, d_hidden), W_x, W_h, torch.zeros_like(b))
 
 
-@aspect("three steps", points=2)
+@aspect("three steps", points=2, hint=2)
 def three_steps(answer, draw):
     """what was read two steps ago is still in the state"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
@@ -68,7 +70,7 @@ def three_steps(answer, draw):
     return state
 
 
-@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, hint=4, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     batch, d_in, d_hidden = draw.sizes(3, 4, 9)

@@ -29,6 +29,10 @@ exercise = Exercise(
         "and each prediction stands beside its target.",
         "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
         "whole batch at once.",
+        "Softmax and logarithm belong in one step, which takes each row's maximum away first: look at `log_softmax`, "
+        "or at what `cross_entropy` expects.",
+        "The number is right and something cuts the gradient. A loss is returned as a tensor, without `.item()` "
+        "and without `float`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -57,19 +61,19 @@ def _two_or_more(draw, batch, n):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("what comes next", points=2)
+@aspect("what comes next", points=2, hint=2)
 def what_comes_next(answer, draw):
     """the loss at each position is about the token after it"""
     return answer(*_text(draw, ragged=False))
 
 
-@aspect("padding", points=2)
+@aspect("padding", points=2, hint=3)
 def padding(answer, draw):
     """texts of several lengths: each real token counts once, and padding not at all"""
     return answer(*_text(draw, ragged=True))
 
 
-@aspect("a model that knows", points=1)
+@aspect("a model that knows", points=1, hint=4)
 def a_model_that_knows(answer, draw):
     """if sure of the right next token, its loss is nearly 0; if sure of a wrong one, large but not infinite"""
     logits, tokens, pad = _text(draw, ragged=False)
@@ -77,7 +81,7 @@ def a_model_that_knows(answer, draw):
     return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
 
 
-@aspect("gradient", points=1, explain=explain_way_back("logits"))
+@aspect("gradient", points=1, hint=5, explain=explain_way_back("logits"))
 def gradient(answer, draw):
     """a number that can be minimised: its gradient reaches the logits"""
     logits, tokens, pad = _text(draw, ragged=True)
