@@ -27,8 +27,6 @@ exercise = Exercise(
         "Compute r, z and then the candidate: three lines that look alike. `W_x[0]` is the reset gate's matrix.",
         "Gates are sigmoids, the candidate is a tanh. The reset gate multiplies `state @ W_h[2]`, and nothing else.",
         "Test yourself: what must come out if z is 1 everywhere, and what if z is 0?",
-        "The numbers are right and something cuts the gradient. Gates are learned, too: neither r nor z nor the state "
-        "may be detached.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -69,7 +67,7 @@ def a_gate_that_keeps(answer, draw):
     return answer(x, state, W_x, W_h, b)
 
 
-@aspect("gradient", points=1, hint=4, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     inputs = [tensor.requires_grad_() for tensor in _gates(draw)]

@@ -31,8 +31,6 @@ exercise = Exercise(
         "meet the states.",
         "Put 0 where there is no word (`masked_fill` chooses; a product would turn an ∞ in the padding into NaN), sum "
         "over the positions, and divide by `lengths[:, None]`.",
-        "The numbers are right and something cuts the gradient. What is summed must be `states` itself, masked: not "
-        "detached, and not copied into a tensor of zeros by `.data` or NumPy.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -81,7 +79,7 @@ def a_batch_of_one_word(answer, draw):
     return answer(draw.normal(1, n, d), torch.ones(1, dtype=torch.int64))
 
 
-@aspect("gradient", points=1, hint=4, explain=explain_way_back("states"))
+@aspect("gradient", points=1, explain=explain_way_back("states"))
 def gradient(answer, draw):
     """each word of a sentence gets the same share of the gradient, padding gets none"""
     states, lengths = _states(draw, ragged=True)

@@ -24,9 +24,8 @@ exercise = Exercise(
     hints=(
         "A model that finds every token as likely as one side of a die with k sides has the perplexity k. Try k = 4.",
         "The logarithms are natural ones, so what undoes them is e to the power.",
-        "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order.",
-        "A product of a thousand probabilities is smaller than any float. Take the mean of the logarithms while they "
-        "are logarithms; the exponential comes last.",
+        "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order: "
+        "a product of a thousand probabilities would be smaller than any float.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -61,7 +60,7 @@ def short_texts(answer, draw):
     return torch.as_tensor(answer(*_log_p(draw)))
 
 
-@aspect("a long text", points=1, hint=4)
+@aspect("a long text", points=1, hint=3)
 def a_long_text(answer, draw):
     """a thousand tokens and more, whose probability is too small for any float"""
     n = 1000 + int(draw.integers(200, 1))

@@ -29,8 +29,6 @@ exercise = Exercise(
         "Write the shapes beside the equation. Which two products give (batch, d_hidden), and what may be added to it?",
         "Everything is added up first, and tanh comes once, around the whole sum.",
         "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`.",
-        "The numbers are right and something cuts the gradient. Return what torch's operations gave you as it is: no "
-        "`.detach()`, no `.data`, no NumPy, nothing copied into a new tensor.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -70,7 +68,7 @@ def three_steps(answer, draw):
     return state
 
 
-@aspect("gradient", points=1, hint=4, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     batch, d_in, d_hidden = draw.sizes(3, 4, 9)

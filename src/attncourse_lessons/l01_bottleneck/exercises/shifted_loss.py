@@ -28,11 +28,8 @@ exercise = Exercise(
         "Cut the last position off the logits and the first one off the tokens. Both then begin with (batch, n − 1), "
         "and each prediction stands beside its target.",
         "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
-        "whole batch at once.",
-        "Softmax and logarithm belong in one step, which takes each row's maximum away first: look at `log_softmax`, "
-        "or at what `cross_entropy` expects.",
-        "The number is right and something cuts the gradient. A loss is returned as a tensor, without `.item()` "
-        "and without `float`.",
+        "whole batch at once. Softmax and logarithm belong in one step (`log_softmax`, or what `cross_entropy` expects): "
+        "separately, a small probability becomes 0 on the way.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -73,7 +70,7 @@ def padding(answer, draw):
     return answer(*_text(draw, ragged=True))
 
 
-@aspect("a model that knows", points=1, hint=4)
+@aspect("a model that knows", points=1, hint=3)
 def a_model_that_knows(answer, draw):
     """if sure of the right next token, its loss is nearly 0; if sure of a wrong one, large but not infinite"""
     logits, tokens, pad = _text(draw, ragged=False)
@@ -81,7 +78,7 @@ def a_model_that_knows(answer, draw):
     return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
 
 
-@aspect("gradient", points=1, hint=5, explain=explain_way_back("logits"))
+@aspect("gradient", points=1, explain=explain_way_back("logits"))
 def gradient(answer, draw):
     """a number that can be minimised: its gradient reaches the logits"""
     logits, tokens, pad = _text(draw, ragged=True)
