@@ -71,7 +71,7 @@ check("rnn_step", rnn_step)
 # %%
 if solved("rnn_step"):
     text = "a (bc (d e) fghij"
-    print("              ", text)
+    print(" " * 16, text)
     for w_h in (0.5, 3.0):
         state, seen = torch.full((1, 1), -0.9), ""               # (batch, d_hidden): outside of brackets
         for character in text:

@@ -28,8 +28,8 @@ exercise = Exercise(
         "Cut the last position off the logits and the first one off the tokens. Both then begin with (batch, n − 1), "
         "and each prediction stands beside its target.",
         "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
-        "whole batch at once. Softmax and logarithm belong in one step (`log_softmax`, or what `cross_entropy` expects): "
-        "separately, a small probability becomes 0 on the way.",
+        "whole batch at once. Softmax and logarithm belong in one step (`log_softmax`, or what `cross_entropy` "
+        "expects): separately, a small probability becomes 0 on the way.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
