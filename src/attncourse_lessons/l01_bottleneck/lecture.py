@@ -57,6 +57,7 @@ except ModuleNotFoundError:
 import math
 import time
 from itertools import islice
+from statistics import mean
 
 import torch
 from torch import nn
@@ -114,8 +115,8 @@ print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the
 # Look at the probability $p_i$ that the model gave to the token that came. The loss is the mean of $-\ln p_i$ over all
 # predicted tokens, in **nats per token**. It is nothing for a model that was sure and right, and large for one that
 # thought the token impossible. This is the **cross-entropy** between text and model. It is also, by the chain rule,
-# minus the logarithm of the whole text's probability, divided by its number of tokens: who minimises cross-entropy
-# maximises the **likelihood** of the text. Because nats say little to most people, we undo the logarithm at the end:
+# minus the logarithm of the whole text's probability, divided by its number of tokens: to minimise cross-entropy is to
+# maximise the **likelihood** of the text. Because nats say little to most people, we undo the logarithm at the end:
 #
 # $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad\qquad \text{perplexity} = \exp(\text{cross-entropy})$$
 #
@@ -234,13 +235,13 @@ def perplexities(model, share="all"):
             if (run["model"], run["share"]) == (model, share)]           # one for each seed
 
 
-counted = {share: {n: sum(perplexities(f"{n}-gram", share)) / 3 for n in (1, 2, 3, 5)}
+counted = {share: {n: mean(perplexities(f"{n}-gram", share)) for n in (1, 2, 3, 5)}
            for share in ("a twentieth", "a quarter", "all")}
 viz.line_plot(counted, x_name="order n: the model carries n − 1 tokens", y_name="test perplexity",
               log_y=True)
 
 # %% tags=["hide-input"]
-assert len(record["seeds"]) == 3 and record["vocab_size"] == len(tokenizer)
+assert record["epochs"] == 3 and record["vocab_size"] == len(tokenizer)
 assert counted["all"][1] > 3 * counted["all"][2], "the first token of context is worth most"
 assert counted["a twentieth"][5] > 1.5 * counted["all"][2], "more text beats a longer context"
 assert counted["all"][3] / counted["all"][5] < 1.3, "two more tokens of context are worth little"
@@ -306,8 +307,8 @@ print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
 #
 # This is a **recurrent neural network**, RNN (Elman 1990; as a language model, Mikolov et al. 2010). The logits come
-# from $h_t$ as before. A state of a single number shows all that there is to it. *What will be left at the end of the 3
-# that stands first?*
+# from $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
+# first is left after three more steps?
 
 # %%
 w_x, w_h, h = 1.0, 0.5, 0.0
@@ -333,8 +334,8 @@ figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 #
 # All tokens of a batch are read at once. What was computed when $w_1, \dots, w_t$ had been read is compared with
 # $w_{t+1}$. So a batch is two tensors: what is read, and the same text one token later. One pass over the training set,
-# batch by batch, is an **epoch**. What happens to somebody who forgets the shift, and asks about the token that has just
-# been read? Two networks, the same in all but this. *Which curve will be lower, and where will it end?*
+# batch by batch, is an **epoch**. What happens if the shift is forgotten, and the model is asked about the token that it
+# has just read? Two networks, the same in all but this. *Which curve will be lower, and where will it end?*
 
 # %%
 def train_a_little(leak, steps=120):
@@ -436,18 +437,16 @@ assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, theirs, strict=
 # %%
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "LSTM", "GRU", "5-gram and GRU"]
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity")
-for model in ("5-gram", "window", "GRU"):
-    quarter = sum(perplexities(model, "a quarter")) / 3
-    print(f"{model:>7}: {quarter:5.1f} with a quarter of the texts, "
-          f"{sum(perplexities(model)) / 3:5.1f} with all")
+for model in models:
+    print(f"{model:>14}: {mean(perplexities(model)):.1f}")
 
 # %% [markdown]
 # RESULTS_PLACEHOLDER
 
 # %%
 by_known = {
-    model: {n: sum(run["nats_by_known"][str(n)] for run in record["runs"]
-                   if (run["model"], run["share"]) == (model, "all")) / 3 for n in (1, 2, 3, 4)}
+    model: {n: mean(run["nats_by_known"][str(n)] for run in record["runs"]
+                    if (run["model"], run["share"]) == (model, "all")) for n in (1, 2, 3, 4)}
     for model in ("5-gram", "GRU", "5-gram and GRU")
 }
 viz.line_plot(by_known, x_name="tokens of the context that the 5-gram model has seen",
@@ -656,9 +655,8 @@ print(f"{'memory, readout, steps':<34}", *(f"{n:>5}" for n in (1, 2, 4, 8, 16)))
 for reader in [*recall["readers"], recall["longer"]]:
     if reader["d"] == 64:
         name = f"{reader['memory']}, {reader['readout']}, {reader['steps']:,}"
-        means = [sum(run["right"][n] for run in reader["runs"]) / 3
-                 for n in ("1", "2", "4", "8", "16")]
-        print(f"{name:<34}", *(f"{mean:5.2f}" for mean in means))
+        right = [mean(run["right"][n] for run in reader["runs"]) for n in ("1", "2", "4", "8", "16")]
+        print(f"{name:<34}", *(f"{share:5.2f}" for share in right))
 
 # %% [markdown]
 # * **Mean pooling** does no better than the last state, although every state is one average away. A long path is not the
