@@ -438,7 +438,9 @@ assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, theirs, strict=
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "LSTM", "GRU", "5-gram and GRU"]
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity")
 for model in models:
-    print(f"{model:>14}: {mean(perplexities(model)):.1f}")
+    print(f"{model:>14}: {mean(perplexities(model)):.1f}", end="")
+    quarter = perplexities(model, "a quarter")
+    print(f"   with a quarter of the texts {mean(quarter):.1f}" if quarter else "")
 
 # %% [markdown]
 # Among the networks, gates pay: LSTM and GRU are far ahead of the RNN, which is no better than the window. And the 5-gram
