@@ -1,14 +1,15 @@
-"""A language model that counts: how likely is a token after those just before it?"""
+"""Language models that know a fixed number of tokens: one counts, one has learned a vector for each token."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from attncourse._checks import check_at_least
+from attncourse._checks import check_at_least, check_tokens
 
 
 class NGram:
@@ -94,3 +95,41 @@ def _discount(counts: Counter) -> float:
     """D from how many things were seen once, and twice; between 0 and 1."""
     once, twice = (sum(count == k for count in counts.values()) for k in (1, 2))
     return once / (once + 2 * twice) if once and twice else 0.5
+
+
+class WindowLanguageModel(nn.Module):
+    """A neural network predicts a token from the `order` − 1 before it: an n-gram model with parameters for counts.
+
+        x_t = E y_t,   h_t = tanh([x_{t−order+2}; …; x_t] W + b),   logits_t = E h_t + c
+
+    Before a text's beginning stand zeros. One table E reads the tokens and scores them, as in
+    `RecurrentLanguageModel` (the paper has two, and an optional map from the window straight to the logits).
+    Raises ValueError for an order below 2. Bengio et al. 2003.
+
+    >>> model = WindowLanguageModel(10, order=3, d_hidden=8)
+    >>> model(torch.tensor([[1, 4, 5], [1, 6, 2]])).shape
+    torch.Size([2, 3, 10])
+    """
+
+    max_positions: int | None = None  # it reads on as long as there is something to read
+
+    def __init__(self, vocab_size: int, order: int, d_hidden: int):
+        super().__init__()
+        check_at_least(2, order=order)
+        self.width = order - 1
+        self.embedding = nn.Embedding(vocab_size, d_hidden)
+        nn.init.normal_(self.embedding.weight, std=d_hidden**-0.5)       # logits of about the size of a state's numbers
+        self.hidden = nn.Linear(self.width * d_hidden, d_hidden)
+        self.output = nn.Linear(d_hidden, vocab_size)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, tokens: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n vocab_size"]:
+        """Logits of each next token. Padding after a text changes nothing before it.
+
+        Raises ValueError for tokens outside the vocabulary.
+        """
+        check_tokens("tokens", tokens, self.embedding.num_embeddings)
+        x = pad(self.embedding(tokens), (0, 0, self.width - 1, 0))              # (batch, width - 1 + n, d_hidden)
+        n = tokens.shape[1]
+        window = torch.cat([x[:, i : i + n] for i in range(self.width)], -1)    # (batch, n, width · d_hidden)
+        return self.output(self.hidden(window).tanh())                          # (batch, n, vocab_size)

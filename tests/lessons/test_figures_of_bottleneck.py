@@ -1,8 +1,13 @@
-"""Drawings of recurrence join what feeds what, and lines go through what was measured."""
+"""Drawings of recurrence compute what their equations say, and lines go through what was measured."""
+
+import itertools
 
 import pytest
-from drawn import arrows, axes, boxed, cells, curves, joined, labels, places, strokes, texts
+import torch
+from drawn import arrows, axes, boxed, cells, curves, dots, joined, labels, places, strokes, texts
+from matplotlib.patches import FancyArrowPatch
 from proven import proven
+from torch import nn
 
 from attncourse import viz
 from attncourse_lessons import course
@@ -21,28 +26,143 @@ def test_each_state_of_an_unrolled_network_reads_a_token_and_guesses_the_next():
     assert boxed(ax) == ["$h_1$", "$h_2$", "$h_3$"]
     below = places(ax, "<bos>", "is read")
     assert below["<bos>"][1] == below["is read"][1] and places(ax, "lamp")["lamp"][1] > below["<bos>"][1]
+    matrices = [(words, x) for words, x, y in texts(ax) if words in ("$W_x$", "$W_h$")]
+    assert matrices == [("$W_x$", 0.12), ("$W_h$", 1.25), ("$W_x$", 2.72), ("$W_h$", 3.85), ("$W_x$", 5.32)]
 
 
-GATES = {
-    "LSTM": [("$c_{t-1}$", "×"), ("×", "+"), ("+", "$c_t$"), ("$f$", "×"), ("$i$", "+"), (r"$\tilde c$", "+"),
-             ("$o$", r"$h_t = o \circ \tanh c_t$")],
-    "GRU": [("$h_{t-1}$", "×"), ("×", "+"), ("+", "$h_t$"), ("$z$", "×"), ("$1-z$", "+"), (r"$\tilde h$", "+")],
-}  # fmt: skip
+class Drawn:
+    """What a picture of a cell says, read from it alone: words, where they stand, and which arrow leads from which."""
+
+    def __init__(self, ax):
+        self.nodes = [(words, x, y) for words, x, y in texts(ax)]
+        self.feeds = {}
+        for start, end in arrows(ax):
+            self.feeds.setdefault(self._nearest(*end), []).append(self._nearest(*start))
+
+    def _nearest(self, x, y):
+        """Half of a node's width is about 1 where words are long, its height is always 1."""
+        half = [1.4 if len(words) > 9 else 0.55 for words, *_ in self.nodes]
+        away = [max(abs(x - at_x) - wide, 0) + max(abs(y - at_y) - 0.5, 0)
+                for (_, at_x, at_y), wide in zip(self.nodes, half, strict=True)]  # fmt: skip
+        return away.index(min(away))
+
+    def computed(self, words, given, boxes):
+        """The value of the node with these words: `given` to those where something comes in, by `boxes` elsewhere."""
+        (node,) = [i for i, (said, *_) in enumerate(self.nodes) if said == words]
+        return self._value(node, given, boxes)
+
+    def _value(self, node, given, boxes):
+        words = self.nodes[node][0]
+        if words in given:
+            assert node not in self.feeds, f"{words} comes in from outside"
+            return given[words]
+        values = [self._value(each, given, boxes) for each in self.feeds[node]]
+        return boxes[words](*values)
+
+
+X_AND_H = r"$x_t,\ h_{t-1}$"
+
+
+def test_the_drawn_lstm_computed_along_its_arrows_is_torchs():
+    lstm, _ = axes(figures.lstm_and_gru)
+    torch.manual_seed(0)
+    cell = nn.LSTMCell(3, 5)
+    x, h, c = torch.randn(2, 3), torch.randn(2, 5), torch.randn(2, 5)
+
+    def gate(k, curve):
+        W, U, b, b_2 = (part[5 * k : 5 * k + 5] for part in cell.parameters())
+        return lambda both: curve(both[0] @ W.mT + both[1] @ U.mT + b + b_2)
+
+    boxes = {
+        "×": torch.mul, "+": torch.add, "tanh": torch.tanh, "$c_t$": lambda c: c, "$h_t$": lambda h: h,
+        "to step t + 1": lambda c: c, "$i$": gate(0, torch.sigmoid), "$f$": gate(1, torch.sigmoid),
+        r"$\tilde c$": gate(2, torch.tanh), "$o$": gate(3, torch.sigmoid),
+    }  # fmt: skip
+    picture, given = Drawn(lstm), {X_AND_H: (x, h), "$c_{t-1}$": c}
+    new_h, new_c = cell(x, (h, c))
+    torch.testing.assert_close(picture.computed("$h_t$", given, boxes), new_h)
+    torch.testing.assert_close(picture.computed("to step t + 1", given, boxes), new_c)
+
+
+def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
+    _, gru = axes(figures.lstm_and_gru)
+    torch.manual_seed(0)
+    cell = nn.GRUCell(3, 5)
+    with torch.no_grad():
+        cell.bias_hh.zero_()                                      # torch has a second bias, inside r's brackets
+    x, h = torch.randn(2, 3), torch.randn(2, 5)
+    W, U, b = cell.weight_ih.unflatten(0, (3, 5)).mT, cell.weight_hh.unflatten(0, (3, 5)).mT, cell.bias_ih.view(3, 5)
+
+    def candidate(*inputs):
+        """Of x_t, three wide, and what is left of the past, five wide; they may come in either order."""
+        read, past = sorted(inputs, key=lambda value: value.shape[-1])
+        return torch.tanh(read @ W[2] + past + b[2])
+
+    boxes = {
+        "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h, r"$\tilde h$": candidate,
+        "$r$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
+        "$z$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
+    }  # fmt: skip
+    given = {X_AND_H: (x, h), "$h_{t-1}$": h, "$x_t$": x, "$h_{t-1} U_h$": h @ U[2]}
+    torch.testing.assert_close(Drawn(gru).computed("$h_t$", given, boxes), cell(x, h))
 
 
 @proven
-def test_gates_are_multiplied_into_the_old_state_and_the_candidate():
+def test_each_cell_is_drawn_from_its_wiring():
     panels = {ax.get_title(): ax for ax in axes(figures.lstm_and_gru)}
-    assert [*panels] == [*GATES]
-    for name, ax in panels.items():
-        assert set(GATES[name]) <= set(joined(ax))
-        inner = {box for pair in GATES[name] for box in pair} & set(boxed(ax))
-        assert len(inner) == len(boxed(ax)) and {"×", "+"} < inner
-        # One line carries the input and the old h below all gates and the candidate, with an arrow up to each.
-        ((left, right),) = strokes(ax)
-        gates = [x for words, x, y in texts(ax) if y == 2.6 and words in boxed(ax)]
-        assert [left, right] == [(min(gates), 1.2), (max(gates), 1.2)]
-        assert [start for start, _ in arrows(ax) if start[1] == 1.2] == [(x, 1.2) for x in gates]
+    assert [*panels] == ["LSTM", "GRU"]
+    for ax, cell in zip(panels.values(), (figures.LSTM_CELL, figures.GRU_CELL), strict=True):
+        assert texts(ax) == [*cell.nodes.values()]
+        names = list(cell.nodes)
+        picture = Drawn(ax)
+        fed = [(names[start], names[end]) for end, starts in picture.feeds.items() for start in starts]
+        assert sorted(fed) == sorted(cell.edges)
+        assert boxed(ax) == [words for name, (words, *_) in cell.nodes.items() if name not in figures.OUTSIDE]
+        for (left, low, width, height), (_, x, y) in zip(
+            cells(ax), [node for name, node in cell.nodes.items() if name not in figures.OUTSIDE], strict=True
+        ):
+            assert (left + width / 2, low + height / 2) == pytest.approx((x, y))
+
+
+@proven
+def test_only_the_last_state_reaches_the_decoder_which_reads_what_it_wrote():
+    (ax,) = axes(figures.encoder_decoder, ["ein", "Wort"], ["one", "word", "<eos>"])
+    assert boxed(ax) == ["$h_1$", "$h_2$", "$s_1$", "$s_2$", "$s_3$"]
+    at = {words: x for words, x, y in texts(ax) if words in boxed(ax)}
+    below = [(words, x) for words, x, y in texts(ax) if y == 0]
+    above = [(words, x) for words, x, y in texts(ax) if y == 4]
+    assert below == [("ein", at["$h_1$"]), ("Wort", at["$h_2$"]), ("<bos>", at["$s_1$"]), ("one", at["$s_2$"]),
+                     ("word", at["$s_3$"])]  # fmt: skip
+    assert above == [("one", at["$s_1$"]), ("word", at["$s_2$"]), ("<eos>", at["$s_3$"])]
+    level = [(start[0], end[0]) for start, end in arrows(ax) if start[1] == end[1] == 2]
+    chain = ["$h_1$", "$h_2$", "$s_1$", "$s_2$", "$s_3$"]
+    assert [end for ends in sorted(level) for end in ends] == pytest.approx(
+        [end for a, b in itertools.pairwise(chain) for end in (at[a] + 0.6, at[b] - 0.6)]
+    )
+    upright = [(start, end) for start, end in arrows(ax) if start[0] == end[0]]
+    read = [((x, 0.35), (x, 1.45)) for x in at.values()]
+    said = [((at[f"$s_{t}$"], 2.55), (at[f"$s_{t}$"], 3.65)) for t in (1, 2, 3)]
+    assert sorted(upright) == sorted(read + said)
+    (wide,) = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch) and patch.get_linewidth() > 3]
+    assert [x for x, _ in wide._posA_posB] == pytest.approx([at["$h_2$"] + 0.6, at["$s_1$"] - 0.6])
+    words = places(ax, "one vector:\n$d$ numbers", "encoder", "decoder")
+    assert at["$h_2$"] < words["one vector:\n$d$ numbers"][0] < at["$s_1$"]
+    assert at["$h_1$"] < words["encoder"][0] < at["$h_2$"] and words["decoder"][0] == at["$s_2$"]
+
+
+@proven
+def test_lines_of_several_seeds_go_through_the_means_with_a_point_for_each_seed():
+    panels = {"one": {"d = 2": {1: [0.9, 1.0], 4: [0.2, 0.4]}, "d = 4": {1: [1.0, 1.0], 4: [0.5, 0.9]}},
+              "all": {"d = 2": {1: [1.0, 0.8], 4: [0.7, 0.7]}, "d = 4": {1: [0.6, 0.8], 4: [0.1, 0.3]}}}  # fmt: skip
+    one, every = axes(figures.seed_lines, panels, "pairs", "right")
+    assert [ax.get_title() for ax in (one, every)] == ["one", "all"]
+    assert curves(every) == {"d = 2": {"1": 0.9, "4": 0.7}, "d = 4": {"1": 0.7, "4": 0.2}}
+    assert strokes(one) == [[(1, 0.95), (4, 0.3)], [(1, 1.0), (4, 0.7)]]
+    for ax, lines in ((one, panels["one"]), (every, panels["all"])):
+        assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
+        assert (ax.get_xscale(), ax.get_ylim(), ax.get_xlabel()) == ("log", (0, 1.06), "pairs")
+        assert labels(ax.xaxis) == {1: "1", 4: "4"}
+    assert one.get_ylabel() == "right"
 
 
 @proven

@@ -13,7 +13,7 @@ from attncourse.data import BOS, EOS, PAD, Tokenizer, docstrings, encode_texts, 
 from attncourse.data.docstrings import prose
 from attncourse.decoding import greedy, sample
 from attncourse.metrics import perplexity, text_log_probabilities, token_loss
-from attncourse.ngram import NGram
+from attncourse.ngram import NGram, WindowLanguageModel
 from attncourse.recurrent import CELLS, RecurrentLanguageModel
 from attncourse.training import descend, fit_texts
 
@@ -186,6 +186,42 @@ def test_what_cannot_be_counted_is_refused(arguments, words):
 def test_a_text_shorter_than_the_context_counts_as_far_as_it_goes():
     model = NGram([[BOS, 4], [BOS, 4, 5, 6, 7, EOS]], order=5, vocab_size=VOCABULARY)
     assert model.probability(4, [BOS]) > 0.5
+
+
+# A window of learned vectors
+
+
+def test_a_window_model_is_its_equation():
+    torch.manual_seed(0)
+    model, tokens = WindowLanguageModel(9, order=4, d_hidden=5), torch.randint(9, (2, 6))
+    E, W, b = model.embedding.weight, model.hidden.weight, model.hidden.bias
+    for t in range(6):
+        window = [E[tokens[:, i]] if i >= 0 else torch.zeros(2, 5) for i in (t - 2, t - 1, t)]
+        h = torch.tanh(torch.cat(window, dim=-1) @ W.mT + b)
+        torch.testing.assert_close(model(tokens)[:, t], h @ E.mT + model.output.bias)
+
+
+def test_a_window_model_sees_as_many_tokens_as_its_order_says_and_none_of_the_future():
+    torch.manual_seed(0)
+    model, tokens = WindowLanguageModel(9, order=4, d_hidden=5), torch.randint(8, (1, 9))
+    changed = tokens.clone()
+    changed[0, 3] = 8
+    differs = (model(tokens) - model(changed)).abs().amax(dim=-1)[0] > 1e-6
+    assert differs.nonzero().flatten().tolist() == [3, 4, 5]
+
+
+def test_a_window_model_learns_what_follows_what(encoded):
+    texts, vocab_size = encoded
+    torch.manual_seed(0)
+    history = fit_texts(WindowLanguageModel(vocab_size, order=3, d_hidden=16), texts, 100, progress=False)
+    assert sum(history.losses[-10:]) < 0.85 * sum(history.losses[:10])
+
+
+def test_a_window_of_nothing_and_a_token_out_of_the_vocabulary_are_refused():
+    with pytest.raises(ValueError, match="order: got 1"):
+        WindowLanguageModel(9, order=1, d_hidden=5)
+    with pytest.raises(ValueError, match=r"tokens: got .*9"):
+        WindowLanguageModel(9, order=2, d_hidden=5)(torch.tensor([[9]]))
 
 
 # Recurrence

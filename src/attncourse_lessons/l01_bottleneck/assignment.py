@@ -7,11 +7,12 @@
 # ---
 
 # %% [markdown]
-# # Assignment @bottleneck · Guess the next word
+# # Assignment @bottleneck · The parts of a recurrent language model
 #
 # Here you build what [lecture @bottleneck](@bottleneck) ran on: one step of a recurrent network, the simplest
 # summary of a sentence, the loss that a language model learns from, and the number by which such models are compared. Every
-# function is a few lines long. Two of them are famous for being wrong without anybody noticing.
+# function is a few lines long. Two of them are famous for being wrong without anybody noticing. After each check comes a
+# cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -26,7 +27,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -63,6 +64,23 @@ def rnn_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> T
 check("rnn_step", rnn_step)
 
 # %% [markdown]
+# **Use it.** A state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and
+# anything else as 0, and it is to remember whether it is inside of brackets. *Guess* with which $w_h$ it remembers, 0.5 or
+# 3, and what happens at the second bracket.
+
+# %%
+if solved("rnn_step"):
+    text = "a (bc (d e) fghij"
+    print(" " * 16, text)
+    for w_h in (0.5, 3.0):
+        state, seen = torch.full((1, 1), -0.9), ""               # (batch, d_hidden): outside of brackets
+        for character in text:
+            x = torch.tensor([[{"(": 1.0, ")": -1.0}.get(character, 0.0)]])         # (batch, d_in)
+            state = rnn_step(x, state, torch.tensor([[6.0]]), torch.tensor([[w_h]]), torch.zeros(1))
+            seen += "#" if state > 0.5 else "." if state < -0.5 else "?"
+        print(f"with w_h = {w_h}:  {seen}    (# inside, . outside, ? forgotten)")
+
+# %% [markdown]
 # ## 2 · A sentence as one vector
 #
 # Something has read a batch of sentences and left one state for each position. To hand a sentence on, be it to a classifier or to a
@@ -86,6 +104,35 @@ def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
 
 # %% check="mean_pool"
 check("mean_pool", mean_pool)
+
+# %% [markdown]
+# **Use it.** A number from 100 to 999, in English words: is it odd? Each word gets a learned vector, your function makes
+# one vector of them, and a linear layer decides. *Guess:* the answer stands in the last word; will it be right on all
+# numbers that it has not seen?
+
+# %%
+if solved("mean_pool"):
+    from attncourse.data import pad_batch, say
+
+    torch.manual_seed(0)
+    numbers = 100 + torch.randperm(900)
+    words = [say(int(number), "en").replace("-", " ").split() for number in numbers]
+    vocabulary = sorted({word for number in words for word in number})
+    tokens, mask = pad_batch([[vocabulary.index(word) for word in number] for number in words])
+    lengths, is_odd = mask.sum(dim=1), numbers % 2
+    embedding, decide = nn.Embedding(len(vocabulary), 16), nn.Linear(16, 2)
+    optimizer = torch.optim.Adam([*embedding.parameters(), *decide.parameters()], lr=2e-2)
+    for _ in range(300):
+        logits = decide(mean_pool(embedding(tokens[:600]), lengths[:600]))          # (600, 2)
+        loss = nn.functional.cross_entropy(logits, is_odd[:600])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = decide(mean_pool(embedding(tokens[600:]), lengths[600:])).argmax(dim=-1) == is_odd[600:]
+    print(f"right on {right.float().mean():.0%} of 300 new numbers")
+    for number in numbers[600:][~right][:4].tolist():
+        print("wrong on", say(number, "en"))
+    print("A mean does not know which word was last: 205 and 502 have the same words.")
 
 # %% [markdown]
 # ## 3 · What a language model learns from
@@ -124,6 +171,48 @@ def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
 check("shifted_loss", shifted_loss)
 
 # %% [markdown]
+# **Use it.** A language model of your own parts: it reads a number from 100 to 999 letter by letter with your `rnn_step`,
+# trains on your `shifted_loss`, and then writes. *Guess* how many of what it writes are numbers.
+
+# %%
+if solved("rnn_step") and solved("shifted_loss"):
+    from attncourse.data import pad_batch, say
+
+    torch.manual_seed(0)
+    texts = [f".{say(int(number), 'en')}." for number in 100 + torch.randperm(900)]  # "." begins and ends a text
+    letters = ["padding", *sorted(set("".join(texts)))]
+    tokens, _ = pad_batch([[letters.index(letter) for letter in text] for text in texts], pad=0)
+    table, to_logits = nn.Embedding(len(letters), 64), nn.Linear(64, len(letters))
+    W_x, W_h, b = (nn.Parameter(torch.randn(size) / 8) for size in ((64, 64), (64, 64), (64,)))
+
+    def letter_logits(tokens):
+        state, logits = torch.zeros(len(tokens), 64), []                            # (batch, d_hidden)
+        for token in tokens.unbind(dim=1):                                          # (batch,)
+            state = rnn_step(table(token), state, W_x, W_h, b)
+            logits.append(to_logits(state))
+        return torch.stack(logits, dim=1)                                           # (batch, n, vocab_size)
+
+    parameters = [W_x, W_h, b, *table.parameters(), *to_logits.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=1e-2)
+    for step in range(201):
+        batch = tokens[torch.randint(600, (32,))]                                   # the last 300 are kept apart
+        loss = shifted_loss(letter_logits(batch), batch, pad=0)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        if step % 50 == 0:
+            print(f"step {step:>3}: {loss.item():.2f} nats per letter")
+    with torch.no_grad():
+        print(f"on numbers it has not seen: {shifted_loss(letter_logits(tokens[600:]), tokens[600:], 0):.2f}")
+        written = torch.full((6, 1), letters.index("."))                            # (6, 1)
+        for _ in range(40):
+            p = letter_logits(written)[:, -1].softmax(dim=-1) ** 2                  # temperature ½
+            written = torch.cat([written, torch.multinomial(p, 1)], dim=1)
+    for row in written.tolist():
+        print("".join(letters[i] for i in row[1:]).split(".")[0])
+
+# %% [markdown]
 # ## 4 · Perplexity
 #
 # A loss of 3.4 nats says little to most people. Perplexity says the same as a number of choices: a model of perplexity 30 is as
@@ -145,6 +234,28 @@ def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
 
 # %% check="perplexity"
 check("perplexity", perplexity)
+
+# %% [markdown]
+# **Use it.** Three n-gram models on docstrings, measured by your function. *Guess* which of them is best, and what kind of
+# text is easiest.
+
+# %%
+if solved("perplexity"):
+    from attncourse.data import Tokenizer, docstrings, encode_texts
+    from attncourse.ngram import NGram
+
+    corpus = docstrings(limit=1500)
+    tokenizer = Tokenizer.train(corpus.train, size=512)
+    train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
+    for order in (1, 2, 3):
+        model = NGram(train, order, len(tokenizer))
+        rows = [model.log_probabilities(text) for text in test]                     # (n,) each
+        mask = torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])
+        log_p = nn.utils.rnn.pad_sequence(rows, batch_first=True)                   # (batch, n)
+        print(f"order {order}: perplexity {perplexity(log_p, mask):.1f}")
+    of_each = [float(perplexity(log_p[i : i + 1], mask[i : i + 1])) for i in range(len(rows))]
+    for name, i in (("easiest", of_each.index(min(of_each))), ("hardest", of_each.index(max(of_each)))):
+        print(f"{name}, perplexity {of_each[i]:.0f}: {corpus.test[i][:80]}")
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -223,6 +334,27 @@ def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> T
 
 # %% check="gru_step"
 check("gru_step", gru_step)
+
+# %% [markdown]
+# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens. Then open the update gate. *Guess*
+# what is left of the first state after thirty tokens, before and after.
+
+# %%
+if solved("gru_step"):
+    torch.manual_seed(0)
+    theirs = nn.GRU(5, 8, batch_first=True)
+    W_x, W_h = (matrix.detach().unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
+    with torch.no_grad():
+        theirs.bias_hh_l0.zero_()                                # torch has a second bias, inside r's brackets
+        x, start = torch.randn(1, 30, 5), torch.randn(1, 8)
+        for opened in (0.0, 5.0):
+            theirs.bias_ih_l0[8:16] += opened                    # the update gate's
+            state = start
+            for t in range(30):
+                state = gru_step(x[:, t], state, W_x, W_h, theirs.bias_ih_l0.unflatten(0, (3, 8)))
+            same = torch.allclose(state, theirs(x, start[None])[0][:, -1], atol=1e-5)
+            likeness = nn.functional.cosine_similarity(state, start).item()
+            print(f"z's bias + {opened:.0f}: the same as torch's, {same}; cosine with the first state {likeness:.2f}")
 
 # %% [markdown]
 # ---

@@ -1,10 +1,12 @@
-"""Drawings of recurrence: a network unrolled, its gates, and how far a signal walks; and lines through measurements."""
+"""Drawings of recurrence: unrolled, with gates, as encoder and decoder, a signal's path; and lines of several seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.style import (
@@ -16,13 +18,14 @@ from attncourse.viz.style import (
     PALE,
     PURPLE,
     figure,
+    line_style,
     show,
     stage,
 )
 
 
 def unrolled_rnn(tokens: Sequence[str]) -> None:
-    """A recurrent language model over `tokens`: below each state what it has read, above it what it must guess."""
+    """A recurrent language model over `tokens`: below each state what it has read, above it what it must predict."""
     n = len(tokens) - 1
     drawn, ax = figure(1.3 + 1.55 * n, 2.9)
     stage(ax, (-1.6, 2.6 * n - 0.9), (-0.5, 5.0))
@@ -32,60 +35,178 @@ def unrolled_rnn(tokens: Sequence[str]) -> None:
         x = 2.6 * (t - 1)
         ax.text(x, 0.0, read, ha="center", va="center", fontsize=10.5)
         arrow(ax, (x, 0.35), (x, 1.55))
+        ax.text(x + 0.12, 0.95, "$W_x$", ha="left", va="center", fontsize=10, color=GREY)
         box(ax, x, 2.1, f"$h_{t}$", BLUE)
         arrow(ax, (x, 2.65), (x, 3.75))
         ax.text(x, 4.1, guess, ha="center", va="center", fontsize=10.5, color=ORANGE)
         if t < n:
             arrow(ax, (x + 0.6, 2.1), (x + 2.0, 2.1), width=1.8)
-    for y, words in ((0.0, "is read"), (4.1, "is to be guessed")):
+            ax.text(x + 1.25, 2.5, "$W_h$", ha="center", va="center", fontsize=10, color=GREY)
+    for y, words in ((0.0, "is read"), (4.1, "is predicted")):
         ax.text(-1.6, y, words, ha="right", va="center", fontsize=10, color=GREY)
-    steps = "; ".join(f"state {t} has read {a} and guesses {b}" for t, (a, b) in enumerate(pairwise(tokens), start=1))
-    show(drawn, f"A recurrent network unrolled. Each state is made of the state before and one token: {steps}.")
+    steps = "; ".join(f"state {t} has read {a} and predicts {b}" for t, (a, b) in enumerate(pairwise(tokens), start=1))
+    show(
+        drawn,
+        "A recurrent network unrolled. Each state is made of the state before and one token, by the same two matrices: "
+        f"{steps}.",
+    )
+
+
+class Wiring(NamedTuple):
+    """A cell as a graph. Each node has a label and a place; each edge says whose number goes into whom.
+
+    The picture is drawn from it, and a test computes with what was drawn: it must give what torch's cell gives.
+    """
+
+    nodes: dict[str, tuple[str, float, float]]
+    edges: tuple[tuple[str, str], ...]
+
+
+# Words stand alone where something comes in or goes out; the others are in boxes.
+OUTSIDE = ("read", "x", "past", "old", "cell", "state", "next")
+WORDS_HALF = {"read": 1.05, "past": 0.95, "next": 1.45, "cell": 0.4, "old": 0.6, "state": 0.4, "x": 0.4}  # their widths
+
+LSTM_CELL = Wiring(
+    nodes={
+        "old": ("$c_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.0, 5.6), "cell": ("$c_t$", 7.4, 5.6),
+        "take": ("×", 5.0, 3.9), "squash": ("tanh", 7.4, 3.9), "show": ("×", 9.2, 3.9), "state": ("$h_t$", 10.8, 3.9),
+        "f": ("$f$", 2.0, 2.2), "i": ("$i$", 4.0, 2.2), "candidate": (r"$\tilde c$", 6.0, 2.2), "o": ("$o$", 9.2, 2.2),
+        "read": (r"$x_t,\ h_{t-1}$", 5.0, 0.2), "next": ("to step t + 1", 10.3, 5.6),
+    },
+    edges=(
+        ("old", "keep"), ("f", "keep"), ("keep", "sum"), ("i", "take"), ("candidate", "take"), ("take", "sum"),
+        ("sum", "cell"), ("cell", "next"), ("cell", "squash"), ("squash", "show"), ("o", "show"), ("show", "state"),
+        ("read", "f"), ("read", "i"), ("read", "candidate"), ("read", "o"),
+    ),
+)  # fmt: skip
+
+GRU_CELL = Wiring(
+    nodes={
+        "old": ("$h_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.4, 5.6), "state": ("$h_t$", 10.4, 5.6),
+        "rest": ("1 −", 3.6, 3.9), "take": ("×", 5.4, 3.9), "z": ("$z$", 2.0, 2.2),
+        "candidate": (r"$\tilde h$", 7.6, 2.2), "x": ("$x_t$", 9.8, 2.2),
+        "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 5.0, 0.2), "reset": ("×", 7.6, 0.2),
+        "past": (r"$h_{t-1} U_h$", 9.8, 0.2),
+    },
+    edges=(
+        ("old", "keep"), ("z", "keep"), ("keep", "sum"), ("z", "rest"), ("rest", "take"), ("candidate", "take"),
+        ("take", "sum"), ("sum", "state"), ("read", "z"), ("read", "r"), ("r", "reset"), ("past", "reset"),
+        ("reset", "candidate"), ("x", "candidate"),
+    ),
+)  # fmt: skip
 
 
 def lstm_and_gru() -> None:
-    """An LSTM and a GRU: what is kept of the old state, and what is added to it."""
-    drawn, (lstm, gru) = figure(9.2, 3.3, columns=2)
-    for ax, title in ((lstm, "LSTM"), (gru, "GRU")):
-        stage(ax, (-1.3, 10.2), (-0.3, 7.4))
+    """An LSTM and a GRU, each drawn from its `Wiring`."""
+    drawn, (lstm, gru) = figure(9.6, 3.9, columns=2)
+    for ax, title, cell in ((lstm, "LSTM", LSTM_CELL), (gru, "GRU", GRU_CELL)):
+        stage(ax, (-0.9, 11.8), (-0.5, 6.4))
         ax.set_title(title)
-    for ax, old in ((lstm, "$c_{t-1}$"), (gru, "$h_{t-1}$")):
-        ax.text(-0.7, 5.2, old, ha="center", va="center", fontsize=11)
-        arrow(ax, (-0.1, 5.2), (1.5, 5.2), width=2.4)
-        box(ax, 2.0, 5.2, "×", PURPLE, width=0.9)
-        arrow(ax, (2.5, 5.2), (4.6, 5.2), width=2.4)
-        box(ax, 5.1, 5.2, "+", PURPLE, width=0.9)
-    for ax, keep, take, fresh in ((lstm, "$f$", "$i$", r"$\tilde c$"), (gru, "$z$", "$1-z$", r"$\tilde h$")):
-        box(ax, 2.0, 2.6, keep, GREEN, width=1.2)
-        arrow(ax, (2.0, 3.15), (2.0, 4.65), colour=GREEN)
-        box(ax, 4.4, 2.6, take, GREEN, width=1.4)
-        box(ax, 6.3, 2.6, fresh, BLUE, width=1.2)
-        arrow(ax, (4.5, 3.15), (4.95, 4.65), colour=GREEN)
-        arrow(ax, (6.2, 3.15), (5.25, 4.65), colour=BLUE)
-    for ax, reset in ((lstm, False), (gru, True)):
-        ax.plot([2.0, 6.3 if reset else 8.2], [1.2, 1.2], color=GREY, linewidth=1.2)
-        for x in (2.0, 4.4, 6.3, *(() if reset else (8.2,))):
-            arrow(ax, (x, 1.2), (x, 2.05))
-        ax.text(1.7, 1.2, "$x_t,\\ h_{t-1}$", ha="right", va="center", fontsize=11)
-    arrow(lstm, (5.6, 5.2), (9.2, 5.2), width=2.4)
-    lstm.text(9.7, 5.2, "$c_t$", ha="center", va="center", fontsize=11)
-    box(lstm, 8.2, 2.6, "$o$", GREEN, width=1.2)
-    arrow(lstm, (8.2, 3.15), (8.2, 6.0), colour=GREEN)
-    lstm.text(8.2, 6.45, r"$h_t = o \circ \tanh c_t$", ha="center", va="center", fontsize=11)
-    arrow(gru, (5.6, 5.2), (9.2, 5.2), width=2.4)
-    gru.text(9.7, 5.2, "$h_t$", ha="center", va="center", fontsize=11)
-    gru.text(7.1, 2.6, "sees the past\nthrough $r$", ha="left", va="center", fontsize=10, color=INK)
-    for ax in (lstm, gru):
-        ax.text(2.0, 6.1, "keep", ha="center", va="center", fontsize=10, color=GREY)
-        ax.text(5.1, 6.1, "add", ha="center", va="center", fontsize=10, color=GREY)
-        ax.text(4.4, 0.2, "gates, 0 to 1, and a candidate, −1 to 1", ha="center", va="center", fontsize=10, color=GREY)
+        for name, (label, x, y) in cell.nodes.items():
+            if name in OUTSIDE:
+                ax.text(x, y, label, ha="center", va="center", fontsize=10 if name == "next" else 11.5, color=INK)
+            else:
+                box(ax, x, y, label, _colour(name), width=_width(label))
+        for start, end in cell.edges:
+            wide = {start, end} <= {"old", "keep", "sum", "cell", "state", "next"}
+            arrow(ax, *_between(cell, start, end), colour=_colour(start), width=2.4 if wide else 1.2)
     show(
         drawn,
-        "Two gated cells. LSTM: the old cell state c is multiplied by the forget gate f, and the input gate i times "
-        "the candidate is added; the output gate o times tanh of the new cell state is h. GRU: the old state h is "
-        "multiplied by z, and 1 − z times the candidate is added; the candidate sees the past through the reset gate "
-        "r. All gates are computed from the input and the old h.",
+        "Two gated cells. LSTM: f times the old cell state, plus i times the candidate, is the new cell state c; tanh "
+        "of c, times o, is the new hidden state h; f, i, o and the candidate are computed from the input and the old "
+        "h. GRU: z times the old h, plus 1 − z times the candidate, is the new h; the candidate is computed from the "
+        "input and from r times the old h after its matrix; r and z from the input and the old h.",
     )
+
+
+def _colour(name: str) -> str:
+    if name in ("f", "i", "o", "z", "r", "rest"):
+        return GREEN
+    return BLUE if name in ("candidate", "squash") else PURPLE if name not in OUTSIDE else GREY
+
+
+def _width(label: str) -> float:
+    return 1.5 if label == "tanh" else 1.1
+
+
+def _between(cell: Wiring, start: str, end: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """From the rim of one node to the rim of the other."""
+    (_, x, y), (_, x_end, y_end) = cell.nodes[start], cell.nodes[end]
+
+    def rim(name: str, dx: float, dy: float) -> tuple[float, float]:
+        label, at_x, at_y = cell.nodes[name]
+        half = WORDS_HALF.get(name, _width(label) / 2)
+        share = min(half / abs(dx) if dx else 9.0, 0.52 / abs(dy) if dy else 9.0)
+        return at_x + share * dx, at_y + share * dy
+
+    return rim(start, x_end - x, y_end - y), rim(end, x - x_end, y - y_end)
+
+
+def encoder_decoder(source: Sequence[str], target: Sequence[str]) -> None:
+    """An encoder reads `source` into one vector, from which a decoder writes `target`, token by token."""
+    n, m = len(source), len(target)
+    drawn, ax = figure(1.6 + 1.15 * (n + m), 3.1)
+    stage(ax, (-1.6, 2.0 * (n + m) + 2.4), (-1.0, 4.6))
+    first = 2.0 * n + 2.4                                                     # where the decoder begins
+    for t, word in enumerate(source, start=1):
+        x = 2.0 * (t - 1)
+        ax.text(x, 0.0, word, ha="center", va="center", fontsize=10.5)
+        arrow(ax, (x, 0.35), (x, 1.45))
+        box(ax, x, 2.0, f"$h_{t}$", BLUE)
+        if t < n:
+            arrow(ax, (x + 0.6, 2.0), (x + 1.4, 2.0), width=1.8)
+    arrow(ax, (2.0 * (n - 1) + 0.6, 2.0), (first - 0.6, 2.0), colour=ORANGE, width=4)
+    ax.text((2.0 * (n - 1) + first) / 2, 3.0, "one vector:\n$d$ numbers", ha="center", va="center", fontsize=10.5,
+            color=ORANGE, fontweight="bold")  # fmt: skip
+    for t, word in enumerate(target, start=1):
+        x = first + 2.0 * (t - 1)
+        box(ax, x, 2.0, f"$s_{t}$", GREEN)
+        ax.text(x, 4.0, word, ha="center", va="center", fontsize=10.5, color=ORANGE)
+        arrow(ax, (x, 2.55), (x, 3.65))
+        ax.text(x, 0.0, ("<bos>", *target)[t - 1], ha="center", va="center", fontsize=10.5)
+        arrow(ax, (x, 0.35), (x, 1.45))
+        if t < m:
+            arrow(ax, (x + 0.6, 2.0), (x + 1.4, 2.0), width=1.8)
+    for x, name in ((n - 1.0, "encoder"), (first + m - 1.0, "decoder")):
+        ax.text(x, -0.75, name, ha="center", va="center", fontsize=10.5, color=GREY)
+    show(
+        drawn,
+        f"An encoder reads {' '.join(source)}: hidden states h 1 to h {n}, each made of the one before and a token. "
+        f"Only the last, h {n}, one vector of d numbers, reaches the decoder. Its states s 1 to s {m} read <bos> "
+        f"{' '.join(target[:-1])} and write {' '.join(target)}.",
+    )
+
+
+def seed_lines(
+    panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], x_name: str, y_name: str
+) -> None:
+    """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
+
+    x is drawn to base 2, y from 0 to 1.
+    """
+    drawn, _ = figure(4.1 * len(panels), 3.4, columns=len(panels))
+    said = []
+    for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
+        for i, (name, points) in enumerate(lines.items()):
+            means = [sum(values) / len(values) for values in points.values()]
+            style = line_style(i)
+            ax.plot(list(points), means, label=name, **style)
+            for x, values in points.items():
+                ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
+            listed = ", ".join(f"{mean:.2f} at {x}" for x, mean in zip(points, means, strict=True))
+            said.append(f"{title}, {name}: {listed}")
+        ax.set_xscale("log", base=2)
+        xs = sorted({x for points in lines.values() for x in points})
+        ax.set_xticks(xs, [str(x) for x in xs])
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_ylim(0, 1.06)
+        ax.grid(color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_title(title)
+        ax.set_xlabel(x_name)
+    drawn.axes[0].set_ylabel(y_name)
+    drawn.axes[-1].legend(frameon=False, loc="lower left")
+    show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}.")
 
 
 def signal_path(n: int, distance: int) -> tuple[Figure, str]:
@@ -98,7 +219,7 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
     cells = distance + 1
     for ax, title in (
         (recurrent, f"recurrent: the signal goes through {cells} cells; {n} steps, one after the other"),
-        (attention, "attention: the signal goes through 1 average; 1 step, all positions at once"),
+        (attention, "attention: the signal goes through 1 average; 1 step (arrows: into the last position)"),
     ):
         stage(ax, (-0.9, 15.9), (-0.55, 2.6))
         ax.set_title(title, fontsize=10.5)

@@ -48,7 +48,7 @@ def _gates(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("a step", points=1)
+@aspect("a step", points=1, hint=2)
 def a_step(answer, draw):
     """the new state lies between the old one and the candidate"""
     return answer(*_gates(draw))
@@ -57,6 +57,7 @@ def a_step(answer, draw):
 @aspect(
     "a gate that keeps",
     points=1,
+    hint=3,
     explain=explain_worst("state {place} is {got}, and with z at 1 it should have stayed {expected}"),
 )
 def a_gate_that_keeps(answer, draw):

@@ -11,7 +11,7 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 
 def solution(states, lengths):
     mask = torch.arange(states.shape[1]) < lengths[:, None]        # (batch, n)
-    total = (states * mask[..., None]).sum(dim=1)                  # (batch, d)
+    total = states.masked_fill(~mask[..., None], 0.0).sum(dim=1)   # (batch, d)
     return total / lengths[:, None]
 
 
@@ -29,7 +29,8 @@ exercise = Exercise(
         "Two things must know the length: what is added up, and what the sum is divided by.",
         "`torch.arange(n) < lengths[:, None]` is True where there is a word: (batch, n). It needs one more axis to "
         "meet the states.",
-        "Zero what is not there (`masked_fill` or a product), sum over the positions, divide by `lengths[:, None]`.",
+        "Put 0 where there is no word (`masked_fill` chooses; a product would turn an ∞ in the padding into NaN), sum "
+        "over the positions, and divide by `lengths[:, None]`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -45,20 +46,23 @@ def _states(draw, ragged):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("full sentences", points=1)
+@aspect("full sentences", points=1, hint=1)
 def full_sentences(answer, draw):
     """the mean over the positions, one vector for each sentence"""
     return answer(*_states(draw, ragged=False))
 
 
-@aspect("short sentences", points=2)
+@aspect("short sentences", points=2, hint=1)
 def short_sentences(answer, draw):
     """the mean over the words that are there, divided by how many there are"""
     return answer(*_states(draw, ragged=True))
 
 
 @aspect(
-    "past the end", points=1, explain=explain_worst("summary {place} changes by {size} when only the padding changes")
+    "past the end",
+    points=1,
+    hint=3,
+    explain=explain_worst("summary {place} changes by {size} when only the padding changes"),
 )
 def past_the_end(answer, draw):
     """what a network leaves in the padding changes nothing"""
@@ -68,7 +72,7 @@ def past_the_end(answer, draw):
     return require_variation(answer(states, lengths)) - answer(other, lengths)
 
 
-@aspect("a batch of one word", points=1)
+@aspect("a batch of one word", points=1, hint=2)
 def a_batch_of_one_word(answer, draw):
     """one sentence of one word is its own mean"""
     n, d = draw.sizes(2, 2, 8)
@@ -88,7 +92,7 @@ def gradient(answer, draw):
 RAGGED = ("short sentences", "past the end", "a batch of one word")
 ALL = ("full sentences", *RAGGED)
 SIZE = ("full sentences", "short sentences")
-MASKED, DIVIDED = "(states * mask[..., None])", " / lengths[:, None]"
+MASKED, DIVIDED = "states.masked_fill(~mask[..., None], 0.0)", " / lengths[:, None]"
 
 slip("divides by the padded length", ("short sentences", "a batch of one word"),
      {DIVIDED: " / states.shape[1]"}, words="""
@@ -120,7 +124,7 @@ slip("one word too many", RAGGED, {" < ": " <= ", DIVIDED: " / mask.sum(dim=1, k
 slip("one more position in the sum", RAGGED, {" < ": " <= "}, words="""
     The divisor is right, but one position past the end was added up with the words. Positions are counted from 0, so a
     sentence of 3 words has none at position 3.""")
-slip("cut off from the gradient", ("gradient",), {"states *": "states.detach() *"}, words="""
+slip("cut off from the gradient", ("gradient",), {"states.masked_fill": "states.detach().masked_fill"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `.item()` forget where
     numbers came from, so the network that made the states cannot learn.""")
 

@@ -24,7 +24,8 @@ exercise = Exercise(
     hints=(
         "A model that finds every token as likely as one side of a die with k sides has the perplexity k. Try k = 4.",
         "The logarithms are natural ones, so what undoes them is e to the power.",
-        "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order.",
+        "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order: "
+        "a product of a thousand probabilities would be smaller than any float.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -39,27 +40,27 @@ def _log_p(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("a fair die", points=1)
+@aspect("a fair die", points=1, hint=2)
 def a_fair_die(answer, draw):
     """a guess among k equal sides has the perplexity k"""
     k, n = draw.sizes(2, 3, 12)
     return torch.as_tensor(answer(torch.full((1, n), -math.log(k)), torch.ones(1, n, dtype=torch.bool)))
 
 
-@aspect("full texts", points=1)
+@aspect("full texts", points=1, hint=3)
 def full_texts(answer, draw):
     """tokens that are not equally hard"""
     log_p, mask = _log_p(draw)
     return torch.as_tensor(answer(log_p, torch.ones_like(mask)))
 
 
-@aspect("short texts", points=1)
+@aspect("short texts", points=1, hint=3)
 def short_texts(answer, draw):
     """each real token of all texts counts the same, padding counts for nothing"""
     return torch.as_tensor(answer(*_log_p(draw)))
 
 
-@aspect("a long text", points=1)
+@aspect("a long text", points=1, hint=3)
 def a_long_text(answer, draw):
     """a thousand tokens and more, whose probability is too small for any float"""
     n = 1000 + int(draw.integers(200, 1))

@@ -42,14 +42,14 @@ def _weights(draw, d_in, d_hidden):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the first step", points=1)
+@aspect("the first step", points=1, hint=2)
 def the_first_step(answer, draw):
     """from an empty state, the input and the bias decide"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
     return answer(draw.normal(batch, d_in), torch.zeros(batch, d_hidden), *_weights(draw, d_in, d_hidden))
 
 
-@aspect("remembering", points=1)
+@aspect("remembering", points=1, hint=3)
 def remembering(answer, draw):
     """with nothing to read, the new state comes from the old one"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
@@ -57,7 +57,7 @@ def remembering(answer, draw):
     return answer(torch.zeros(batch, d_in), draw.normal(batch, d_hidden), W_x, W_h, torch.zeros_like(b))
 
 
-@aspect("three steps", points=2)
+@aspect("three steps", points=2, hint=2)
 def three_steps(answer, draw):
     """what was read two steps ago is still in the state"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)

@@ -28,7 +28,8 @@ exercise = Exercise(
         "Cut the last position off the logits and the first one off the tokens. Both then begin with (batch, n − 1), "
         "and each prediction stands beside its target.",
         "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
-        "whole batch at once.",
+        "whole batch at once. Softmax and logarithm belong in one step (`log_softmax`, or what `cross_entropy` "
+        "expects): separately, a small probability becomes 0 on the way.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -57,19 +58,19 @@ def _two_or_more(draw, batch, n):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("what comes next", points=2)
+@aspect("what comes next", points=2, hint=2)
 def what_comes_next(answer, draw):
     """the loss at each position is about the token after it"""
     return answer(*_text(draw, ragged=False))
 
 
-@aspect("padding", points=2)
+@aspect("padding", points=2, hint=3)
 def padding(answer, draw):
     """texts of several lengths: each real token counts once, and padding not at all"""
     return answer(*_text(draw, ragged=True))
 
 
-@aspect("a model that knows", points=1)
+@aspect("a model that knows", points=1, hint=3)
 def a_model_that_knows(answer, draw):
     """if sure of the right next token, its loss is nearly 0; if sure of a wrong one, large but not infinite"""
     logits, tokens, pad = _text(draw, ragged=False)

@@ -1,0 +1,181 @@
+"""Lecture 01's language models on one test set: n-grams, a window network, recurrent networks with three cells.
+
+    python benchmarks/language_models.py [--seeds 0 1 2] [--epochs 3] [--texts N] [--workers N] [--save FILE] [--json]
+    python benchmarks/language_models.py --pilot [--workers N]
+
+Docstrings of the running Python, cut into 1,024 subword tokens; the test set is whole modules. The training texts come
+module by module, so they are shuffled with a seed before a twentieth or a quarter of them is taken: each seed has other
+texts there, other weights at the beginning, and another order of batches. N-gram models (interpolated Kneser–Ney) read
+the same texts once, which is all that they can use.
+
+All networks have d = 96, one table for reading and scoring, and equal epochs; the window is of four tokens, as the
+5-gram's. On a quarter of the texts, to save time, there are the window and the GRU alone. Networks are trained on
+pieces of at most 64 tokens, each read as if nothing had gone before, and tested on whole texts. Their learning rate
+was chosen by --pilot: on a tenth of the training texts that it keeps apart (a validation set), 0.02 was the best of
+0.01, 0.02 and 0.04 for each kind, trained on a quarter of the texts; the test set decides nothing. Beside the
+perplexities: the loss by how many tokens of the context the 5-gram had seen, and of half of the probability by the
+5-gram and half by the GRU. About eight minutes of processor time, in one process or several of one thread each; with
+--save the file is written anew after each network.
+"""
+
+import argparse
+import json
+import platform
+import random
+import re
+import time
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from math import exp
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attncourse.data import Tokenizer, docstrings, encode_texts, text_batches
+from attncourse.metrics import perplexity, text_log_probabilities
+from attncourse.ngram import NGram, WindowLanguageModel
+from attncourse.recurrent import RecurrentLanguageModel
+from attncourse.training import fit_texts
+
+VOCABULARY, D_HIDDEN, ORDERS, LONGEST_ORDER = 1024, 96, (1, 2, 3, 5), 5
+SHARES = {"a twentieth": 20, "a quarter": 4, "all": 1}
+NETWORKS = ("window", "RNN", "LSTM", "GRU")
+TRAINED = {"a twentieth": (), "a quarter": ("window", "GRU"), "all": NETWORKS}
+RATE, RATES, PILOT_SEED = 2e-2, (1e-2, 2e-2, 4e-2), 100
+BATCH: Any = {"batch_tokens": 512, "max_length": 64}
+Texts = list[list[int]]
+
+
+def shuffled(texts: Texts, seed: int) -> Texts:
+    return random.Random(seed).sample(texts, len(texts))
+
+
+def make_network(kind: str, vocab_size: int) -> nn.Module:
+    if kind == "window":
+        return WindowLanguageModel(vocab_size, LONGEST_ORDER, D_HIDDEN)
+    return RecurrentLanguageModel(vocab_size, D_HIDDEN, "lstm" if kind == "LSTM" else "gru" if kind == "GRU" else "rnn")
+
+
+class Job(NamedTuple):
+    """A network to train on some texts, and to ask about others."""
+
+    kind: str
+    vocab_size: int
+    texts: Texts
+    asked: Texts
+    epochs: int
+    lr: float
+    seed: int
+
+
+def work(job: Job) -> tuple[Tensor, int, float]:
+    """ln p of each token that is asked about, how many steps were taken, and the processor's seconds."""
+    torch.set_num_threads(1)
+    torch.manual_seed(job.seed)
+    network = make_network(job.kind, job.vocab_size)
+    steps = job.epochs * sum(1 for _ in text_batches(job.texts, **BATCH, seed=job.seed))
+    began = time.process_time()
+    fit_texts(network, job.texts, steps, **BATCH, lr=job.lr, seed=1000 * job.seed, progress=False)
+    seconds = time.process_time() - began
+    return torch.cat(text_log_probabilities(network, job.asked)).double(), steps, seconds
+
+
+def by_counts(model: NGram, texts: Texts) -> Tensor:
+    return torch.cat([model.log_probabilities(text) for text in texts])                        # (n_tokens,)
+
+
+def as_text(result: dict) -> str:
+    """JSON, a line for each run."""
+    return re.sub(r"\n {3,}|\n {2}(?=[\]}])", " ", json.dumps(result, indent=1, ensure_ascii=False)) + "\n"
+
+
+def pilot(pool: ProcessPoolExecutor, texts: Texts, vocab_size: int, epochs: int) -> None:
+    """Print what each learning rate gives on texts that are kept apart."""
+    apart = shuffled(texts, PILOT_SEED)
+    validation, rest = apart[: len(apart) // 10], apart[len(apart) // 10 :][: len(apart) // 4]
+    tried = [(kind, lr) for kind in NETWORKS for lr in RATES]
+    jobs = [Job(kind, vocab_size, rest, validation, epochs, lr, PILOT_SEED) for kind, lr in tried]
+    for (kind, lr), (log_p, *_) in zip(tried, pool.map(work, jobs), strict=True):
+        print(f"{kind:>8}, learning rate {lr:g}: validation perplexity {perplexity(log_p):.1f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--texts", type=int, help="read no more than so many, to try it out")
+    parser.add_argument("--pilot", action="store_true", help="compare learning rates on a validation set, nothing else")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    corpus = docstrings(args.texts)
+    tokenizer = Tokenizer.train(corpus.train, size=VOCABULARY)
+    texts, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
+    vocab_size = len(tokenizer)
+    command = f"python benchmarks/language_models.py --seeds {' '.join(map(str, args.seeds))} --epochs {args.epochs}"
+    if args.texts:
+        command += f" --texts {args.texts}"
+
+    pool = ProcessPoolExecutor(args.workers, mp_context=get_context("spawn"))
+    if args.pilot:
+        pilot(pool, texts, vocab_size, args.epochs)
+        return
+
+    five_gram = NGram(texts, LONGEST_ORDER, vocab_size)
+    all_counted = {n: by_counts(NGram(texts, n, vocab_size), test) for n in ORDERS}            # the same for each seed
+    five = all_counted[LONGEST_ORDER]
+    known = torch.tensor([five_gram.known(text[:i]) for text in test for i in range(1, len(text))]).clamp(min=1)
+
+    def scored(model: str, share: str, seed: int, log_p: Tensor, **more) -> dict:
+        by_known = {n: round(-log_p[known == n].mean().item(), 4) for n in range(1, LONGEST_ORDER)}
+        return {"seed": seed, "share": share, "model": model, "perplexity": round(exp(-log_p.mean()), 2),
+                "nats_by_known": by_known, **more}  # fmt: skip
+
+    result = {
+        "benchmark": "language_models", "command": command, "date": time.strftime("%Y-%m-%d"), "device": "cpu",
+        "device_name": f"{platform.machine()}, 1 thread",
+        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        "seeds": args.seeds, "epochs": args.epochs, "d_hidden": D_HIDDEN, "vocab_size": vocab_size,
+        "texts": {"training": len(texts), "test": len(test)},
+        "tokens": {"training": sum(len(text) - 1 for text in texts), "test": len(five)},
+        "rate": RATE, "known": {n: round((known == n).double().mean().item(), 4) for n in range(1, LONGEST_ORDER)},
+        "size": {"5-gram": len(five_gram)}
+        | {kind: sum(p.numel() for p in make_network(kind, vocab_size).parameters()) for kind in NETWORKS},
+        "runs": [],
+    }  # fmt: skip
+    parts = {(seed, share): shuffled(texts, seed)[: len(texts) // divisor]
+             for seed in args.seeds for share, divisor in SHARES.items()}  # fmt: skip
+    wanted = [(seed, share, kind) for share in reversed(SHARES) for seed in args.seeds for kind in TRAINED[share]]
+    trained = pool.map(work, [Job(kind, vocab_size, parts[seed, share], test, args.epochs, RATE, seed)
+                              for seed, share, kind in wanted])  # fmt: skip
+    for (seed, share), some in parts.items():
+        for n in ORDERS:
+            log_p = all_counted[n] if share == "all" else by_counts(NGram(some, n, vocab_size), test)
+            result["runs"].append(scored(f"{n}-gram", share, seed, log_p))
+    for (seed, share, kind), (log_p, steps, seconds) in zip(wanted, trained, strict=True):
+        result["runs"].append(scored(kind, share, seed, log_p, steps=steps, seconds=round(seconds, 1)))
+        print(f"seed {seed}, {share}, {kind}: {result['runs'][-1]['perplexity']:.1f}", flush=True)
+        if (share, kind) == ("all", "GRU"):
+            half = torch.log((log_p.exp() + five.exp()) / 2)
+            result["runs"].append(scored("5-gram and GRU", share, seed, half))
+        if args.save:
+            args.save.write_text(as_text(result), encoding="utf-8")
+    pool.shutdown()
+    for share in SHARES:
+        listed: dict[str, list[float]] = {}
+        for run in result["runs"]:
+            if run["share"] == share:
+                listed.setdefault(run["model"], []).append(run["perplexity"])
+        print(f"{share}:", ", ".join(f"{model} {sum(values) / len(values):.1f}" for model, values in listed.items()))
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Lecture 01's reader is the one that was measured, and the records are of what the lecture says."""
+
+import importlib.util
+from pathlib import Path
+
+import jupytext
+import pytest
+import torch
+
+from attncourse.data.recall import letters_with_digits
+from attncourse_lessons import course
+from attncourse_lessons.results import measured
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks/recall.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("recall", BENCHMARK)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The lecture's cell that defines the reader, executed."""
+    (lesson,) = [lesson for lesson in course.lessons if lesson.name == "bottleneck"]
+    cells = jupytext.read(lesson.folder / "lecture.py", fmt="py:percent").cells
+    (source,) = [cell.source for cell in cells if "class Reader(" in cell.source]
+    names = {"torch": torch, "nn": torch.nn}
+    exec("from attncourse.attention import attend\n" + source.split("\n\n\ndef losses_of")[0], names)
+    return names
+
+
+@pytest.mark.parametrize("memory", ["last state", "attention"])
+def test_the_page_shows_the_reader_that_the_benchmark_measures(benchmark, page, memory):
+    torch.manual_seed(0)
+    shown, kept = page["Reader"](memory, 16), benchmark.Reader(memory, 16)
+    assert {name: p.shape for name, p in shown.state_dict().items()} == {
+        name: p.shape for name, p in kept.state_dict().items()
+    }
+    kept.load_state_dict(shown.state_dict())
+    letters, digits, asked, _ = letters_with_digits(5, 7, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(kept(letters, digits, asked), shown(letters, digits, asked))
+
+
+def test_readers_differ_in_their_memory_alone(benchmark):
+    sizes = {memory: [p.shape for p in benchmark.Reader(memory, 8).parameters()]
+             for memory in ("last state", "mean pool", "attention")}  # fmt: skip
+    assert sizes["last state"] == sizes["mean pool"] == sizes["attention"]
+
+
+@pytest.mark.parametrize("readout", ["product", "concatenation", "decoder"])
+def test_one_vector_is_all_that_a_reader_of_the_last_state_knows(benchmark, readout):
+    """Two rows that end in one state get one answer; with attention they do not."""
+    torch.manual_seed(0)
+    reader = benchmark.Reader("last state", 8, readout)
+    letters, digits, asked, _ = letters_with_digits(4, 3, torch.Generator().manual_seed(0))
+    reader.network.register_forward_hook(lambda module, given, out: (out[0][:, -1:].expand_as(out[0]), out[1]))
+    only_last = reader(letters, digits, asked)
+    reader.memory = "attention"
+    torch.testing.assert_close(reader(letters, digits, asked), only_last)
+
+
+def test_the_record_of_recall_has_three_seeds_and_every_width_with_one_vector_and_with_attention():
+    recall = measured("recall")
+    assert len(set(recall["seeds"])) >= 3
+    pairs = {(reader["memory"], reader["d"]) for reader in recall["readers"] if reader["readout"] == "product"}
+    assert {(memory, d) for memory in ("last state", "attention") for d in (16, 32, 64, 128)} <= pairs
+    assert all(len(reader["runs"]) == len(recall["seeds"]) for reader in recall["readers"])
+
+
+@pytest.mark.parametrize("model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "LSTM", "GRU", "5-gram and GRU"])
+def test_the_record_of_language_models_has_each_model_once_a_seed_after_three_epochs(model):
+    record = measured("language_models")
+    seeds = [run["seed"] for run in record["runs"] if (run["model"], run["share"]) == (model, "all")]
+    assert record["epochs"] == 3 and sorted(seeds) == sorted(record["seeds"]) and len(set(seeds)) >= 3
