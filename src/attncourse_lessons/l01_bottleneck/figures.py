@@ -86,7 +86,7 @@ GRU_CELL = Wiring(
         "rest": ("1 −", 3.6, 3.9), "take": ("×", 5.4, 3.9), "z": ("$z$", 2.0, 2.2),
         "candidate": (r"$\tilde h$", 7.6, 2.2), "x": ("$x_t$", 9.8, 2.2),
         "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 5.0, 0.2), "reset": ("×", 7.6, 0.2),
-        "past": (r"$h_{t-1} U_h$", 9.8, 0.2),
+        "past": (r"$h_{t-1} U_n$", 9.8, 0.2),
     },
     edges=(
         ("old", "keep"), ("z", "keep"), ("keep", "sum"), ("z", "rest"), ("rest", "take"), ("candidate", "take"),

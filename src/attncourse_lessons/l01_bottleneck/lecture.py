@@ -113,7 +113,7 @@ print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the
 # ## Cross-entropy and perplexity: how good is a language model?
 #
 # Look at the probability $p_i$ that the model gave to the token that came. The loss is the mean of $-\ln p_i$ over all
-# predicted tokens, in **nats per token**. It is nothing for a model that was sure and right, and large for one that
+# predicted tokens, in **nats per token**. It is zero for a model that was sure and right, and large for one that
 # thought the token impossible. This is the **cross-entropy** between text and model. It is also, by the chain rule,
 # minus the logarithm of the whole text's probability, divided by its number of tokens: to minimise cross-entropy is to
 # maximise the **likelihood** of the text. Because nats say little to most people, we undo the logarithm at the end:
@@ -144,7 +144,8 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 
 # %% [markdown]
 # > **Check yourself.** (1) A model gave each of four tokens that came the probability ⅛. Its loss in nats, in bits, its
-# > perplexity? (2) Which perplexity has a model that gives all 1,024 tokens the same probability?
+# > perplexity? (2) What is the perplexity of a model that gives all 1,024
+# > tokens the same probability?
 # > <details><summary>Answers</summary>(1) ln 8 ≈ 2.08 nats, 3 bits, 8. (2) 1,024, on any text.</details>
 #
 # **Now you:** [a01](@bottleneck/assignment), exercise 4.
@@ -328,7 +329,7 @@ figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 # through every state in between. And each state is a vector of the same size, whether it stands for three tokens or for
 # three hundred.
 #
-# **Now you:** [a01](@bottleneck/assignment), exercises 1 and 2.
+# **Now you:** [a01](@bottleneck/assignment), exercise 1.
 #
 # ## Training without a target leak: one step to the left
 #
@@ -405,10 +406,11 @@ figures.lstm_and_gru()
 # \end{aligned}
 # $$
 #
-# The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. What is not kept is
-# replaced: $h_t = z \circ h_{t-1} + (1 - z) \circ \tilde h$. Its reset gate $r$ says how much of the past the candidate
-# sees: $\tilde h = \tanh\bigl(x_t W_h + r \circ (h_{t-1} U_h) + b_h\bigr)$. Here is the LSTM in code, beside torch's. The
-# GRU is the extension of the assignment.
+# The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. Its gates are the **update
+# gate** $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the **reset gate** $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. What is
+# not kept is replaced: $h_t = z \circ h_{t-1} + (1 - z) \circ \tilde h$. The reset gate says how much of the past the
+# candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \circ (h_{t-1} U_n) + b_n\bigr)$. Here is the LSTM in code, beside
+# torch's. The GRU is the extension of the assignment.
 
 # %%
 def lstm_step(x, h, c, W, U, b):
@@ -432,7 +434,8 @@ assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, theirs, strict=
 #
 # All on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks have
 # states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a validation set.
-# *Place your bets.* The 5-gram model keeps a count of every run of five, and no network has a fifth as many numbers.
+# The last entry, 5-gram and GRU, takes half of each of these two models' probabilities. *Place your bets.* The 5-gram
+# model keeps a count of every run of five, and no network has a fifth as many numbers.
 
 # %%
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "LSTM", "GRU", "5-gram and GRU"]
@@ -449,8 +452,7 @@ for model in models:
 # On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity that was 24% lower for their
 # window network than for the best n-gram model.
 #
-# Now look at the last line. If the 5-gram model gives half of each probability and the GRU the other half, they lose less
-# than either alone. That can only be if they are good at *different* tokens. Which? For each token of the test set we ask
+# Now look at the last line. Together the two lose less than either alone. That can only be if they are good at *different* tokens. Which? For each token of the test set we ask
 # how much of the context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. *Guess* what
 # the two curves look like.
 
@@ -585,6 +587,8 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 # words as for three hundred. It may be the **last state**, or the mean of all states, **mean pooling**. Is it too narrow?
 # Or is there merely a long path?
 #
+# **Now you:** [a01](@bottleneck/assignment), exercise 2.
+#
 # A small task decides it. A GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is asked for one of them: *a?*
 # Everything needed was there, but nobody knew in advance which would be asked.
 
@@ -684,15 +688,18 @@ for reader in [*recall["readers"], recall["longer"]]:
 # * **Mean pooling** does no better than the last state, although every state is one average away. A long path is not the
 #   cause.
 # * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of
-#   the trouble is to *learn* how to pack a vector from which anything may be asked, and a part remains.
+#   the trouble is to *learn* how to pack a vector from which anything may be asked. How much would be left after still
+#   more steps, the record does not say.
 # * A **decoder's** GRU cell, which reads the question with the vector as its state, breaks down earlier still.
 # * **Concatenation**, a readout that puts vector and question side by side, fails already at *two* pairs. That has
-#   nothing to do with the width of the vector: such a readout cannot select. (Attention does not mind, since its dot
-#   product has selected before.) Had we compared the memories with this readout alone, as the first edition of this
-#   lecture did, we would have taken a fault of the readout for the bottleneck. Vary one thing at a time.
+#   nothing to do with the width of the vector: such a readout can only add the question to what was found before its
+#   tanh, and in 800 steps it does not learn to select. (Attention does not mind, since its dot product has selected
+#   before.) Had we compared the memories with this readout alone, we would have taken a fault of the readout for the
+#   bottleneck. Vary one thing at a time.
 #
 # > **Check yourself.** (1) Both readers have the same number of parameters. What does attention need more of, and how does
-# > it grow with $n$? (2) Why can a linear layer on [found; question] not select?
+# > it grow with $n$? (2) Why does a linear layer on [found; question] not
+# > select?
 # > <details><summary>Answers</summary>(1) Memory and work when the question comes: it keeps n states instead of one, and
 # > compares the question with each. That is the price; lecture @cheap_attention is about it. (2) It computes A·found +
 # > B·question: the question can shift the result, but not change which parts of found count. For that one needs a
@@ -758,9 +765,8 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 
 # %% [markdown] erratum="a missing with"
 # > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer
-# > operations than a recurrence; it compares every position with every other. What does not increase *with* the length is
-# > how many of them must be done one after the other. (One deck prints "does not increase sequence length", and a *with*
-# > is missing.) The next cell reads it off the graph that autograd keeps: the longest chain of operations of which each
+# > operations than a recurrence; it compares every position with every other. What does not increase with the length is
+# > how many of them must be done one after the other. The next cell reads it off the graph that autograd keeps: the longest chain of operations of which each
 # > needs the one before.
 
 # %% tags=["hide-input"]
@@ -820,19 +826,19 @@ assert len(set(chains["attention"].values())) == 1
 # **bidirectional** encoders. A language model cannot have one. Do you see why?)
 #
 # > **Check yourself.**
-# > 1. Why is a perplexity of 1.02 on a new text a reason to worry?
+# > 1. Two models have perplexities of 40 and 20 on the same tokens. By how many nats per token do they differ?
 # > 2. Two tokens stand 50 apart. Through how many cells does a signal go in a network that reads from left to right? And
 # >    in one with a second network, from right to left?
 # > 3. Your decoder is right on short sources and wrong on long ones. How would you tell the path from the bottleneck?
 # > <details><summary>Answers</summary>
 # >
-# > 1. Nobody can predict text so well: something of the target leaks into the input.
+# > 1. ln 40 − ln 20 = ln 2 ≈ 0.69.
 # > 2. 51, counting both ends, from the earlier to the later. The second network carries signals the other way, and through
 # >    as many: no short cut.
 # > 3. For instance by mean pooling, in which every state is one average away while the vector stays as narrow; or by a
 # >    wider state with the same path.</details>
 #
-# **Now do** [assignment @bottleneck](@bottleneck/assignment): exercises 1 to 4, two questions in words, and the GRU as an
+# **Now do** [assignment @bottleneck](@bottleneck/assignment) (about an hour): exercises 1 to 4, two questions in words, and the GRU as an
 # extension. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average that depends on a question?
 #
 # **Further reading.** Shannon, [*Prediction and entropy of printed

@@ -818,7 +818,7 @@ assert narrow[32] + 5 < wide[32], "and a wider one is full later"
 # %% [markdown]
 # With two cards they are alike. Then the state fills up: cards are added on top of each other, and what is read off is
 # a mixture. A wider state puts it off and does not prevent it. (Twice the training, which we tried, lifts the wide
-# one's curve further and the narrow one's hardly at all.) It is lecture @bottleneck's postcard again, with better handwriting. A
+# one's curve further and the narrow one's hardly at all.) It is the single vector of lecture @bottleneck again, better packed. A
 # cache that grows is expensive *because* it forgets nothing, and recalling exactly what stood in the text is what
 # attention is best at. (Newer recurrences choose what to forget, and many models mix a few attention layers among
 # recurrent ones. The trade between the size of the state and what it can recall remains: Arora et al. 2024.)
