@@ -9,8 +9,8 @@ differ in one thing at a time:
   attention takes a weighted average with the question as query;
 * d: how wide embeddings and states are;
 * readout: "product" multiplies what was found by a linear map of the question, number by number, so that the question
-  can select; "concatenation" puts them side by side, as wide after that, which does not learn to; "decoder" has a GRU cell read
-  the question, with what was found as its state, as a decoder would.
+  can select; "concatenation" puts them side by side, as wide after that, which does not learn to; "decoder" has a GRU
+  cell read the question, with what was found as its state, as a decoder would.
 
 Each reader is trained with 1, 2, 4, 8 and 16 pairs in turn, 64 in a batch. Its learning rate is the best of three on
 one seed and draws that are not used again. Then each seed decides weights and draws; readers of one seed see the same

@@ -103,7 +103,7 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
         "$r$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
         "$z$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
     }  # fmt: skip
-    given = {X_AND_H: (x, h), "$h_{t-1}$": h, "$x_t$": x, "$h_{t-1} U_h$": h @ U[2]}
+    given = {X_AND_H: (x, h), "$h_{t-1}$": h, "$x_t$": x, "$h_{t-1} U_n$": h @ U[2]}
     torch.testing.assert_close(Drawn(gru).computed("$h_t$", given, boxes), cell(x, h))
 
 
