@@ -187,3 +187,4 @@ def test_worlds_have_a_mark_for_each_seed_in_the_row_of_its_score():
         assert ax.get_title() == world and ax.get_xlim() == (0, 1) and ax.yaxis_inverted()
         assert labels(ax.xaxis) == {0: "0", 0.5: "0.5", 1: "1"}
     assert labels(panels[0].yaxis) == {0: "dot", 1: "additive"}
+    assert [(words, x) for words, x, _ in texts(panels[0])] == [("guessing", pytest.approx(0.155))]

@@ -339,7 +339,7 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 
 # %%
 def error_in_hidden_hours(vectors, n, generator, waves=(1, 2, 3, 4)):
-    today, seen = days(n, generator, waves)                   # (n, 24) each
+    today, seen = days(n, generator, waves=waves)             # (n, 24) each
     scores = (vectors @ vectors.mT).expand(n, 24, 24)         # the same for every day
     scores = scores.masked_fill(~seen[:, None], -torch.inf)   # hours that were seen answer
     answers = (scores.softmax(dim=-1) @ today[:, :, None])[:, :, 0]               # (n, 24)
