@@ -38,9 +38,12 @@ exercise = Exercise(
     minutes=15,
     extra=True,
     hints=(
-        "How far is word j from word i? That is a table (n, n), made from `torch.arange(n)` and broadcasting.",
+        "How far is word j from word i, to either side? That is a table (n, n), made from `torch.arange(n)` and "
+        "broadcasting. Compare it with `width`: is a word exactly `width` away still seen?",
         "The scores of words that are too far away become −∞, before the softmax, as padding did in assignment "
-        "@cross_attention.",
+        "@cross_attention. Try it by hand: what does the softmax make of a score of 0, and what of −∞?",
+        "All the rest is as in exercise 2: three projections, scores divided by √d_k, the softmax along the keys, the "
+        "weighted sum of the values. `masked_fill` and `torch.where` pass the gradient on.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -56,13 +59,13 @@ def _near(answer, draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=1, explain=row_sums)
+@aspect("weights", points=1, hint=1, explain=row_sums)
 def weights(answer, draw):
     """each word shares out one among itself and `width` words on each side"""
     return _near(answer, draw)[1]
 
 
-@aspect("output", points=1)
+@aspect("output", points=1, hint=3)
 def output(answer, draw):
     """the average of the values in the window"""
     return _near(answer, draw)[0]
@@ -71,6 +74,7 @@ def output(answer, draw):
 @aspect(
     "out of reach",
     points=1,
+    hint=2,
     explain=explain_worst("output {place} changes by {size} when only words outside its window change"),
 )
 def out_of_reach(answer, draw):
@@ -83,7 +87,7 @@ def out_of_reach(answer, draw):
     return require_variation(before)[:, 0] - after[:, 0]
 
 
-@aspect("gradient", points=1, explain=explain_way_back(*MATRICES))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back(*MATRICES))
 def gradient(answer, draw):
     """all three projections can be learned, and the words too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 7)]

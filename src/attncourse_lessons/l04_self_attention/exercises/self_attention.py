@@ -34,11 +34,12 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Four lines: three projections, one table of scores, one softmax, one product. Write the shape beside each.",
-        "`x @ W_Q` projects every word of every sentence at once. The table (batch, n, n) has a row for each word that "
-        "asks: queries times transposed keys.",
-        "`.mT` swaps the last two axes and leaves the batch alone; `.T` does not. The softmax runs along the last "
-        "axis, and the scale √d_k comes from `W_K.shape[-1]`.",
+        "Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each. The last "
+        "product is (batch, n, n) times what? Every step is a tensor operation that passes the gradient on.",
+        "`x @ W_Q` projects every word of every sentence at once. Row i of the scores holds the query of word i "
+        "against all n keys, divided by √d_k. The softmax makes each row sum to 1: along which axis is that?",
+        "The sentences of a batch never meet. `.mT` swaps the last two axes and leaves the batch alone; `.T` reverses "
+        "all axes. And which axis is `dim=0`?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -47,7 +48,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=3, explain=row_sums)
+@aspect("weights", points=3, hint=2, explain=row_sums)
 def weights(answer, draw):
     """each word shares out exactly one over its sentence, by scaled q · k"""
     batch, n = draw.sizes(2, 4, 9)
@@ -57,6 +58,7 @@ def weights(answer, draw):
 @aspect(
     "output",
     points=1,
+    hint=1,
     explain=explain_worst("the output differs from your own weights times the values by up to {size}, at {place}"),
 )
 def output(answer, draw):
@@ -74,6 +76,7 @@ def output(answer, draw):
 @aspect(
     "each sentence by itself",
     points=1,
+    hint=3,
     explain=explain_worst("the output at {place} changes by {size} when other sentences join the batch"),
 )
 def each_sentence_by_itself(answer, draw):
@@ -84,7 +87,7 @@ def each_sentence_by_itself(answer, draw):
     return answer(x, *projections)[0] - alone
 
 
-@aspect("gradient", points=1, explain=explain_way_back(*MATRICES, *MATRICES[:3]))
+@aspect("gradient", points=1, hint=1, explain=explain_way_back(*MATRICES, *MATRICES[:3]))
 def gradient(answer, draw):
     """all three projections can be learned, and the words too, from the output and from the weights"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 5)]

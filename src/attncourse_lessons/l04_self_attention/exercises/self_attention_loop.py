@@ -39,12 +39,14 @@ exercise = Exercise(
     difficulty=1,
     minutes=15,
     hints=(
-        "Fix one word, i. What does it ask with, and which n numbers does its question produce? Write those n numbers "
-        "first, and nothing else.",
-        "For word i: the scores are `q @ keys[j] / √d_k` for all j, softmax over these n, and the output is the sum "
-        "over j of weight times `values[j]`.",
-        "Begin with `queries, keys, values = x @ W_Q, x @ W_K, x @ W_V`. Collect one output for each word in a list, "
-        "and `torch.stack` it at the end: writing into a tensor works, but is easily cut off from the gradient.",
+        "Take one word, i. Its query is scored against n keys, and every score is divided by √d_k. Write down these n "
+        "scores first. Their softmax gives the n attention weights of word i. Then ask: which n vectors do they "
+        "weight?",
+        "The sum for word i runs over all n words, before and after it, and word i itself is one of them. In a "
+        "sentence of one word the only weight is 1: what must the output be?",
+        "Project all words first, by three products. Then collect one output for each word in a list, and "
+        "`torch.stack` it at the end. Stay with tensors all the way: `.item()` and `torch.tensor(...)` cut the "
+        "gradient off.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -53,19 +55,19 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=2)
+@aspect("output", points=2, hint=1)
 def output(answer, draw):
     """each word gets the average of all values, by its own weights"""
     return answer(*sentences(draw, 7 + draw.sizes(1, 0, 3)[0]))
 
 
-@aspect("a sentence of one word", points=1)
+@aspect("a sentence of one word", points=1, hint=2)
 def a_sentence_of_one_word(answer, draw):
     """with nobody else to look at, a word gets its own value"""
     return answer(*sentences(draw, 1))
 
 
-@aspect("shuffled", points=1, explain=MOVED)
+@aspect("shuffled", points=1, hint=2, explain=MOVED)
 def shuffled(answer, draw):
     """in another order, every word still gets what it got"""
     n = 4 + draw.sizes(1, 0, 3)[0]
@@ -77,7 +79,7 @@ def shuffled(answer, draw):
     return answer(x[order], *projections) - require_variation(answer(x, *projections))[order]
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient(*MATRICES))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient(*MATRICES))
 def gradient(answer, draw):
     """all three projections can be learned, and the words too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 5)]

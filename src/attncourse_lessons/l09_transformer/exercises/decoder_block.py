@@ -34,10 +34,13 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Three lines of the form x = x + part(norm(x)). The first and the last you have written before.",
-        "In the middle: who asks, and who answers? Whose padding does `memory_mask` know? The memory has been "
-        "normalised by the encoder, once for all blocks.",
-        "`cross_attention(norm_2(x), memory, memory_mask)`: the x in it is the one that the first line made.",
+        "Three lines of the form x = x + part(norm(x)), each with a norm of its own, and each starts from the x that "
+        "the line before has made. The first and the last you have written before. If all three parts return zeros, "
+        "what must come out?",
+        "The middle line is cross-attention. Which of the two sequences makes the queries, and which the keys and "
+        "values? The encoder has normalised the memory once, for all blocks. The gradient must reach both sequences.",
+        "Two masks, for two attentions. `mask`, (n, n), is about the decoder's own positions. `memory_mask`, (batch, "
+        "1, n_memory), is about the padding of the source. Which attention has n keys, and which has n_memory?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -66,37 +69,42 @@ def _decoded(answer, draw, *loud):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent parts", points=1)
+@aspect("silent parts", points=1, hint=1)
 def silent_parts(answer, draw):
     """if the three parts find nothing, x comes out as it went in"""
     return _decoded(answer, draw)
 
 
-@aspect("self-attention", points=1)
+@aspect("self-attention", points=1, hint=1)
 def self_attention(answer, draw):
     """x asks itself"""
     return _decoded(answer, draw, "attention")
 
 
-@aspect("cross-attention", points=2)
+@aspect("cross-attention", points=2, hint=2)
 def cross_attention(answer, draw):
     """x asks, the memory answers"""
     return _decoded(answer, draw, "cross_attention")
 
 
-@aspect("network", points=1)
+@aspect("network", points=1, hint=1)
 def network(answer, draw):
     """the network reads the normalised x"""
     return _decoded(answer, draw, "feed_forward")
 
 
-@aspect("in order", points=1)
+@aspect("in order", points=1, hint=1)
 def in_order(answer, draw):
     """each part starts from what the one before has made"""
     return _decoded(answer, draw, *LOUD)
 
 
-@aspect("past only", points=1, explain=explain_worst("x {place} changes by {size} when only the future changes"))
+@aspect(
+    "past only",
+    points=1,
+    hint=3,
+    explain=explain_worst("x {place} changes by {size} when only the future changes"),
+)
 def past_only(answer, draw):
     """under a causal mask, what comes later changes nothing"""
     (x, memory, mask, memory_mask), parts = _decoding(draw, *LOUD)
@@ -111,6 +119,7 @@ def past_only(answer, draw):
 @aspect(
     "memory's padding",
     points=1,
+    hint=3,
     explain=explain_worst("x {place} changes by {size} when only the memory's padding changes"),
 )
 def memorys_padding(answer, draw):
@@ -124,7 +133,7 @@ def memorys_padding(answer, draw):
     return require_variation(output) - changed
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x", "memory"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "memory"))
 def gradient(answer, draw):
     """decoder and encoder can both be learned"""
     all_reached = torch.ones(2, dtype=torch.bool)

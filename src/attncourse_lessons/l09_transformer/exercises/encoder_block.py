@@ -31,9 +31,12 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "Two lines of the same form: x = x + part(norm(x)). Which x goes into the second?",
-        "In self-attention a sequence asks itself, so the same thing is `x` and `memory` of the attention: both are "
-        "what `norm_1` made. What is added at the end is added to x as it was before the norm.",
+        "Two lines of the same form, one for attention and one for the feed-forward network: x becomes x plus what the "
+        "part makes of the normalised x. If both parts return zeros, what must come out?",
+        "In self-attention a sequence attends to itself, so the `x` and the `memory` of the attention are one and the "
+        "same tensor: which one? The mask has the shape that the attention expects; hand it on as it is.",
+        "The second line starts from the x that the first line has made: `norm_2` reads it, and the network's output "
+        "is added to it. If anything is detached on the way, the gradient ends there.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -58,31 +61,31 @@ def _encoded(answer, draw, attends=True, thinks=True):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent parts", points=1)
+@aspect("silent parts", points=1, hint=1)
 def silent_parts(answer, draw):
     """if attention and network find nothing, x comes out as it went in"""
     return _encoded(answer, draw, attends=False, thinks=False)
 
 
-@aspect("attention", points=1)
+@aspect("attention", points=1, hint=2)
 def observe_attention(answer, draw):
     """what attention finds in the normalised x is added to x"""
     return _encoded(answer, draw, thinks=False)
 
 
-@aspect("network", points=1)
+@aspect("network", points=1, hint=3)
 def network(answer, draw):
     """what the network makes of the normalised x is added to x"""
     return _encoded(answer, draw, attends=False)
 
 
-@aspect("both", points=1)
+@aspect("both", points=1, hint=3)
 def both(answer, draw):
     """the network thinks about what attention has found"""
     return _encoded(answer, draw)
 
 
-@aspect("mask", points=1, explain=explain_worst("x {place} changes by {size} when only the padding changes"))
+@aspect("mask", points=1, hint=2, explain=explain_worst("x {place} changes by {size} when only the padding changes"))
 def mask(answer, draw):
     """what stands in the padding changes nothing for the words"""
     x, _, parts = _encoding(draw)
@@ -94,7 +97,7 @@ def mask(answer, draw):
     return require_variation(output * words) - answer(other, mask[:, None], *parts) * words
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x"))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
     """the gradient finds its way back through both parts"""
     all_reached = torch.ones(1, dtype=torch.bool)

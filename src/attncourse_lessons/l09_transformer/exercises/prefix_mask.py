@@ -31,10 +31,12 @@ exercise = Exercise(
     minutes=12,
     extra=True,
     hints=(
-        "Two reasons may allow a pair (i, j): the key j lies in the prefix, or it does not come after the query. "
+        "Two reasons may allow a pair (i, j): the key j lies in the prefix, or it does not come after the query i. "
         "Either one is enough.",
-        "`torch.arange(n) < lengths[:, None]` is (batch, n): which keys are prefix. Where does it need another axis, "
-        "to be joined with a causal mask (n, n)?",
+        "Without a prefix only the second reason is left. That is the causal mask, (n, n), with a row for each query: "
+        "which of its two triangles is True, and what is its diagonal?",
+        "Which keys lie in the prefix is a table (batch, n): `lengths[:, None]` compared with the positions 0, 1, …, n "
+        "− 1. Where does it need another axis, so that every query of a text sees the same keys?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -56,20 +58,20 @@ def _places(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("prefix and rest", points=1, explain=_places)
+@aspect("prefix and rest", points=1, hint=1, explain=_places)
 def prefix_and_rest(answer, draw):
     """the prefix is read by all, the rest from left to right"""
     return answer(*_prefixes(draw))
 
 
-@aspect("no prefix", points=0.5, explain=_places)
+@aspect("no prefix", points=0.5, hint=2, explain=_places)
 def no_prefix(answer, draw):
     """without a prefix it is the causal mask"""
     lengths, n = _prefixes(draw)
     return answer(torch.zeros_like(lengths), n)
 
 
-@aspect("nothing but prefix", points=0.5, explain=lambda got, expected: "some pairs are forbidden")
+@aspect("nothing but prefix", points=0.5, hint=3, explain=lambda got, expected: "some pairs are forbidden")
 def nothing_but_prefix(answer, draw):
     """where everything is prefix, everybody sees everybody"""
     lengths, n = _prefixes(draw)

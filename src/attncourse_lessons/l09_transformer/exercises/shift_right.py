@@ -22,10 +22,13 @@ exercise = Exercise(
     difficulty=1,
     minutes=8,
     hints=(
-        "At position t the decoder is to say target[t], and may know what stands before it. What does it read at "
-        "position 0? Which token is never read?",
-        "Two pieces, one after the other: a column of `bos`, and the target without its last column. "
-        "`torch.full_like` and `torch.cat` are enough; mind the axis.",
+        "At position t the decoder is to predict target[t], and may know only what stands before it. What does it read "
+        "at position 0? Which token is never read?",
+        "Two pieces, one after the other: a column of `bos`, (batch, 1), and the target without its last column. Along "
+        "which axis are they joined? What is left of the second piece when the target is one token long?",
+        "`torch.cat` joins tensors. `torch.full_like` takes shape and dtype from a tensor that is there already; "
+        "`torch.ones` and `torch.zeros` make decimal numbers, and `torch.cat` then turns the tokens into decimal "
+        "numbers, too.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -41,19 +44,19 @@ def _tokens(draw, n=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("shifted", points=2)
+@aspect("shifted", points=2, hint=1)
 def shifted(answer, draw):
     """`bos` first, then every token one place later; the last one is dropped"""
     return answer(*_tokens(draw))
 
 
-@aspect("one token", points=1)
+@aspect("one token", points=1, hint=2)
 def one_token(answer, draw):
     """of a single token nothing is left but `bos`"""
     return answer(*_tokens(draw, n=1))
 
 
-@aspect("whole numbers", points=1, explain=lambda got, expected: "came back as decimal numbers")
+@aspect("whole numbers", points=1, hint=3, explain=lambda got, expected: "came back as decimal numbers")
 def whole_numbers(answer, draw):
     """tokens stay whole numbers, or no embedding could look them up"""
     target_in = answer(*_tokens(draw))

@@ -32,10 +32,12 @@ exercise = Exercise(
     difficulty=1,
     minutes=8,
     hints=(
-        "Two products lead from d_model to d_ff. One of them goes through the bend; then the two are multiplied, "
-        "number by number; and one product leads back.",
+        "Two products lead from d_model to d_ff. One of them goes through the activation function and becomes the "
+        "gate; then the two are multiplied, element by element; and one product leads back. Each matrix is used once, "
+        "and the gradient must reach all three.",
+        "`@` takes the last axis of x, whatever stands in front of it. Does any line of yours ask how many axes x has?",
         "silu(z) = z · σ(z). torch has `torch.sigmoid`, and `torch.nn.functional.silu` too. Exponentials by hand "
-        "overflow where |z| is large, if not forwards then in the gradient.",
+        "overflow where |z| is large: in the output, or in the gradient alone.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -52,7 +54,7 @@ def _gated(draw, *in_front):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=3)
+@aspect("output", points=3, hint=1)
 def output(answer, draw):
     """one product bent, the other as it is, number times number, and back"""
     return answer(*_gated(draw))
@@ -61,6 +63,7 @@ def output(answer, draw):
 @aspect(
     "axes in front",
     points=1,
+    hint=2,
     explain=explain_worst("a vector by itself gets an output that differs by {size} at {place}"),
 )
 def axes_in_front(answer, draw):
@@ -76,7 +79,7 @@ def _where_not_finite(got, expected):
     return "what comes out is finite, but the gradient on the way back is NaN or ∞"
 
 
-@aspect("large numbers", points=1, explain=_where_not_finite)
+@aspect("large numbers", points=1, hint=3, explain=_where_not_finite)
 def large_numbers(answer, draw):
     """a gate that is wide open, or shut, gives finite numbers, and finite gradients on the way back"""
     inputs = _gated(draw)
@@ -89,7 +92,7 @@ def large_numbers(answer, draw):
     return torch.stack([fine.all(), torch.stack([gradient.isfinite().all() for gradient in back]).all()])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x", "W_gate", "W_up", "W_down"))
+@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("x", "W_gate", "W_up", "W_down"))
 def gradient(answer, draw):
     """all three matrices can be learned"""
     inputs = [tensor.requires_grad_() for tensor in _gated(draw)]

@@ -56,12 +56,12 @@ exercise = Exercise(
     minutes=25,
     hints=(
         "Two loops. The first runs through the encoder's blocks and makes the memory; the second through the "
-        "decoder's, and each of those gets the memory. With norms in front of all parts, something is missing after "
-        "the last block.",
-        "What does the decoder read at position 0? And which mask keeps it from reading further than that? Neither of "
-        "the two is handed to you.",
-        "Source: embed, blocks, `encoder_norm`. Target: shift, embed, blocks with a causal mask (n_target, n_target) "
-        "and the `source_mask`, `decoder_norm`, `output`.",
+        "decoder's, and each of those gets the same memory. With norms in front of all parts, what is missing after "
+        "the last block of each?",
+        "The decoder's side. What does it read at position 0? And which mask, (n_target, n_target), keeps a position "
+        "from attending to later ones? Neither of the two is handed to you. Then: blocks, norm, output.",
+        "The encoder's side: embed, blocks, `encoder_norm`, and nothing detached, for the encoder learns only through "
+        "the decoder. `source_mask` hides the source's padding in two places: who attends to the source?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -118,21 +118,21 @@ def _machine(draw, reads=True, looks=True, deeper="encoder"):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("logits", points=1)
+@aspect("logits", points=1, hint=1)
 def logits(answer, draw):
     """everything in its place, in an encoder that is deeper than the decoder"""
     inputs, parts = _machine(draw)
     return answer(*inputs, *parts)
 
 
-@aspect("the writing side", points=1)
+@aspect("the writing side", points=1, hint=2)
 def the_writing_side(answer, draw):
     """with no memory to look at, a decoder alone predicts each token from those before it, however many its blocks"""
     inputs, parts = _machine(draw, looks=False, deeper="decoder")
     return answer(*inputs, *parts)
 
 
-@aspect("the reading side", points=1)
+@aspect("the reading side", points=1, hint=3)
 def the_reading_side(answer, draw):
     """every block of the decoder looks at what the whole encoder has made of the source"""
     inputs, parts = _machine(draw, reads=False)
@@ -142,6 +142,7 @@ def the_reading_side(answer, draw):
 @aspect(
     "no peeking",
     points=1,
+    hint=2,
     explain=explain_worst("logits {place} change by {size} when only that token, or a later one, does"),
 )
 def no_peeking(answer, draw):
@@ -158,6 +159,7 @@ def no_peeking(answer, draw):
 @aspect(
     "source's padding",
     points=1,
+    hint=3,
     explain=explain_worst("logits {place} change by {size} when only the source's padding does"),
 )
 def sources_padding(answer, draw):
@@ -171,7 +173,7 @@ def sources_padding(answer, draw):
     return require_variation(logits) - changed
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("source's words"))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("source's words"))
 def gradient(answer, draw):
     """through the whole decoder and the whole encoder a gradient comes back to the words of the source"""
     (source, *inputs), parts = _machine(draw, looks="first")
