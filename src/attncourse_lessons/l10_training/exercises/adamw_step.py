@@ -40,7 +40,7 @@ exercise = Exercise(
         "Five lines, in the order of the equations: m, v, the two corrected by their own 1 − βᵗ, the step. What comes "
         "back as m and v is not corrected: the next step begins with it.",
         "ε is added to the root, and the root is taken of the corrected v. Weight decay is no part of the gradient: "
-        "m and v never see it.",
+        "m and v never see it. It joins the step behind them, and lr multiplies it as well.",
         "Let `update` be the corrected m over (the root of the corrected v, plus ε). Where the parameter has two axes "
         "or more, λ times the parameter is added to it. At the end lr times all of it is taken away.",
     ),
@@ -84,39 +84,39 @@ def _decayed(answer, draw, *shape):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("first moment", points=1)
+@aspect("first moment", points=1, hint=1)
 def first_moment(answer, draw):
     """m is the moving average of the gradients, as the next step will find it"""
     return answer(*_state(draw, 3, 5), 2, 0.1, _betas(draw), 1e-8, 0.0)[1]
 
 
-@aspect("second moment", points=1)
+@aspect("second moment", points=1, hint=1)
 def second_moment(answer, draw):
     """v is the moving average of their squares"""
     return answer(*_state(draw, 3, 5), 2, 0.1, _betas(draw), 1e-8, 0.0)[2]
 
 
-@aspect("a late step", points=2)
+@aspect("a late step", points=2, hint=3)
 def a_late_step(answer, draw):
     """where there is nothing left to correct the parameter moves by lr · m / √v, with the m and v that you return"""
     return _moved(answer, _state(draw, 3, 5), LATE, 0.5, _betas(draw), 1e-8)
 
 
-@aspect("bias correction", points=2, explain=explain_case("at step 1", "at step 2", "at step 4"))
+@aspect("bias correction", points=2, hint=1, explain=explain_case("at step 1", "at step 2", "at step 4"))
 def bias_correction(answer, draw):
     """in the first steps m and v are corrected, each by its own β and by the number of the step"""
     steps = [(draw.child(str(step)), step) for step in (1, 2, 4)]
     return torch.stack([_moved(answer, _state(d, 3, 4), step, 0.5, _betas(d), 1e-8) for d, step in steps])
 
 
-@aspect("ε", points=1, explain=explain_case("at step 2", "at a late step"))
+@aspect("ε", points=1, hint=2, explain=explain_case("at step 2", "at a late step"))
 def epsilon(answer, draw):
     """ε is added to the root of the corrected v, and to nothing else"""
     steps = [(draw.child(str(step)), step) for step in (2, LATE)]
     return torch.stack([_moved(answer, _state(d, 3, 4), step, 0.5, _betas(d), 0.4) for d, step in steps])
 
 
-@aspect("weight decay", points=1)
+@aspect("weight decay", points=1, hint=2)
 def weight_decay(answer, draw):
     """a matrix shrinks by lr · λ of itself, whatever the gradient is"""
     return _decayed(answer, draw, 3, 5)
@@ -128,7 +128,7 @@ def _decays(got, expected):
     return f"weight decay {'changes' if got[wrong] else 'does not change'} what is {kinds[wrong]}"
 
 
-@aspect("matrices alone", points=1, explain=_decays)
+@aspect("matrices alone", points=1, hint=3, explain=_decays)
 def matrices_alone(answer, draw):
     """what has one axis (a bias, a norm's gain) does not decay; what has two or more does"""
     shapes = (5,), (3, 5), (2, 3, 4)

@@ -30,8 +30,9 @@ exercise = Exercise(
     hints=(
         "If you take the sentences from the shortest to the longest, how large is the rectangle of the batch that you "
         "are filling when one more comes in? Its length is then the newcomer's.",
-        "`sorted(range(len(lengths)), key=lambda i: lengths[i])` gives the indices from the shortest sentence on. For "
-        "each of them: (sentences in the last batch + 1) × its length is the new rectangle. Does it fit?",
+        "Sort the indices, not the lengths: `sorted` takes a `key`, and leaves equal ones in the order in which they "
+        "came. For each index, (sentences in the last batch + 1) × its length is the new rectangle. Does it fit? One "
+        "of exactly `batch_tokens` does.",
         "If it does not fit, or there is no batch yet, open a new one; then append, in any case. A sentence that is "
         "longer than the budget needs no case of its own.",
     ),
@@ -68,7 +69,7 @@ def _tokens(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("equal lengths", points=1, explain=_tokens)
+@aspect("equal lengths", points=1, hint=2, explain=_tokens)
 def equal_lengths(answer, draw):
     """as many sentences of one length as fit, and no fewer where they fit exactly"""
     length, per_batch = draw.sizes(2, 3, 8)
@@ -76,7 +77,7 @@ def equal_lengths(answer, draw):
     return _rectangles(answer(lengths, per_batch * length), lengths)
 
 
-@aspect("in the order given", points=1)
+@aspect("in the order given", points=1, hint=2)
 def in_the_order_given(answer, draw):
     """of sentences of one length those that come first share the first batch: shown is the first of each one's batch"""
     length, per_batch = draw.sizes(2, 3, 8)
@@ -105,21 +106,21 @@ def _shared_out(answer, lengths):
     return _rectangles(answer(lengths, 3 * max(lengths) + 1), lengths)
 
 
-@aspect("the padding counts", points=2, explain=_tokens)
+@aspect("the padding counts", points=2, hint=1, explain=_tokens)
 def the_padding_counts(answer, draw):
     """a batch is as large as its rectangle: how many sentences × the longest of them"""
     lengths = told_apart(exercise, "the padding counts", draw.seed, _rising, _shared_out)
     return _shared_out(answer, lengths)
 
 
-@aspect("like with like", points=2, explain=_tokens)
+@aspect("like with like", points=2, hint=2, explain=_tokens)
 def like_with_like(answer, draw):
     """sentences that come in any order are sorted by length, so that little is padding"""
     lengths = told_apart(exercise, "like with like", draw.seed, _any_order, _shared_out)
     return _shared_out(answer, lengths)
 
 
-@aspect("longer than the budget", points=1, explain=_tokens)
+@aspect("longer than the budget", points=1, hint=3, explain=_tokens)
 def longer_than_the_budget(answer, draw):
     """a sentence that is longer than the budget is a batch of its own, wherever it comes"""
     short, k = draw.sizes(2, 3, 7)

@@ -67,10 +67,10 @@ exercise = Exercise(
     extra=True,
     hints=(
         "Keep every word as a list of its pieces, at first its letters. A merge goes through such a list from the left "
-        "and puts one piece in place of two wherever the pair stands.",
-        "Each round: count all neighbours in the *training* words, find the pair with the largest count (of equal "
-        "counts, the first in the alphabet: `min` over `(-count, pair)` does both), and merge it in all words, the "
-        "test's too.",
+        "and puts one piece in place of two wherever the pair stands. Which pair it is, the training words alone say.",
+        "Each round: count the neighbours in the *training* words anew, as they are cut by now, find the pair with "
+        "the largest count (of equal counts, the first in the alphabet: the smallest of the tuples `(-count, pair)` "
+        "is both), and merge it in all words, the test's too.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -123,19 +123,19 @@ def _differently_cut(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the first merge", points=1, explain=_differently_cut)
+@aspect("the first merge", points=1, hint=1, explain=_differently_cut)
 def the_first_merge(answer, draw):
     """the most frequent neighbours of the training words become one piece, wherever they stand"""
     return _cut_up(answer, told_apart(exercise, "the first merge", draw.seed, _first_merge, _cut_up))
 
 
-@aspect("merges of merges", points=2, explain=_differently_cut)
+@aspect("merges of merges", points=2, hint=2, explain=_differently_cut)
 def merges_of_merges(answer, draw):
     """what has grown together is counted anew, and can grow further"""
     return _cut_up(answer, told_apart(exercise, "merges of merges", draw.seed, _words, _cut_up))
 
 
-@aspect("ties", points=1, explain=_differently_cut)
+@aspect("ties", points=1, hint=2, explain=_differently_cut)
 def ties(answer, draw):
     """of equally frequent pairs the alphabetically first is merged"""
     return _cut_up(answer, told_apart(exercise, "ties", draw.seed, _tied, _cut_up))

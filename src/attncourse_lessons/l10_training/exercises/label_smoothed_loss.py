@@ -32,8 +32,9 @@ exercise = Exercise(
         "five: five numbers that sum to one.",
         "It is a mixture: 1 − ε of all on the truth, and ε spread evenly over the whole vocabulary. So the loss is a "
         "mixture, too: 1 − ε times −log p(truth), and ε times the mean of −log p over the vocabulary.",
-        "`log_softmax`, then `gather` for the first part and `mean(dim=-1)` for the second: both (batch, n). Mix "
-        "them, keep those with `target != pad`, all sentences together, and take their mean.",
+        "`log_softmax`, and no softmax before it: that makes 0 of small probabilities, whose logarithm is −∞. `gather` "
+        "finds the first part, a mean over the last axis the second: both (batch, n). Mix them, keep the real tokens, "
+        "all sentences together; their mean goes back as a tensor, not as a float.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -73,32 +74,32 @@ def _loss(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("sharp targets", points=1, explain=_loss)
+@aspect("sharp targets", points=1, hint=3, explain=_loss)
 def sharp_targets(answer, draw):
     """with no smoothing it is the cross entropy, a mean over the tokens"""
     logits, target, pad = _answers(draw)
     return answer(logits, target, 0.0, pad)
 
 
-@aspect("smoothed targets", points=2, explain=_loss)
+@aspect("smoothed targets", points=2, hint=2, explain=_loss)
 def smoothed_targets(answer, draw):
     """a share of the truth goes to the whole vocabulary, in equal parts"""
     return _twice(answer, draw)
 
 
-@aspect("padding", points=2, explain=_loss)
+@aspect("padding", points=2, hint=3, explain=_loss)
 def padding(answer, draw):
     """each real token counts the same, padding counts for nothing, smoothed or not"""
     return _twice(answer, draw, padded=True)
 
 
-@aspect("large logits", points=1, explain=_loss)
+@aspect("large logits", points=1, hint=3, explain=_loss)
 def large_logits(answer, draw):
     """a probability that is too small to be written down still has a logarithm"""
     return _twice(answer, draw, scale=200.0)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("logits"))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("logits"))
 def gradient(answer, draw):
     """it can be learned from"""
     logits, target, pad = _answers(draw)

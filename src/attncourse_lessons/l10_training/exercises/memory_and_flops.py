@@ -49,11 +49,12 @@ exercise = Exercise(
     minutes=30,
     extra=True,
     hints=(
-        "Memory: for every parameter there is a weight, a gradient, two moments, and perhaps a master copy. The rule: "
-        "a token of the source passes the encoder alone and one of the target the decoder alone, so each meets about "
-        "half of the N parameters.",
+        "Memory: for every parameter there is a weight, a gradient, two moments, and perhaps a master copy, each kind "
+        "with bytes of its own. The rule: a token of the source passes the encoder alone and one of the target the "
+        "decoder alone, so each meets about half of the N parameters.",
         "A product of (n, a) and (a, b) takes n · a · b multiplications and as many additions. Write a small function "
-        "that makes a step's FLOPs of a number of multiply-adds: 2 for each, and 3 times that.",
+        "that makes a step's FLOPs of a number of multiply-adds: 2 for each, and 3 times that. Which tokens "
+        "pass the two matrices of the feed-forward networks, and which the one that makes logits?",
         "List who passes the four projections: in the encoder all source tokens; in the decoder's self-attention all "
         "target tokens; in cross-attention the target tokens pass two of them and the source tokens the two others. "
         "Scores have a pair for each query and each key, and the average of the values has them once more.",
@@ -84,44 +85,44 @@ def _whole(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("memory", points=1, explain=_whole)
+@aspect("memory", points=1, hint=1, explain=_whole)
 def observe_memory(answer, draw):
     """every number in four bytes: a weight, its gradient and its two moments"""
     return answer(*_setting(draw))[0]
 
 
-@aspect("other precisions", points=1, explain=_whole)
+@aspect("other precisions", points=1, hint=1, explain=_whole)
 def other_precisions(answer, draw):
     """each kind of number takes the bytes that are given for it, and a master copy counts where there is one"""
     mixes = (2, 2, 4, 4), (2, 2, 2, 0), (2, 4, 8, 1)
     return torch.stack([answer(*_setting(draw.child(str(mix)), mix))[0] for mix in mixes])
 
 
-@aspect("the rule", points=1, explain=_whole)
+@aspect("the rule", points=1, hint=1, explain=_whole)
 def the_rule(answer, draw):
     """six for each parameter that a token meets, and a token meets half of them"""
     return answer(*_setting(draw))[1]
 
 
-@aspect("projections", points=2, explain=_whole)
+@aspect("projections", points=2, hint=3, explain=_whole)
 def projections(answer, draw):
     """four in each attention; in cross-attention the source's tokens pass those for keys and values"""
     return answer(*_setting(draw))[2]
 
 
-@aspect("scores", points=2, explain=_whole)
+@aspect("scores", points=2, hint=3, explain=_whole)
 def scores(answer, draw):
     """each query with each key, once for the score and once for the average"""
     return answer(*_setting(draw))[3]
 
 
-@aspect("feed_forward", points=1, explain=_whole)
+@aspect("feed_forward", points=1, hint=2, explain=_whole)
 def feed_forward(answer, draw):
     """up and down again, in both stacks"""
     return answer(*_setting(draw))[4]
 
 
-@aspect("output", points=1, explain=_whole)
+@aspect("output", points=1, hint=2, explain=_whole)
 def output(answer, draw):
     """the logits of the target's tokens"""
     return answer(*_setting(draw))[5]

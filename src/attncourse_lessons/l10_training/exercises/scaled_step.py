@@ -34,8 +34,8 @@ exercise = Exercise(
     minutes=30,
     extra=True,
     hints=(
-        "`half = weights.half().requires_grad_()` is the copy that the loss is computed with. Multiply the loss by the "
-        "scale *before* `backward()`. Where is the gradient then, and of what type is it?",
+        "`half()` makes the copy that the loss is computed with, and it is the copy that needs `requires_grad_()`. "
+        "Multiply the loss by the scale *before* `backward()`. Where is the gradient then, and of what type is it?",
         "Turn the gradient into float32 first and divide by the scale afterwards: what float16 cannot hold is lost in "
         "any other order. `isfinite()` is False for ∞ and for NaN.",
         "Two ways out. Not all finite: the weights as they came, half the scale, a count of 0. Else one step on the "
@@ -84,7 +84,7 @@ OVERFLOWS = explain_case(
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("step", points=2)
+@aspect("step", points=2, hint=1)
 def step(answer, draw):
     """the weights move by lr times the gradient of the loss, whatever the scale is"""
     moved = []
@@ -96,35 +96,35 @@ def step(answer, draw):
     return torch.stack(moved)
 
 
-@aspect("small gradients", points=2)
+@aspect("small gradients", points=2, hint=2)
 def small_gradients(answer, draw):
     """a gradient too small for float16 is carried through it by the scale, and arrives in float32"""
     weights, slope = _eighths(draw, 6), _eighths(draw.child("slope"), 6) * 2.0**-30
     return weights - _step(answer, weights, slope, 2.0**20, lr=2.0**29)[0]
 
 
-@aspect("float32 weights", points=1)
+@aspect("float32 weights", points=1, hint=3)
 def float32_weights(answer, draw):
     """steps that are small against the weights are not lost: the weights that are kept have 24 bits"""
     weights, slope = 1 + draw.uniform(6), _eighths(draw, 6)
     return (weights - _step(answer, weights, slope, 1.0, lr=2.0**-13)[0]) * 2**13
 
 
-@aspect("overflow", points=2, explain=OVERFLOWS)
+@aspect("overflow", points=2, hint=3, explain=OVERFLOWS)
 def overflow(answer, draw):
     """a step whose gradient holds ∞ or NaN is not taken: all the weights stay"""
     rows = [_step(answer, *_overflowing(draw.child(str(bad)), bad), 3.0)[0] for bad in BAD]
     return require_variation(torch.stack(rows))
 
 
-@aspect("scale halved", points=1, explain=OVERFLOWS)
+@aspect("scale halved", points=1, hint=3, explain=OVERFLOWS)
 def scale_halved(answer, draw):
     """after an overflow the scale is half of what it was, and good steps are counted from 0"""
     counts = [_step(answer, *_overflowing(draw.child(str(bad)), bad), 3.0, 3)[1] for bad in BAD]
     return torch.stack(counts)
 
 
-@aspect("scale doubled", points=1, explain=explain_case("one step before it is time", "when it is time"))
+@aspect("scale doubled", points=1, hint=3, explain=explain_case("one step before it is time", "when it is time"))
 def scale_doubled(answer, draw):
     """after `growth_interval` good steps in a row the scale is doubled, and they are counted anew"""
     interval, scale = 3 + int(draw.integers(5, 1)), 2.0 ** int(draw.integers(8, 1))

@@ -116,42 +116,42 @@ class _Steps:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("loss", points=1)
+@aspect("loss", points=1, hint=2)
 def loss(answer, draw):
     """the mean over all the tokens of the step, each counting the same"""
     steps = _Steps(answer, draw)
     return steps(steps.micro, 0.1, 100.0)[0]
 
 
-@aspect("norm", points=1, explain=explain_case("of a short gradient", "of one that is clipped"))
+@aspect("norm", points=1, hint=3, explain=explain_case("of a short gradient", "of one that is clipped"))
 def norm(answer, draw):
     """the length of the whole gradient, before it is clipped"""
     steps = _Steps(answer, draw)
     return torch.stack([steps(steps.micro, 0.0, clip)[1] for clip in (100.0, 1e-2)])
 
 
-@aspect("a step", points=1)
+@aspect("a step", points=1, hint=1)
 def a_step(answer, draw):
     """from one micro-batch: the rate times the gradient, downhill; the held-out loss is taken afterwards"""
     steps = _Steps(answer, draw, n_micro=1)
     return steps(steps.micro, 0.2 + 0.3 * float(draw.uniform(1)), 100.0)[2]
 
 
-@aspect("several micro-batches", points=2)
+@aspect("several micro-batches", points=2, hint=2)
 def several_micro_batches(answer, draw):
     """one update, from the gradients of all of them together"""
     steps = _Steps(answer, draw)
     return steps(steps.micro, 0.2 + 0.3 * float(draw.uniform(1)), 100.0)[2]
 
 
-@aspect("clipping", points=1, explain=explain_case("in one micro-batch", "in three of one size"))
+@aspect("clipping", points=1, hint=3, explain=explain_case("in one micro-batch", "in three of one size"))
 def clipping(answer, draw):
     """a gradient that is too long is scaled down as a whole, before the step"""
     one, three = (_Steps(answer, draw.child(str(n)), n_micro=n, equal=7 - n) for n in (1, 3))
     return torch.stack([steps(steps.micro, 20.0, 0.02)[2] for steps in (one, three)])
 
 
-@aspect("the next step", points=1)
+@aspect("the next step", points=1, hint=1)
 def the_next_step(answer, draw):
     """a step starts from gradients of zero"""
     steps = _Steps(answer, draw, n_micro=1)
@@ -159,7 +159,7 @@ def the_next_step(answer, draw):
     return steps(steps.another, 0.3, 100.0)[2]
 
 
-@aspect("dropout in training", points=1)
+@aspect("dropout in training", points=1, hint=1)
 def dropout_in_training(answer, draw):
     """while it trains the model drops numbers, different ones each time, and also after it has been evaluated"""
     steps = _Steps(answer, draw, dropout=0.5)
@@ -167,7 +167,7 @@ def dropout_in_training(answer, draw):
     return torch.tensor([not torch.equal(losses[0], losses[1]), not torch.equal(losses[1], losses[2])])
 
 
-@aspect("no dropout in evaluation", points=1)
+@aspect("no dropout in evaluation", points=1, hint=1)
 def no_dropout_in_evaluation(answer, draw):
     """the held-out loss is that of the whole model"""
     steps = _Steps(answer, draw, dropout=0.5)

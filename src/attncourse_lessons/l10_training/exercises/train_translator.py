@@ -145,13 +145,13 @@ exercise = Exercise(
     minutes=25,
     hints=(
         "Begin with the loop: a batch of pairs, both sides padded to rectangles with 0, <bos> in front of the target "
-        "on its way in and <eos> behind it on its way out. Does the loss on one single batch go to zero? If not, "
-        "nothing else matters.",
+        "on its way in and <eos> behind it on its way out. Does the loss on one single batch go to zero, and does "
+        "`translate` then write the targets of that batch? If not, nothing else matters.",
         "AdamW, a rate of about 0.01 at its highest with a warm-up and a decline to zero, gradients clipped to norm 1, "
         "batches of about 32 pairs of like length, some 300 steps: the loss should end below 0.05.",
-        "`translate(model, sources)` writes for all sources at once, in their order. It asks the model for the token "
-        "after each that it has written: so in training `target[:, :-1]` goes in, and `target[:, 1:]` is what ought to "
-        "come out.",
+        "`translate(model, sources)` writes for all sources at once, in their order, without <bos> and <eos>. It asks "
+        "the model for the token after each that it has written: so in training the target goes in without its last "
+        "token, and ought to come out without its first.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -205,20 +205,20 @@ def _explained(enough):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("one for each", points=1, explain=_odd)
+@aspect("one for each", points=1, hint=3, explain=_odd)
 def one_for_each(answer, draw):
     """a translation for each source, without <pad>, <bos> and <eos>"""
     sources, _, said = _translated(answer, draw)
     return torch.tensor([len(said) == len(sources), all(token > EOS for row in said for token in row)])
 
 
-@aspect("first word", points=1, explain=_explained(0.9))
+@aspect("first word", points=1, hint=1, explain=_explained(0.9))
 def first_word(answer, draw):
     """nine in ten begin with the right word"""
     return _share(answer, draw, lambda said, truth: said[:1] == truth[:1], 0.9)[1]
 
 
-@aspect("a third", points=2, explain=_explained(1 / 3))
+@aspect("a third", points=2, hint=2, explain=_explained(1 / 3))
 def a_third(answer, draw):
     """a third of the unseen sentences are right to the last token"""
     share, enough = _share(answer, draw, lambda said, truth: said == truth, 1 / 3)
@@ -226,13 +226,13 @@ def a_third(answer, draw):
     return enough
 
 
-@aspect("two thirds", points=2, explain=_explained(2 / 3))
+@aspect("two thirds", points=2, hint=2, explain=_explained(2 / 3))
 def two_thirds(answer, draw):
     """two thirds are"""
     return _share(answer, draw, lambda said, truth: said == truth, 2 / 3)[1]
 
 
-@aspect("four fifths", points=2, explain=_explained(0.8))
+@aspect("four fifths", points=2, hint=2, explain=_explained(0.8))
 def four_fifths(answer, draw):
     """four fifths are"""
     return _share(answer, draw, lambda said, truth: said == truth, 0.8)[1]

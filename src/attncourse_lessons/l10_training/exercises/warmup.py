@@ -28,7 +28,8 @@ exercise = Exercise(
     difficulty=1,
     minutes=5,
     hints=(
-        "Two lines meet at `warmup_steps`. Write down both for a `warmup_steps` of 4, at the steps 1, 4 and 16.",
+        "Two lines meet at `warmup_steps`. Write down both for a `warmup_steps` of 4, at the steps 1, 4 and 16. The "
+        "one that counts is then divided by the root of the width.",
         "`step ** -0.5` falls, `step * warmup_steps ** -1.5` rises. At `warmup_steps` they are equal; which of the "
         "two is the smaller one before it, and which after it?",
     ),
@@ -54,35 +55,35 @@ def _two_widths(draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("the first step", points=1, explain=_times)
+@aspect("the first step", points=1, hint=1, explain=_times)
 def the_first_step(answer, draw):
     """the rate at step 1 is small, but not zero"""
     (d, other), w = _two_widths(draw)
     return _rates(answer, (1, d, w), (1, other, w + 5))
 
 
-@aspect("rising", points=1, explain=_times)
+@aspect("rising", points=1, hint=2, explain=_times)
 def rising(answer, draw):
     """a straight line up to `warmup_steps`"""
     (d, _), w = _two_widths(draw)
     return _rates(answer, *((step, d, w) for step in (2, w // 2, w - 1)))
 
 
-@aspect("the peak", points=1, explain=_times)
+@aspect("the peak", points=1, hint=1, explain=_times)
 def the_peak(answer, draw):
     """at `warmup_steps` the highest rate"""
     (d, other), w = _two_widths(draw)
     return _rates(answer, (w, d, w), (w + 3, other, w + 3))
 
 
-@aspect("falling", points=1, explain=_times)
+@aspect("falling", points=1, hint=2, explain=_times)
 def falling(answer, draw):
     """then as one over the root of the step"""
     (d, _), w = _two_widths(draw)
     return _rates(answer, *((step, d, w) for step in (w + 1, 2 * w, 9 * w)))
 
 
-@aspect("width", points=1)
+@aspect("width", points=1, hint=1)
 def width(answer, draw):
     """a model four times as wide gets half the rate"""
     (d, _), w = _two_widths(draw)

@@ -144,43 +144,43 @@ def _texts(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("one beam", points=1, explain=_texts)
+@aspect("one beam", points=1, hint=1, explain=_texts)
 def one_beam(answer, draw):
     """with one beam it is greedy decoding"""
     return _search(answer, draw, "one", 1, 0.0, 6)
 
 
-@aspect("several beams", points=2, explain=_texts)
+@aspect("several beams", points=2, hint=2, explain=_texts)
 def several_beams(answer, draw):
     """finds what greedy decoding misses"""
     return _search(answer, draw, "several", 4, 0.0, 6)
 
 
-@aspect("length penalty", points=2, explain=_texts)
+@aspect("length penalty", points=2, hint=3, explain=_texts)
 def length_penalty(answer, draw):
     """a long hypothesis is not punished for its many factors"""
     return _search(answer, draw, "penalty", 4, 0.95 + 0.1 * float(draw.uniform(1)), 6)
 
 
-@aspect("nobody ends", points=1, explain=_texts)
+@aspect("nobody ends", points=1, hint=3, explain=_texts)
 def nobody_ends(answer, draw):
     """what is still open at `max_length` competes as it is"""
     return _search(answer, draw, "nobody", 3, 0.6, 4)
 
 
-@aspect("one has ended", points=1, explain=_texts)
+@aspect("one has ended", points=1, hint=3, explain=_texts)
 def one_has_ended(answer, draw):
     """what is still open at `max_length` competes with what has ended before, and may win"""
     return _search(answer, draw, "both", 3, 0.6, 4)
 
 
-@aspect("no more than the beams", points=1, explain=_texts)
+@aspect("no more than the beams", points=1, hint=2, explain=_texts)
 def no_more_than_the_beams(answer, draw):
     """what has fallen out stays out, and with each hypothesis that ends the beam gets narrower"""
     return _search(answer, draw, "narrow", 2, 1.5, 6)
 
 
-@aspect("score", points=1)
+@aspect("score", points=1, hint=3)
 def score(answer, draw):
     """the total, divided by the penalty, where every token that was written counts"""
     oracle = _Oracle(draw, "several")

@@ -39,11 +39,12 @@ exercise = Exercise(
     hints=(
         "Two numbers for each n, added up over all sentences: how many runs of n words the translations have, and how "
         "many of these are found in their references. Divide at the very end.",
-        "`Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))` counts a sentence's runs. A run that "
-        "you have three times and the reference once counts once: the smaller of the two counts.",
+        "Where does the last run of n words begin? A sentence of fewer than n words has none. `Counter` counts runs, "
+        "if each is a tuple. A run that you have three times and the reference once counts once: the smaller of the "
+        "two counts.",
         "The brevity penalty looks at the words of the whole corpus on both sides: 1 where the translations have at "
         "least as many, else e to the power of 1 − r/c. The score is 100 times that times the geometric mean: e to the "
-        "mean of the logarithms, and 0 where one of the precisions is.",
+        "mean of the logarithms. Ask first whether one of the precisions is 0: then the score is, too.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -73,7 +74,7 @@ def _by_n(got, expected):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("precisions", points=2, explain=explain_case("of a sentence", "of one of three words"))
+@aspect("precisions", points=2, hint=2, explain=explain_case("of a sentence", "of one of three words"))
 def precisions(answer, draw):
     """of one sentence: which share of its runs the reference has, for each length of run"""
     reference = list("abcdefgh")
@@ -83,7 +84,7 @@ def precisions(answer, draw):
     return torch.stack([answer([words], [reference], 4)[0] for words in (hypothesis[cut:], short)])
 
 
-@aspect("clipping", points=1, explain=_by_n)
+@aspect("clipping", points=1, hint=2, explain=_by_n)
 def clipping(answer, draw):
     """a run counts as often as the reference has it, and no more"""
     n = 3 + int(draw.integers(4, 1))
@@ -91,7 +92,7 @@ def clipping(answer, draw):
     return answer([["the"] * n + ["cat", "sat"] * 2], [reference], 3)[0]
 
 
-@aspect("the whole corpus", points=2, explain=_by_n)
+@aspect("the whole corpus", points=2, hint=1, explain=_by_n)
 def the_whole_corpus(answer, draw):
     """counts of all sentences are added up before anything is divided; no run reaches over a sentence's end"""
     return answer(*_corpus(draw), 3)[0]
@@ -101,7 +102,7 @@ LENGTHS = explain_case("where all are too short", "where all are long enough", "
                        "where the last is empty")
 
 
-@aspect("brevity", points=1, explain=LENGTHS)
+@aspect("brevity", points=1, hint=3, explain=LENGTHS)
 def brevity(answer, draw):
     """a corpus that is too short is punished, one that is too long is not; single sentences do not matter"""
     found = []
@@ -112,7 +113,7 @@ def brevity(answer, draw):
     return torch.stack([torch.as_tensor(value).double().reshape(()) for value in (*found, both, nothing)])
 
 
-@aspect("score", points=2, explain=explain_case("of a corpus", "of one sentence"))
+@aspect("score", points=2, hint=3, explain=explain_case("of a corpus", "of one sentence"))
 def score(answer, draw):
     """100 times the geometric mean of your precisions times your brevity penalty"""
     hypotheses, references = _corpus(draw, shorter=1, words="abc")
@@ -129,7 +130,7 @@ def _of(precisions, brevity):
     return 100 * brevity * torch.as_tensor(precisions).log().mean().exp()
 
 
-@aspect("nothing in common", points=1)
+@aspect("nothing in common", points=1, hint=3)
 def nothing_in_common(answer, draw):
     """where no run of the longest kind is found the score is 0, and a translation may be empty or short"""
     d = draw.integers(3, 1)

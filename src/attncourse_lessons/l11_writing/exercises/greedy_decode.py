@@ -44,12 +44,13 @@ exercise = Exercise(
     difficulty=2,
     minutes=20,
     hints=(
-        "Which sentences have ended? Keep a boolean for each of them, and look at it twice: when a token is written, "
-        "and when you ask whether to go on.",
-        "Begin with `tokens` of shape (n_sentences, 1), all <bos>. Each round: `next_logits(tokens)`, argmax over the "
-        "vocabulary, pad in place of it where the sentence has already ended, and append a column.",
+        "Which sentences have ended? Keep a boolean for each of them, which <eos> alone turns to True, and look at it "
+        "twice: when a token is written, and when you ask whether to go on.",
+        "Begin with whole numbers `tokens` of shape (n_sentences, 1), all <bos>. Each round: `next_logits(tokens)`, "
+        "argmax over the vocabulary, pad in place of it where the sentence has already ended, and append a column.",
         "Update `finished` with `|` after the new column is made, so that the <eos> itself is still written. When all "
-        "have ended, stop; cut off the column of <bos>, and fill up with pad to `max_length` columns.",
+        "have ended, stop; cut off the column of <bos>, and fill up with pad to `max_length` columns. One sentence "
+        "alone is a table of one row.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -90,21 +91,21 @@ class _Writer:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("tokens", points=2)
+@aspect("tokens", points=2, hint=2)
 def tokens(answer, draw):
     """at each step the likeliest token, given all that was written before"""
     batch, n = draw.sizes(2, 3, 6)
     return _Writer(draw, [99] * batch, n).write(answer, n)
 
 
-@aspect("the ends", points=2)
+@aspect("the ends", points=2, hint=3)
 def the_ends(answer, draw):
     """each sentence ends with its own <eos>, and after it there is padding"""
     ends = [1 + e for e in draw.sizes(3, 0, 5)]
     return _Writer(draw, ends, 8).write(answer, 8)
 
 
-@aspect("no step for nothing", points=1)
+@aspect("no step for nothing", points=1, hint=1)
 def no_step_for_nothing(answer, draw):
     """when all have ended the model is not asked any more"""
     ends = [1 + e for e in draw.sizes(3, 0, 5)]
@@ -113,20 +114,20 @@ def no_step_for_nothing(answer, draw):
     return torch.tensor(writer.calls)
 
 
-@aspect("whichever it is", points=1)
+@aspect("whichever it is", points=1, hint=1)
 def whichever_it_is(answer, draw):
     """a <pad> or a <bos> that the model writes is a token like any other, and no end"""
     return _Writer(draw, [99] * 3, 6, odd=True).write(answer, 6)[:, 1:3]
 
 
-@aspect("whole numbers", points=1)
+@aspect("whole numbers", points=1, hint=2)
 def whole_numbers(answer, draw):
     """what comes back can be looked up in a vocabulary"""
     written = _Writer(draw, [99, 2], 4).write(answer, 4)
     return torch.tensor(not written.is_floating_point())
 
 
-@aspect("one sentence", points=1)
+@aspect("one sentence", points=1, hint=3)
 def one_sentence(answer, draw):
     """a single sentence is a batch of one, and one that never ends is cut at `max_length`"""
     (n,) = draw.sizes(1, 7, 9)

@@ -33,7 +33,8 @@ exercise = Exercise(
         "Write the score of one set of sentences as a small function: all matches over all totals, times 100. "
         "Everything else is that function on other sentences.",
         "`ours[draws]` has the shape (n_draws, n_sentences, 2): a resampled test set in each row. Take the same rows "
-        "of `theirs`, the scores of both, their difference; then `quantile` and a mean.",
+        "of `theirs`, the scores of both, their difference; then `quantile`, with a fortieth left out on each "
+        "side, and the mean of a comparison.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -73,19 +74,19 @@ def _told(name, draw, look):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("difference", points=1)
+@aspect("difference", points=1, hint=1)
 def difference(answer, draw):
     """on the test set itself: all matches over all totals, of 100, ours less theirs"""
     return _difference(answer, _told("difference", draw, _difference))
 
 
-@aspect("interval", points=1)
+@aspect("interval", points=1, hint=2)
 def interval(answer, draw):
     """19 in 20 of the differences on resampled test sets lie in it"""
     return _interval(answer, _told("interval", draw, _interval))
 
 
-@aspect("better", points=1)
+@aspect("better", points=1, hint=2)
 def better(answer, draw):
     """the share of resampled test sets on which ours has the higher score"""
     return _better(answer, _told("better", draw, _better))

@@ -33,7 +33,8 @@ exercise = Exercise(
     minutes=30,
     hints=(
         "Four steps, one after the other, and after each that takes tokens out the rest must sum to one again: "
-        "temperature and softmax; top-k; top-p; the token.",
+        "temperature and softmax, of each row; top-k, where each row has a k-th likeliest of its own, which stays; "
+        "top-p; the token.",
         "Sort the probabilities from the largest down. How much probability lies *before* each of them, without "
         "itself? A token stays if that is less than p: so the one that crosses p stays, and the first always does. "
         "`sort` returns the order as well, and `scatter` puts numbers back to where they came from.",
@@ -121,43 +122,43 @@ def _by(probabilities, u):
 AT = explain_case("at temperature 1", "at temperature 0.5", "at temperature 2")
 
 
-@aspect("temperature", points=1, explain=AT)
+@aspect("temperature", points=1, hint=1, explain=AT)
 def temperature(answer, draw):
     """the logits are divided by it: below 1 the likely get likelier, above 1 all come closer together"""
     return _at_temperatures(answer, _told("temperature", draw, _at_temperatures))
 
 
-@aspect("top-k", points=1, explain=_kept)
+@aspect("top-k", points=1, hint=1, explain=_kept)
 def top_k(answer, draw):
     """the k likeliest of each sentence are left, and sum to one"""
     return _top_k(answer, _told("top-k", draw, _top_k))
 
 
-@aspect("top-p", points=2, explain=_kept)
+@aspect("top-p", points=2, hint=2, explain=_kept)
 def top_p(answer, draw):
     """the fewest of the likeliest are left that reach p together, with the one that crosses it"""
     return _top_p(answer, _told("top-p", draw, _top_p))
 
 
-@aspect("a small p", points=1, explain=_kept)
+@aspect("a small p", points=1, hint=2, explain=_kept)
 def a_small_p(answer, draw):
     """the likeliest token is left, however small p is"""
     return _small_p(answer, _told("a small p", draw, _small_p))
 
 
-@aspect("all together", points=1, explain=_kept)
+@aspect("all together", points=1, hint=1, explain=_kept)
 def all_together(answer, draw):
     """p is reached by what the temperature and top-k have left, which sums to one again"""
     return _together(answer, _told("all together", draw, _together))
 
 
-@aspect("token", points=2)
+@aspect("token", points=2, hint=3)
 def token(answer, draw):
     """the first token, in the vocabulary's order, at which the running sum is larger than u"""
     return _tokens(answer, _told("token", draw, _tokens))
 
 
-@aspect("only from what is left", points=1)
+@aspect("only from what is left", points=1, hint=3)
 def only_from_what_is_left(answer, draw):
     """a token that was taken out is never sampled, also where u is 0"""
     return _left(answer, _told("only from what is left", draw, _left))

@@ -33,8 +33,8 @@ exercise = Exercise(
     hints=(
         "A word's row holds what head 1 found for it, then what head 2 found, and so on: (n, d). On which side of it "
         "must a matrix stand that mixes the d numbers of each row?",
-        "`torch.cat(list(heads), dim=-1)` puts the heads side by side. Which shapes do `Y @ that` and `that @ Y` "
-        "have, for seven words?",
+        "`torch.cat` along the last axis puts matrices side by side, and passes the gradient on to each of them. "
+        "What shape has the result for seven words, and what for one word? On which side of it does Y fit?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -48,13 +48,13 @@ def _heads(draw, n=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=1)
+@aspect("output", points=1, hint=1)
 def output(answer, draw):
     """a row for each word, mixed by Y"""
     return answer(*_heads(draw))
 
 
-@aspect("as many words as numbers", points=1)
+@aspect("as many words as numbers", points=1, hint=1)
 def as_many_words_as_numbers(answer, draw):
     """even where n happens to be d, and the wrong side would not crash"""
     h, d_head = draw.sizes(2, 2, 5)
@@ -62,13 +62,13 @@ def as_many_words_as_numbers(answer, draw):
     return answer(draw.normal(h, d, d_head), draw.normal(d, d) / math.sqrt(d))
 
 
-@aspect("one word", points=1)
+@aspect("one word", points=1, hint=2)
 def one_word(answer, draw):
     """a text of one word"""
     return answer(*_heads(draw, n=1))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("heads", "Y"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("heads", "Y"))
 def gradient(answer, draw):
     """the heads and Y can both be learned"""
     h, d_head = draw.sizes(2, 2, 5)

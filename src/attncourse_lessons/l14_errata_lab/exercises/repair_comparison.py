@@ -31,9 +31,10 @@ exercise = Exercise(
     numbers=True,
     hints=(
         "Where does the word stand? The tokens say it: `tokens == word` is True there.",
-        "A boolean tensor may be an index: `output[tokens == word]` has one row for each place of the word. Now "
-        "compare each row with every other.",
-        "The largest difference between any two numbers is the largest minus the smallest.",
+        "A boolean tensor may be an index: it picks the rows of `output`, one for each place of the word. Now compare "
+        "each row with every other, feature by feature.",
+        "The largest difference between any two numbers is the largest minus the smallest: never negative, and 0 for "
+        "one number alone. Which feature has the largest?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -51,21 +52,21 @@ def _repeated(draw, times):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("two places", points=2)
+@aspect("two places", points=2, hint=1)
 def two_places(answer, draw):
     """wherever the two stand"""
     draws = [_repeated(draw, 2) for _ in range(3)]
     return torch.stack([answer(sign * output, *where) for output, *where in draws for sign in (1, -1)])
 
 
-@aspect("many places", points=1)
+@aspect("many places", points=1, hint=2)
 def many_places(answer, draw):
     """of all pairs, the two that differ most"""
     draws = [_repeated(draw, times) for times in (3, 4, 5)]
     return torch.stack([answer(sign * output, *where) for output, *where in draws for sign in (1, -1)])
 
 
-@aspect("equal, and alone", points=1)
+@aspect("equal, and alone", points=1, hint=3)
 def equal_and_alone(answer, draw):
     """0 where they are equal, and for a word that occurs once; not 0 elsewhere"""
     output, tokens, word = _repeated(draw, 2)

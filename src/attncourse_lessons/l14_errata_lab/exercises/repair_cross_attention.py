@@ -51,33 +51,33 @@ def _two_texts(draw, n_target, n_source):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=1, explain=row_sums)
+@aspect("weights", points=1, hint=2, explain=row_sums)
 def weights(answer, draw):
     """what each target word gives to each source word"""
     return answer(*_two_texts(draw, n_target=4, n_source=6))[1]
 
 
-@aspect("output", points=1)
+@aspect("output", points=1, hint=2)
 def output(answer, draw):
     """their averages of the values"""
     return answer(*_two_texts(draw, n_target=4, n_source=6))[0]
 
 
-@aspect("a long source", points=1)
+@aspect("a long source", points=1, hint=1)
 def a_long_source(answer, draw):
     """two words that look at eleven"""
     output, weights = answer(*_two_texts(draw, n_target=2, n_source=11))
     return torch.cat([output, weights], dim=-1)
 
 
-@aspect("a long target", points=1)
+@aspect("a long target", points=1, hint=1)
 def a_long_target(answer, draw):
     """eleven that look at two"""
     output, weights = answer(*_two_texts(draw, n_target=11, n_source=2))
     return torch.cat([output, weights], dim=-1)
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("Z", "H", "W_Q", "W_K", "W_V"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("Z", "H", "W_Q", "W_K", "W_V"))
 def gradient(answer, draw):
     """both texts' states and all three matrices can be learned"""
     inputs = _two_texts(draw, n_target=5, n_source=5)                     # lengths are not the matter here

@@ -37,7 +37,7 @@ exercise = Exercise(
     hints=(
         "At step t one word is new. How many questions are asked at this step, and of how many words?",
         "Look at the shapes at step t: one query (1, d_k), t + 1 keys (t + 1, d_k), so that there are t + 1 weights. "
-        "How many values must there be?",
+        "How many values must there be? `torch.stack` makes one tensor of all rows, and passes the gradient on.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -51,13 +51,13 @@ def _one_text(draw, n=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=1)
+@aspect("output", points=1, hint=2)
 def output(answer, draw):
     """one row for each word, as one masked pass gives it"""
     return answer(*_one_text(draw))
 
 
-@aspect("the past stays", points=1, explain=explain_worst("it moves by {size} at {place}"))
+@aspect("the past stays", points=1, hint=1, explain=explain_worst("it moves by {size} at {place}"))
 def the_past_stays(answer, draw):
     """changing the last word changes nothing before it"""
     x, *matrices = _one_text(draw, n=6)
@@ -65,13 +65,13 @@ def the_past_stays(answer, draw):
     return require_variation(answer(x, *matrices))[:-1] - answer(other, *matrices)[:-1]
 
 
-@aspect("one word", points=1)
+@aspect("one word", points=1, hint=2)
 def one_word(answer, draw):
     """a text of one word: its own value"""
     return answer(*_one_text(draw, n=1))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("x", "W_Q", "W_K", "W_V"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "W_Q", "W_K", "W_V"))
 def gradient(answer, draw):
     """the words and all three matrices can be learned"""
     return reached_where_heard(answer, _one_text(draw, n=6), draw)

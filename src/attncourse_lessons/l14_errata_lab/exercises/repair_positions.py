@@ -31,7 +31,7 @@ exercise = Exercise(
         "Write the shape of everything beside it: tokens, `pos`, `places[pos]`, and what is added to what. Which axis "
         "of the tokens has a length that a position can count?",
         "The positions of one text are 0, 1, …, n − 1, and those of every text are the same. A tensor (n, d) is added "
-        "to one of (batch, n, d) as it stands.",
+        "to one of (batch, n, d) as it stands, and rows looked up in a table pass the gradient on to it.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -47,26 +47,26 @@ def _texts(draw, batch=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("sum", points=1)
+@aspect("sum", points=1, hint=1)
 def observe_sum(answer, draw):
     """each token's vector and its position's"""
     return answer(*_texts(draw))
 
 
-@aspect("company", points=0.5, explain=explain_worst("it moves by {size} at {place}"))
+@aspect("company", points=0.5, hint=2, explain=explain_worst("it moves by {size} at {place}"))
 def company(answer, draw):
     """a text gets the same vectors alone and as the last of its batch"""
     tokens, words, places = _texts(draw, batch=2)
     return require_variation(answer(tokens, words, places))[-1] - answer(tokens[-1:], words, places)[0]
 
 
-@aspect("large batch", points=0.5)
+@aspect("large batch", points=0.5, hint=1)
 def large_batch(answer, draw):
     """more texts than the table has positions"""
     return answer(*_texts(draw, batch=12))
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("words", "places"))
+@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("words", "places"))
 def gradient(answer, draw):
     """words and places can both be learned"""
     n, d = draw.sizes(2, 3, 7)

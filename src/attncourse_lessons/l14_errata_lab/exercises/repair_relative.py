@@ -36,9 +36,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Which row of the table belongs to the distance −k, which to 0, which to k? And what is the distance from the "
-        "query at i to the key at j?",
-        "`(j - i).clamp(-k, k) + k`, with i a column and j a row of numbers, is a table (n, n) of rows to look up.",
+        "Which row of the table belongs to the distance −k, which to 0, which to k? It has 2k + 1 rows, however many "
+        "words there are. And what is the distance from the query at i to the key at j?",
+        "With i a column and j a row of numbers all distances are one table (n, n). `clamp` keeps them from −k to k; "
+        "what must be added to make indices of them, the smallest of which is 0?",
         "`table[index]` is (n, n, d): one vector for each pair. It is added to the keys, (n, d), and then each query "
         "is multiplied with its own row of pairs.",
     ),
@@ -55,19 +56,19 @@ def _relative_inputs(draw, n=None, k=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("scores", points=1)
+@aspect("scores", points=1, hint=1)
 def scores(answer, draw):
     """of a text of 2k + 1 words"""
     return answer(*_relative_inputs(draw))
 
 
-@aspect("far apart", points=1)
+@aspect("far apart", points=1, hint=2)
 def far_apart(answer, draw):
     """distances beyond k count as k"""
     return answer(*_relative_inputs(draw, n=10, k=2))
 
 
-@aspect("moved along", points=1, explain=explain_worst("at {place} it changes by {size}"))
+@aspect("moved along", points=1, hint=2, explain=explain_worst("at {place} it changes by {size}"))
 def moved_along(answer, draw):
     """where all words are the same, moving both one step along leaves the score as it was"""
     n, k = 6, 3
@@ -76,14 +77,14 @@ def moved_along(answer, draw):
     return scores[1:, 1:] - scores[:-1, :-1]
 
 
-@aspect("a short text", points=1)
+@aspect("a short text", points=1, hint=1)
 def a_short_text(answer, draw):
     """three words and a table for more; even a single word gets a table of scores"""
     three, one = (answer(*_relative_inputs(draw, n=n, k=4)) for n in (3, 1))
     return torch.cat([three.flatten(), one[0]])
 
 
-@aspect("gradient", points=1, explain=explain_missing_gradient("query", "key", "table"))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("query", "key", "table"))
 def gradient(answer, draw):
     """queries, keys and the vectors of the distances can be learned"""
     return reached_where_heard(answer, _relative_inputs(draw, n=4, k=4), draw)

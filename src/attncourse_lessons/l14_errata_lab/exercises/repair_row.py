@@ -61,19 +61,19 @@ def _rows(answer, draw, wrong, factors):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("heads misprinted", points=1)
+@aspect("heads misprinted", points=1, hint=1)
 def heads_misprinted(answer, draw):
     """too many of them, too few, or right"""
     return _rows(answer, draw, "heads", (1.5, 0.75, 1.125, 1.0))
 
 
-@aspect("width misprinted", points=1)
+@aspect("width misprinted", points=1, hint=1)
 def width_misprinted(answer, draw):
     """too wide, too narrow, or right"""
     return _rows(answer, draw, "width", (1.5, 0.75, 1.125, 0.9375, 1.0))
 
 
-@aspect("the paper's two rows", points=1)
+@aspect("the paper's two rows", points=1, hint=2)
 def the_papers_two_rows(answer, draw):
     """GPT-3 XL and 13B"""
     rows = [answer(24, 2048, 24, 128, 1_210_000_000), answer(40, 5140, 40, 128, 12_590_000_000)]

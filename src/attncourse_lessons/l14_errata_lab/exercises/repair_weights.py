@@ -54,14 +54,14 @@ def _some(draw, *shape):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("shares", points=2, explain=row_sums)
+@aspect("shares", points=2, hint=2, explain=row_sums)
 def shares(answer, draw):
     """rows that sum to one again, in the old proportions"""
     batch, n, m = draw.sizes(3, 3, 7)
     return answer(_shares(draw, batch, n, m), _some(draw, batch, n, m))
 
 
-@aspect("little left", points=1, explain=row_sums)
+@aspect("little left", points=1, hint=3, explain=row_sums)
 def little_left(answer, draw):
     """even where all that is allowed weighed next to nothing"""
     n, m = draw.sizes(2, 4, 7)
@@ -69,7 +69,7 @@ def little_left(answer, draw):
     return answer(_shares(draw, n, m) * torch.where(mask, 1e-9, 1.0), mask)
 
 
-@aspect("nothing allowed", points=1, explain=expected_zero)
+@aspect("nothing allowed", points=1, hint=3, explain=expected_zero)
 def nothing_allowed(answer, draw):
     """zeros in a row that may look at nothing, and right rows beside it"""
     n, m = draw.sizes(2, 4, 7)

@@ -87,10 +87,11 @@ exercise = Exercise(
     minutes=45,
     hints=(
         "Go through the sentences that describe a sound block. Each is a question that can be asked by calling "
-        "`block` once or twice and comparing. Write one after the other, and run the check in between.",
+        "`block` once or twice and comparing: what must stay equal, and what must change where a sublayer does "
+        "anything? Write one after the other, and run the check in between.",
         "`block(x, 0.0, 0.0)` must be x. What attention found is `block(x, 1.0, 0.0) - x`: if it hears a normalised "
-        "x, that must be the same for `10 * x`. And a block is its halves one after the other: `block(block(x, 1.0, "
-        "0.0), 0.0, 1.0)`.",
+        "x, that must be the same for `10 * x`. And a block is its halves one after the other: hand to the second half "
+        "what the first returns.",
         "For the future and for the company there are tests in lectures @masking and @order: put different numbers "
         "after position i (to a norm, a constant added to all features is no change), and take one text out of the "
         "batch. For the past it is the other way round: change x at position j, and what attention finds there and "
@@ -278,7 +279,7 @@ SIMPLE: tuple[tuple[str, bool, Block], ...] = (
 )
 
 
-def _blocks(name: str, meaning: str, *family: tuple[str, bool, Block], points: float = 1) -> None:
+def _blocks(name: str, meaning: str, *family: tuple[str, bool, Block], hint: int, points: float = 1) -> None:
     """An aspect: blocks, each with its story and whether it is sound."""
     blocks = family + SIMPLE
 
@@ -306,7 +307,7 @@ def _blocks(name: str, meaning: str, *family: tuple[str, bool, Block], points: f
         return None
 
     look.__doc__ = meaning
-    exercise.aspect(name, points=points, explain=explain)(look)
+    exercise.aspect(name, points=points, hint=hint, explain=explain)(look)
 
 
 _blocks(
@@ -314,6 +315,7 @@ _blocks(
     "catches residuals from the normalised x, in both sublayers; leaves a block with RMSNorm alone",
     ("the slide's block: both residuals start at the normalised x", False, _both_from_the_norm),
     ("a sound block with RMSNorm", True, _pre(_rms)),
+    hint=2,
     points=0.5,
 )
 
@@ -324,6 +326,7 @@ _blocks(
     ("a block in which attention's residual starts at the normalised x", False, _attention_from_the_norm),
     ("a block in which the feed-forward network's residual starts at the normalised x", False, _ff_from_the_norm),
     ("a sound block whose norms have a gain and a bias", True, _pre(_gain)),
+    hint=2,
     points=0.5,
 )
 
@@ -333,6 +336,7 @@ _blocks(
     "catches a post-norm block; leaves alone one that also normalises what its sublayers found",
     ("a post-norm block", False, _post),
     ("a sound block that also normalises what its sublayers found", True, _sandwich),
+    hint=2,
 )
 
 
@@ -340,6 +344,7 @@ _blocks(
     "nothing kept",
     "catches a residual connection that is missing",
     ("a block in which what attention found takes the place of x", False, _replaced),
+    hint=2,
 )
 
 
@@ -351,6 +356,7 @@ _blocks(
     ("a block whose mask was made for three positions", False, _pre(_ln, allowed=_late)),
     ("a block in which the first position, and no other, looks one step ahead", False, _pre(_ln, allowed=_first_ahead)),
     ("a block whose feed-forward network hears the next word", False, _pre(_ln, _with_the_next)),
+    hint=3,
 )
 
 
@@ -360,6 +366,7 @@ _blocks(
     ("a block whose attention leaves out the position itself", False, _pre(_ln, allowed=_not_itself)),
     ("a block in which attention hears the position itself and nobody else", False, _pre(_ln, allowed=_itself_alone)),
     ("a block in which nobody hears the first position", False, _pre(_ln, allowed=_not_the_first)),
+    hint=3,
 )
 
 
@@ -369,6 +376,7 @@ _blocks(
     ("a block in which each text also hears its neighbour in the batch", False, _pre(_with_the_neighbour)),
     ("a block in which only the feed-forward network hears the neighbour", False, _pre(_ln, _with_the_neighbour)),
     ("a block in which all texts hear the first of the batch", False, _pre(_with_the_first)),
+    hint=3,
 )
 
 
@@ -378,6 +386,7 @@ _blocks(
     ("a block in which attention hears x as it is", False, _pre(_itself, _ln)),
     ("a block in which the feed-forward network hears x as it is", False, _pre(_ln, _itself)),
     ("a sound block with two kinds of norm", True, _pre(_rms, _ln)),
+    hint=2,
 )
 
 
@@ -386,6 +395,7 @@ _blocks(
     "catches the norm that divides by √σ",
     ("a block whose norms divide by √σ + ε", False, _pre(_root_too_many)),
     ("a sound block with RMSNorm", True, _pre(_rms)),
+    hint=2,
 )
 
 
@@ -394,6 +404,7 @@ _blocks(
     "catches a sublayer that is never called",
     ("a block without a feed-forward network", False, _no_ff),
     ("a block without attention", False, _no_attention),
+    hint=1,
 )
 
 
@@ -402,6 +413,7 @@ _blocks(
     "catches sublayers that do not work one after the other, in this order",
     ("a block whose sublayers both hear the x that came in", False, _side_by_side),
     ("a block with the feed-forward network first", False, _exchanged),
+    hint=2,
 )
 
 
@@ -410,6 +422,7 @@ _blocks(
     "tells a faint fault from rounding",
     ("a block in which a hundredth of x is exchanged for its norm", False, _faint),
     ("a sound block that differs from another by rounding alone, about 1e-6", True, _by_thirds),
+    hint=3,
 )
 
 

@@ -51,19 +51,19 @@ def _runs(draw, n, shared=0.0):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("difference", points=1)
+@aspect("difference", points=1, hint=1)
 def difference(answer, draw):
     """the mean of printed minus repaired"""
     return torch.stack([answer(*_runs(draw, n))[0] for n in (3, 5, 8)])
 
 
-@aspect("t", points=1)
+@aspect("t", points=1, hint=2)
 def t(answer, draw):
     """the difference in standard errors"""
     return torch.stack([answer(*_runs(draw, n))[1] for n in (3, 5, 8)])
 
 
-@aspect("luck that both share", points=1)
+@aspect("luck that both share", points=1, hint=1)
 def luck_that_both_share(answer, draw):
     """does not count"""
     return answer(*_runs(draw, 6, shared=1.0))[1]
