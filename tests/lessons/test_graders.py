@@ -150,9 +150,9 @@ def test_every_exercise_has_what_the_syllabus_asks(exercise):
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
-def test_every_aspect_offers_its_hint_or_none_does(exercise):
-    offered = [aspect.hint for aspect in exercise.aspects]
-    assert all(offered) or not any(offered)
+def test_the_aspects_offer_their_hints_but_for_two_at_most_of_which_no_hint_speaks(exercise):
+    without = [aspect.name for aspect in exercise.aspects if aspect.hint is None]
+    assert len(without) <= 2 and len(without) < len(exercise.aspects) / 2
 
 
 def test_exercise_names_are_unique_in_the_course():
