@@ -425,6 +425,16 @@ def test_a_name_is_seen_whatever_is_asked_of_it(name):
     assert run_log.suspicious_names([own(f"{name}(1)"), checked], lessons) == [f"uses `{name}` in `a cell of its own`"]
 
 
+def test_a_cell_that_stands_as_it_was_given_is_not_the_learners_own():
+    checked = {**own(""), "exercise": "softmax"}
+    text = (lessons.lesson("a00").folder / "assignment.py").read_text(encoding="utf-8")
+    cells = re.split(r"^# %%.*$", text, flags=re.MULTILINE)
+    (given,) = [cell for cell in cells if 'if solved("softmax"):\n    scores' in cell]
+    assert "softmax(" in given
+    assert run_log.suspicious_names([own(given.strip()), checked], lessons) == []
+    assert run_log.suspicious_names([own(given.strip() + "\nscores.softmax(-1)"), checked], lessons)
+
+
 def test_of_very_many_names_the_first_are_said():
     many = "\n".join(f"x{i}.ctypes" for i in range(1000))
     found = run_log.suspicious_names([own(many), own(many.replace("x", "y"))], lessons)

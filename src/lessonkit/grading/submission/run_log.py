@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +32,17 @@ def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
     """Names in the learner's own cells that a person should look at, a sentence for each: no accusation.
 
     The names that the assignment's exercises forbid are among them, so that a call which the watch on the calls has
-    missed is seen here. Where an exercise is answered only its own count: another may use what they forbid.
+    missed is seen here. Where an exercise is answered only its own count: another may use what they forbid. A cell that
+    stands as it was given is not the learner's own.
     """
     known = course.all_exercises()
     last = {cell["exercise"]: _last_names(known[cell["exercise"]]) for cell in cells if cell["exercise"] in known}
     anybodys: set[str] = set().union(*last.values())
+    given = _given(course, last.keys())
     found: dict[str, None] = {}
     for cell in cells:
+        if cell["source"].strip() in given:
+            continue
         if len(cell["source"]) > MAX_SOURCE:
             found[f"a cell of {len(cell['source'])} characters"] = None
         if len(found) >= MAX_NOTES:
@@ -48,6 +52,14 @@ def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
             if UNUSUAL.search(name) or not refused.isdisjoint(name.split(".")):
                 found[f"uses `{name[:100]}` in `{cell['grade_id'] or 'a cell of its own'}`"] = None
     return list(found)[:MAX_NOTES]
+
+
+def _given(course: Course, exercises: Iterable[str]) -> set[str]:
+    """The code cells of the assignments that have these exercises, as their sources have them."""
+    names = {*exercises}
+    chosen = [a for a in course.assignments() if any(exercise.name in names for exercise in course.exercises_of(a))]
+    texts = [(course.lesson(a).folder / "assignment.py").read_text(encoding="utf-8") for a in chosen]
+    return {cell.strip() for text in texts for cell in re.split(r"^# %%.*$", text, flags=re.MULTILINE)}
 
 
 def _last_names(exercise: Exercise) -> set[str]:
