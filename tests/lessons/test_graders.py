@@ -123,6 +123,8 @@ HALF_TRUE |= {
 }
 
 
+# The two together are a window whose dilation is ignored.
+HALF_TRUE |= {"gaps that do not widen the window", "a longer window without gaps"}
 # A mask upside down fills those who are there with zeros, and divides by nobody where a text is full.
 HALF_TRUE |= {"zeros for those who are there", "0/0 where nobody is there"}
 

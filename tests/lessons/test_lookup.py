@@ -1,7 +1,6 @@
 """Lecture and assignment 02: the lookups, and the pictures of them."""
 
 import ast
-import functools
 import math
 
 import pytest
@@ -141,8 +140,7 @@ def test_the_lecture_does_not_print_the_answers():
 
 
 def test_where_days_repeat_after_twelve_hours_the_learned_keys_go_round_twice():
-    """The lecture says so, and its page does not run it."""
-    _, learn = lectures_functions("error_in_hidden_hours", "learn", days=functools.partial(days, waves=(2, 4)))
-    vectors = learn(seed=0)[-1]
+    _, learn = lectures_functions("error_in_hidden_hours", "learn", days=days)
+    vectors = learn(seed=0, waves=(2, 4))[-1]
     assert abs(figures.turns(vectors)) == pytest.approx(2, abs=1e-3)
     assert (vectors[:12] - vectors[12:]).norm(dim=-1).max() < 0.3 < (vectors[:6] - vectors[6:12]).norm(dim=-1).min()

@@ -154,7 +154,8 @@ class Sources:
 
 def boxes(text: str) -> str:
     """Markdown whose boxes have a class for the style sheet: errata, and questions to check oneself by."""
-    for words, look in (("On the slide", "erratum"), ("Check yourself", "check-yourself")):
+    looks = (("On the slide", "erratum"), ("A common mistake", "erratum"), ("Check yourself", "check-yourself"))
+    for words, look in looks:
         text = re.sub(rf"^(?=> \*\*{words})", f"{{.{look}}}\n", text, flags=re.MULTILINE)
     # In raw HTML MathJax looks only where it is told to.
     return text.replace("<details>", '<details class="mathjax_process">')
