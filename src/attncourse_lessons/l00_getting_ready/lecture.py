@@ -231,7 +231,7 @@ print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_
 # %% [markdown]
 # Four rules are in these lines.
 #
-# * `backward()` *adds* to `.grad`. Set it to `None` before the next step (an optimiser's `zero_grad()` does that).
+# * `backward()` *adds* to `.grad`. (The step above used 8 where the slope is 4.) Set it to `None` before the next step (an optimiser's `zero_grad()` does that).
 # * Change parameters under `torch.no_grad()`; otherwise the change itself would be recorded.
 # * `.item()`, `.detach()`, `.tolist()` and NumPy hand over bare numbers, without the record. What is computed from them
 #   has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
@@ -468,11 +468,13 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 
 # %% [markdown]
 # $-\infty$ is the score of somebody who may not take part, since $\exp(-\infty)$ is exactly 0. NaN is what arithmetic says
-# when it has no answer, and it **propagates**: whatever touches it becomes NaN. One NaN in a batch makes every parameter NaN
-# after the next step. It is not even equal to itself, so it is found by `x.isnan()`.
+# when it has no answer, and it **propagates**: whatever touches it becomes NaN. One NaN in a batch makes nearly every
+# parameter NaN after the next step (all but those that the batch did not use). It is not even equal to itself, so it is found by `x.isnan()`.
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
-# somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*:
+# somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
+# **before** you compute: `torch.where(v > 0, v.log(), 0.0)` looks right at $v = 0$, but its gradient there is
+# $0 \cdot \infty$, NaN, while `v.masked_fill(v <= 0, 1.0).log()` is safe in both directions.
 
 # %%
 there = torch.tensor([True, True, False])
@@ -589,7 +591,7 @@ check("masked_mean", masked_mean)
 
 # %% [markdown]
 # Better by far: short sequences have their own mean now. Three lines still fail. The first two name things that you have
-# met on this page, and the third follows from them. The repair is yours to make, in the assignment.
+# met on this page, and the third, the gradient, follows from them. The repair is yours to make, in the assignment.
 #
 # Three more things about checks. Your points come from a check on other numbers and other sizes than the one that you see.
 # A check does not care how you compute, by a loop or by `einsum`, in float32 or in float64, as long as a gradient can flow

@@ -38,10 +38,10 @@
 # $$p(w_1, \dots, w_n) = \prod_{t=1}^{n-1} p(w_{t+1} \mid w_1, \dots, w_t)$$
 #
 # Nothing is assumed here; it is true of any distribution. ($w_1$ is a mark for the beginning and is given.) It also says
-# how to write: draw the next token, append it, ask again. A model that writes in this way is **autoregressive**.
+# how to write: sample the next token, append it, ask again. A model that writes in this way is **autoregressive**.
 #
-# The models of this lecture differ in one thing: what they carry along of $w_1, \dots, w_t$. It will be the last few
-# tokens, or one vector of fixed size; and we shall find out what neither can do.
+# The models of this lecture differ in what they carry along of $w_1, \dots, w_t$, and in whether they count or learn. They
+# carry the last few tokens, or one vector of fixed size; and we shall find out what neither can do.
 
 # %% tags=["hide-input"]
 try:
@@ -409,7 +409,8 @@ figures.lstm_and_gru()
 # The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. Its gates are the **update
 # gate** $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the **reset gate** $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. What is
 # not kept is replaced: $h_t = z \circ h_{t-1} + (1 - z) \circ \tilde h$. The reset gate says how much of the past the
-# candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \circ (h_{t-1} U_n) + b_n\bigr)$. Here is the LSTM in code, beside
+# candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \circ (h_{t-1} U_n) + b_n\bigr)$. (This is torch's form. Cho et al.
+# apply $r$ before the matrix.) Here is the LSTM in code, beside
 # torch's. The GRU is the extension of the assignment.
 
 # %%
@@ -449,11 +450,11 @@ for model in models:
 # Among the networks, gates pay: LSTM and GRU are far ahead of the RNN, which is no better than the window. And the 5-gram
 # model beats them all. Be careful what you conclude. Three epochs over half a million tokens with 96 numbers are a small
 # budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use more text alone.
-# On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity that was 24% lower for their
-# window network than for the best n-gram model.
+# On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity of 312 for the best n-gram
+# model, and of 252 for a window network that was mixed with a trigram model.
 #
-# Now look at the last line. Together the two lose less than either alone. That can only be if they are good at *different* tokens. Which? For each token of the test set we ask
-# how much of the context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. *Guess* what
+# Now look at the last line. Together the two lose less than either alone. That can only be if they are good at
+# *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. *Guess* what
 # the two curves look like.
 
 # %%
@@ -478,7 +479,8 @@ assert all(by_known["5-gram and GRU"][n] < min(by_known["5-gram"][n], by_known["
 # Where the last four tokens have been seen before, to look up what followed them is hard to beat. The less of the context
 # has been seen, the smaller is the lead of the 5-gram model, and with one token or none the two are about equal. A state in
 # which the network has never been is *something like* states in which it has been, and similar states give similar
-# predictions. **Counting remembers, parameters generalise**, and so the mixture gains everywhere.
+# predictions. **Counting remembers, parameters generalise**: that is our guess at why the lead shrinks. The mixture gains in
+# every group, even where the 5-gram model leads, so within each group the two are good at different tokens.
 #
 # And here is what they write. Each draws the next token from its distribution, sharpened: probabilities are squared and
 # made to sum to one again, which is sampling with a **temperature** of ½. (This GRU trains for a few seconds only.)
@@ -562,9 +564,10 @@ assert min(left["LSTM, f open"], left["GRU, z open"]) > 1e-3, "open gates let it
 # \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is the main path from state to state, not
 # the only one.)
 #
-# The difference is what can be *done*. The RNN's factor is a matrix times the slope of tanh; enlarge the matrix, and the
-# gradient explodes. In the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about
-# $0.95^{60} \approx 0.05$. The LSTM keeps even more than its forget gate explains; other paths, through $h$, add to it.
+# The difference is what can be *done*. The RNN's factor is a matrix times the slope of tanh; make the matrix four times as
+# large, and the gradient explodes. In the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about
+# $0.95^{60} \approx 0.05$. The LSTM keeps even more than its forget gate explains; perhaps other paths, through $h$, add to
+# it (a guess).
 # That is why LSTMs ruled the field from about 2013 to 2017, and why their forget bias is often set to 1 or more at the
 # start. Exploding gradients are **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
 #
@@ -709,7 +712,7 @@ for reader in [*recall["readers"], recall["longer"]]:
 #
 # The third trouble has nothing to do with learning. To compute $h_{100}$ one needs $h_{99}$, for which one needs $h_{98}$.
 # Below is the same arithmetic twice: one cell applied to $n$ vectors, once as a recurrence, and once to all of them at
-# once, with nobody waiting. *What will the ratio be at $n = 1024$?*
+# once. *What will the ratio be at $n = 1024$?*
 
 # %%
 cell = nn.RNNCell(128, 128)
@@ -746,8 +749,9 @@ print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as 
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
 
 # %% [markdown]
-# And that is one thread of a processor, which does few things at a time. A GPU does thousands: it presses the lower line
-# flat and does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
+# On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large product,
+# and the recurrence is *forced* to pay it. A GPU does thousands of things at a time: it presses the lower line flat and
+# does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
 # training holds all states of all of them in memory, and the longer the texts, the fewer fit.
 #
 # Move the widget. How many cells does a signal pass, and how many steps must be waited for? The number in a box says after

@@ -61,7 +61,7 @@ print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
 # %% [markdown] erratum="exactly one pair"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
-# turns a key into a **hash**, a place in a table, and a good hash sends keys that are nearly equal to unrelated places.
+# turns a key into a **hash**, a place in a table, and a hash need not keep keys near that are near, as the last line shows.
 #
 # > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query above mapped to
 # > none. To *always* answer is the first of two things that a lookup has to learn before a network can use it. The
@@ -231,7 +231,7 @@ viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared er
 
 # %% [markdown]
 # The error of hard attention is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at
-# all. torch does not even offer one. What comes out of `argmax` is a place, and a place keeps nothing of the scores by
+# all. (At 14:30 there is none: 120 and 280 are equally wrong about 200.) torch does not even offer one. What comes out of `argmax` is a place, and a place keeps nothing of the scores by
 # which it was chosen.
 
 # %%
@@ -312,8 +312,9 @@ for line in valleys.values():
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
 # This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention: for vectors of
-# length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the 2 cancels in the division, and a bandwidth of $h$ is a
-# temperature of $h^2$. Asserted, for every five minutes of the day:
+# length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$ cancels in the division, and
+# $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next cell checks this for every five
+# minutes of the day:
 
 # %%
 h = 0.2
@@ -404,7 +405,7 @@ print("days that repeat after twelve hours:", [f"{figures.turns(t):+.0f} turns" 
 assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
 
 # %% [markdown]
-# They do.
+# They go round twice a day.
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #

@@ -17,7 +17,7 @@
 # * draw an **encoder–decoder** with and without attention, and name its vectors: encoder hidden states, decoder
 #   states, **context vector**, **attentional vector**;
 # * write **cross-attention** from memory, say along which axis its weights sum to one, and keep padding out of it;
-# * say what the decoder reads in training (**teacher forcing**), what it reads in use, and where it starts;
+# * say what the decoder reads in training (**teacher forcing**), what it reads at **inference**, and where it starts;
 # * tell **additive** attention (Bahdanau) from **multiplicative** attention (Luong);
 # * measure what attention is worth, and say what its weights do and do not explain.
 #
@@ -283,8 +283,9 @@ loss = cross_entropy(logits[0], batch.target_out[0])
 print(f"cross-entropy: {loss.item():.4f} nats per token")
 
 # %% [markdown]
-# The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. In use nobody knows the right
-# translation. The model is **autoregressive**: it reads the token that it has just written, until it writes `<eos>`.
+# The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. At **inference** nobody knows
+# the right translation. The model is **autoregressive**: it reads the token that it has just written, until it writes
+# `<eos>`. To take the likeliest token each time is **greedy decoding**.
 
 # %%
 state = models[0].start(batch.source, batch.lengths)             # reads the source; s₀
@@ -296,7 +297,7 @@ while token.item() != EOS and len(written) < 20:
 print(german.pieces(written))
 
 # %% [markdown]
-# Training and use differ in one respect: in training the model never reads a mistake of its own. That gap is called
+# Training and inference differ in one respect: in training the model never reads a mistake of its own. That gap is called
 # **exposure bias**, and [lecture @writing](@writing) measures it. A loss under teacher forcing is not a translation. So
 # from here on we let models write, and count a list as right only if every letter is.
 
@@ -310,7 +311,8 @@ for seed, model in models.items():
 # %% [markdown]
 # ## Bahdanau and Luong: additive and multiplicative attention
 #
-# The decoder above is Luong's. The first one, a year older, was Bahdanau's. They differ in three places.
+# The decoder above is Luong's, with a GRU for his LSTM. Bahdanau's came first (arXiv, September 2014; Luong's, August
+# 2015). They differ in three places.
 
 # %%
 figures.two_decoders()
@@ -392,8 +394,8 @@ figures.right_by_length(panels)
 # the better one; their bands overlap.
 #
 # Is one vector too narrow, or does it only learn more slowly? With four times the steps both vectors get four in ten of the
-# longest lists, and attention practically all. So much of the gap at 450 steps was not **capacity** but **sample
-# efficiency**: a longer list costs a model with one vector far more training. Capacity is what the word *bottleneck*
+# longest lists, and attention practically all. Much of the gap at 450 steps is therefore one of **sample
+# efficiency**, not of **capacity**: a longer list costs a model with one vector far more training. Capacity is what the word *bottleneck*
 # means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector. Bahdanau et al. trained each model
 # for days, and their gap stayed.
 #
@@ -458,7 +460,8 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # %% [markdown]
 # Through the last state the gradient has to pass every state in between, and it vanishes exponentially (the axis is
 # logarithmic). The mean and attention give it a shortcut of one average, and it shrinks roughly as $1/n$, which would be
-# a factor of 16. So attention does help with vanishing gradients.
+# a factor of 16. So attention shortens the gradient's path. (At the start its
+# weights are still spread over all tokens, which is why its curve resembles the mean's.)
 #
 # But mean pooling has the same shortcut, and the ladder shows it no better than the last state. Here, then, distance is
 # not what keeps it down. Of our two suspects, selection is left (the width of the vector, which [lecture
@@ -552,7 +555,8 @@ for steps in ("450", "1800"):
         print(f"{steps:>4} steps, {name:>27}: {units}", [f"{run['all']:.1%}" for run in runs])
 
 # %% [markdown]
-# With input feeding, it does: after 1,800 steps all three seeds agree with us. Without input feeding, seed 0 gets *all*
+# With input feeding, the one seed that differed has come round: all three now put the unit on the unit. (That is one seed,
+# and no proof that input feeding does it.) Without input feeding, seed 0 gets *all*
 # thousand lists right, and not one of 648 units is on its unit. A perfect translator with a wrong alignment is possible.
 #
 # ## Attention weights are not explanations
@@ -588,13 +592,14 @@ assert units_right(models[0], three, 4) > 0.9 and units_right(models[1], three, 
 # more:
 
 # %%
-for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4]):
+for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
     found = units_right(models[0], three, *hidden)
     print("seed 0 without", ", ".join(positions[i] for i in hidden), f"{found:>6.0%}")
 
 # %% [markdown]
-# The bidirectional encoder has carried the unit into several states, and the decoder reads it from one that is left. So a
-# large weight does not mean that the position is needed, and a small weight on a token does not mean that the token plays
+# With *hundred* alone the decoder still writes most units; with nothing it writes none, so the start $s_0$ alone does not
+# carry them. The bidirectional encoder has copied the unit into several states. (To hide *thirty-* as well even helps. A
+# mask forces weights that training never met, so read large drops and not small ones.) So a large weight does not mean that the position is needed, and a small weight on a token does not mean that the token plays
 # no part.
 #
 # Jain and Wallace (2019) found other weights that give the same predictions, and called their paper *Attention is not

@@ -486,21 +486,21 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # In the sentence the square is next to nothing, in the document nearly everything. Up to about $n = 1.5\,d$ the
 # projections cost more; far beyond, the layer *is* its square. ([Lecture @cheap_attention](@cheap_attention) is about
 # that end.) The $n^2$ weights must also be **kept in memory**, for every sentence and for the way back, unless a kernel
-# computes them in tiles.
+# such as **FlashAttention** computes them in tiles.
 #
 # > **A common mistake: "self-attention costs O(n²d), so it is cheaper than a recurrence while n < d".** The orders are
 # > those of table 1 below, and they leave the projections out. Counted in full, a simple recurrence takes less
 # > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices, an LSTM four: so
 # > an LSTM is dearer as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
-# Self-attention did not win by doing less arithmetic. It won because no step waits for another. Here is table 1 of Vaswani et al., for
-# windows of $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
+# Self-attention does not do less arithmetic. Its advantages are a short path between any two tokens, and that no step
+# waits for another. Here is table 1 of Vaswani et al., for windows of $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
 #
 # | layer | complexity | sequential operations | maximum path length |
 # |---|---|---|---|
 # | self-attention | $O(n^2 d)$ | $O(1)$ | $O(1)$ |
 # | recurrent | $O(n d^2)$ | $O(n)$ | $O(n)$ |
-# | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$, with gaps that widen from layer to layer |
+# | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$, with **dilated** convolutions; $O(n/k)$ without |
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
 # All but one have a single step: whatever the sentence's length, their products can be done at once. Does that matter
@@ -535,7 +535,7 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 
 # %% [markdown]
 # At 64 tokens the layer that does more arithmetic takes a fraction of the time. (The recurrence is torch's own, whose
-# loop is not written in Python.) Each step of the recurrence is a tiny product, over before the processor has got
+# loop is not written in Python.) The likely reason, which we do not test: each step of the recurrence is a tiny product, over before the processor has got
 # going, and the next one has to wait for it. Then the square catches up: doubling the length makes four times the pairs.
 # The printed ratio at 2,048 answers the second guess for the machine on which this page was made; on another the curves
 # cross at another length, or beyond this figure. On a GPU, which does thousands of multiply-adds at once, a step that waits is a far greater waste;
