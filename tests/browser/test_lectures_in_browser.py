@@ -77,8 +77,10 @@ def test_a_pattern_is_drawn_on_the_pad_by_keyboard(read):
 
 def test_a_widget_is_as_it_was_saved_when_the_reader_comes_back_to_another_kernel(read):
     page = read("own")
-    run(cell(page, "pattern_pad()")).get_by_role("button", name="strided").click()
-    with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
+    button = run(cell(page, "pattern_pad()")).get_by_role("button", name="strided")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and "own.ipynb" in answer.url):
         page.keyboard.press("ControlOrMeta+s")
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
