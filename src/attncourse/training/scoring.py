@@ -13,7 +13,8 @@ with require_extra("attncourse evaluate", "train"):
 from attncourse.data import read_parallel, read_texts
 from attncourse.training.checkpoints import write_whole
 from attncourse.training.evaluation import describe_metrics, final_metrics, text_metrics
-from attncourse.training.runs import Run, load_run, load_run_config, newest_run
+from attncourse.training.own_text import PAIRS
+from attncourse.training.runs import Run, load_run, newest_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,31 +37,24 @@ def main(args: argparse.Namespace) -> int:
     if args.beams < 1:
         raise CommandError(f"--beams: got {args.beams}, expected 1 or more")
     folder = args.run or newest_run("language model" if args.text else "translation")
-    if load_run_config(folder).task == "language model":
-        if args.text is None or args.source or args.target or args.translations:
-            raise CommandError(f"{folder}: is a language model; expected --text FILE, and no pairs")
-        measured = _score_texts(load_run(folder, args.device), args.text)
-    else:
-        if args.text or not (args.source and args.target):
-            raise CommandError(f"{folder}: translates; expected --source FILE and --target FILE")
-        measured = _score_pairs(load_run(folder, args.device), args)
+    run = load_run(folder, args.device)
+    try:
+        if run.run_config.task == "language model":
+            if args.text is None or args.source or args.target or args.translations:
+                raise CommandError(f"{folder}: is a language model; expected --text FILE, and no pairs")
+            measured = text_metrics(run.model, read_texts(args.text), *run.tokenizers)
+        else:
+            if args.text or not (args.source and args.target):
+                raise CommandError(f"{folder}: translates; expected --source FILE and --target FILE")
+            measured = _score_pairs(run, args)
+    except FileNotFoundError as error:
+        raise CommandError(f"{error.filename}: there is no such file") from error
     print(json.dumps(measured) if args.json else describe_metrics(measured))
     return 0
 
 
-def _score_texts(run: Run, file: Path) -> dict[str, float | int | str]:
-    try:
-        texts = read_texts(file)
-    except FileNotFoundError as error:
-        raise CommandError(f"{error.filename}: there is no such file") from error
-    return text_metrics(run.model, texts, *run.tokenizers)
-
-
 def _score_pairs(run: Run, args: argparse.Namespace) -> dict[str, float | int | str]:
-    try:
-        pairs = read_parallel(args.source, args.target)
-    except FileNotFoundError as error:
-        raise CommandError(f"{error.filename}: there is no such file") from error
+    pairs = read_parallel(args.source, args.target)
     if not pairs:
         raise CommandError(f"{args.source} and {args.target}: hold no sentence, expected one a line")
     most = run.model.max_positions
@@ -68,7 +62,7 @@ def _score_pairs(run: Run, args: argparse.Namespace) -> dict[str, float | int | 
         tokens = max(len(run.source.encode(pair.source)), 1 + len(run.target.encode(pair.target)))
         if most is not None and tokens > most:
             raise CommandError(f"sentence {n}: got {tokens} tokens, expected at most {most}, the model's positions")
-    measured, written = final_metrics(run.model, "text", pairs, run.source, run.target, args.beams)
+    measured, written = final_metrics(run.model, PAIRS, pairs, run.source, run.target, args.beams)
     if args.translations:
         write_whole(args.translations, ("\n".join(written) + "\n").encode())
     return measured

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nbformat import NotebookNode
@@ -38,7 +39,7 @@ def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
     known = course.all_exercises()
     last = {cell["exercise"]: _last_names(known[cell["exercise"]]) for cell in cells if cell["exercise"] in known}
     anybodys: set[str] = set().union(*last.values())
-    given = _given(course, last.keys())
+    given = _given(course, frozenset(last))
     found: dict[str, None] = {}
     for cell in cells:
         if cell["source"].strip() in given:
@@ -54,10 +55,10 @@ def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
     return list(found)[:MAX_NOTES]
 
 
-def _given(course: Course, exercises: Iterable[str]) -> set[str]:
+@cache  # a class hands in hundreds of the same assignment
+def _given(course: Course, exercises: frozenset[str]) -> set[str]:
     """The code cells of the assignments that have these exercises, as their sources have them."""
-    names = {*exercises}
-    chosen = [a for a in course.assignments() if any(exercise.name in names for exercise in course.exercises_of(a))]
+    chosen = [a for a in course.assignments() if any(exercise.name in exercises for exercise in course.exercises_of(a))]
     texts = [(course.lesson(a).folder / "assignment.py").read_text(encoding="utf-8") for a in chosen]
     return {cell.strip() for text in texts for cell in re.split(r"^# %%.*$", text, flags=re.MULTILINE)}
 
