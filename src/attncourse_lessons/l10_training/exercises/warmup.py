@@ -115,10 +115,12 @@ slip("−½ for −1.5", ("the first step", "rising"), {"-1.5": "-0.5"}, words="
 slip("no warm-up", ("the first step", "rising"), {"min(step**-0.5, step * warmup_steps**-1.5)": "step**-0.5"}, words="""
     This falls from the first step on: it begins with the highest rate that there is. The rising line is missing, and
     `min` of the two.""")
-slip("4000 for every warm-up", ("the first step", "rising", "the peak", "falling"),
+slip("one length for every warm-up", ("the first step", "rising", "the peak", "falling"),
      {"warmup_steps**-1.5": "4000**-1.5"},
+     {"warmup_steps**-1.5": "8000**-1.5"},  # tensor2tensor's
+     {"warmup_steps**-1.5": "10000**-1.5"},
      words="""
-    `warmup_steps` has no effect: the paper's own 4000 stands in its place.""")
+    `warmup_steps` has no effect: a fixed number, the paper's 4000 or another, stands in its place.""")
 slip("the width left out", EVERY_RATE, {"d_model**-0.5 * ": ""}, words="""
     The shape is right, the size is not: `d_model` has no effect. The wider a model, the smaller its steps, by the
     root of the width.""")
