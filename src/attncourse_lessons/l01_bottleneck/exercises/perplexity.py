@@ -80,8 +80,8 @@ slip("e to logarithms of base 2", ALL, {".mean()": ".mean() / math.log(2)"}, wor
     The logarithms were turned into bits, and then e was raised to them. Bits go with 2, nats go with e. Test it with a
     die: four equal sides must give 4.""")
 slip("base 10", ALL, {"torch.exp(": "10 ** ("}, {".mean()": ".mean() / math.log(10)"}, words="""
-    Base 10 and natural logarithms are mixed. These are natural ones, which only e undoes. Test it with a die: four equal
-    sides must give 4.""")
+    Base 10 and natural logarithms are mixed. These are natural ones, which only e undoes. Test it with a die: four
+    equal sides must give 4.""")
 slip("a missing minus", ALL, {"-": ""}, words="""
     The result lies between 0 and 1: it is a kind of average of the tokens' probabilities. Perplexity is how many equal
     choices that would be, never fewer than 1.""")

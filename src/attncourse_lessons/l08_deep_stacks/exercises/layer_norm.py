@@ -133,7 +133,6 @@ slip("an ε of its own", ("small inputs",),
      {"eps": "1e-6"},
      {"eps": "1e-8"},
      {"eps": "1e-12"},
-     {"eps": "1e-3"},
      {"eps": "1e-7"},
      words="""
     ε was written into the formula as a number. It is an argument: models were trained with 1e-5, 1e-6 or 1e-12, and
@@ -200,6 +199,14 @@ def over_the_words_counted_from_the_front(x, weight, bias, eps):
     """Over the words, and counted from the front."""
     variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
     return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+@variant("an ε of its own", fails=("normalised", "small inputs"))
+def an_epsilon_that_shows(x, weight, bias, eps):
+    """So large a one, some frameworks' default, that vectors of ordinary size come out smaller, too."""
+    mean = x.mean(dim=-1, keepdim=True)
+    variance = (x - mean).square().mean(dim=-1, keepdim=True)
+    return (x - mean) / torch.sqrt(variance + 1e-3) * weight + bias
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -148,10 +148,9 @@ slip("times the temperature", OVER_TEMPERATURE, {"cosines / temperature": "cosin
     The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
     02), and cosines, which lie between −1 and 1, need that.""")
 
-slip("times the temperature squared", ("loss", "temperature", "a low temperature"), {".mean()": ".mean() * temperature**2"},
-     words="""
-    The loss was multiplied by T². That belongs to distillation, where a soft target with the same temperature makes the
-    gradient smaller by T²; here the target is one candidate, and the temperature is part of the model.""")
+slip("times the temperature squared", OVER_TEMPERATURE, {".mean()": ".mean() * temperature**2"}, words="""
+    The loss was multiplied by T². That belongs to distillation, where a soft target with the same temperature makes
+    the gradient smaller by T²; here the target is one candidate, and the temperature is part of the model.""")
 
 slip("no temperature", OVER_TEMPERATURE, {" / temperature": ""}, words="""
     The temperature was not used. Cosines lie between −1 and 1, so without it even a perfect guess gets little more than
