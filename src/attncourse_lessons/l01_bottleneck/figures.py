@@ -189,7 +189,7 @@ def seed_lines(
 
     x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values.
     """
-    drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 5.6, 3.4, columns=len(panels))
+    drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said = []
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
         for i, (name, points) in enumerate(lines.items()):
@@ -198,8 +198,8 @@ def seed_lines(
             ax.plot(list(points), means, label=name, **style)
             for x, values in points.items():
                 ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
-            listed = ", ".join(f"{mean:.{0 if mean > 20 else 2}f} at {x}" for x, mean in zip(points, means, strict=True))
-            said.append(f"{title}, {name}: {listed}")
+            listed = ", ".join(f"{mean:.3g} at {x}" for x, mean in zip(points, means, strict=True))
+            said.append(f"{title}, {name}: {listed}" if title else f"{name}: {listed}")
         if log_x:
             ax.set_xscale("log", base=2)
         xs = sorted({x for points in lines.values() for x in points})
@@ -207,8 +207,10 @@ def seed_lines(
         ax.xaxis.set_minor_locator(NullLocator())
         if log_y:
             ax.set_yscale("log")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            ax.yaxis.set_major_formatter("{x:g}")
+            ys = [y for points in lines.values() for values in points.values() for y in values]
+            if max(ys) < 1000 * min(ys):  # few powers of ten to mark
+                ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                ax.yaxis.set_major_formatter("{x:g}")
             ax.yaxis.set_minor_formatter(NullFormatter())
         else:
             ax.set_ylim(y_range)
@@ -217,7 +219,10 @@ def seed_lines(
         ax.set_title(title)
         ax.set_xlabel(x_name)
     drawn.axes[0].set_ylabel(y_name)
-    drawn.axes[-1].legend(frameon=False, loc="lower left")
+    if len(panels) > 1:
+        drawn.axes[-1].legend(frameon=False, loc="lower left")
+    else:
+        drawn.axes[0].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}.")
 
 
