@@ -47,9 +47,10 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _a_batch(draw, full=False):
-    """Texts, their lengths and the network's weights; `full`: none is shorter than the rectangle."""
+    """Texts, their lengths and the network's weights; `full`: none is shorter than the rectangle, else one by two."""
     batch, n, d_in, d_hidden = draw.sizes(4, 3, 8)
     lengths = torch.full((batch,), n) if full else draw.padding_mask(batch, n).sum(dim=1)
+    lengths[1] -= 0 if full else max(0, int(lengths[1]) - (n - 2))
     x = draw.normal(batch, n, d_in)
     return x, lengths, draw.normal(d_in, d_hidden) / 2, draw.normal(d_hidden, d_hidden) / 2, draw.normal(d_hidden)
 
