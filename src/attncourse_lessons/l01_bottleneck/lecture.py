@@ -565,7 +565,7 @@ figures.seed_lines({"": gradients}, "steps back", "gradient of the last state",
                    log_x=False, log_y=True)
 
 # %% tags=["hide-input"]
-assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let nothing through"
+assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
 assert min(left["RNN, W_h × 4"]) > 1e2, "a larger matrix makes it explode"
 torch.manual_seed(0)
 carried, fresh = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                  # (64, 64)

@@ -35,8 +35,8 @@ exercise = Exercise(
     minutes=15,
     extra=True,
     hints=(
-        "One loop over the positions, all texts of the batch at once. What is handed from one step to the next, and what "
-        "is it before the first?",
+        "One loop over the positions, all texts of the batch at once. What is handed from one step to the next, and "
+        "what is it before the first?",
         "`states[:, -1]` is the last column of the rectangle. For a short text that is a state of the padding. Which "
         "column is its own last one, and how does one pick another column in each row?",
         "`states[rows, columns]` with two lists of whole numbers picks one place from each row. For the zeros compare "

@@ -25,12 +25,12 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "If all values are equal, every average of them is that value. Whose weights do not sum to one, and since which "
-        "line?",
-        "Print the weights of three keys and sum them along both axes. Who asks stands in the rows: which axis must sum "
-        "to one?",
-        "Make the temperature smaller. Does a lookup get sharper? And whoever may not take part is left out *before* the "
-        "softmax, by a score that makes the weight exactly 0.",
+        "If all values are equal, every average of them is that value. Whose weights do not sum to one, and since "
+        "which line?",
+        "Print the weights of three keys and sum them along both axes. Who asks stands in the rows: which axis must "
+        "sum to one?",
+        "Make the temperature smaller. Does a lookup get sharper? And whoever may not take part is left out *before* "
+        "the softmax, by a score that makes the weight exactly 0.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -108,9 +108,10 @@ slip("a score of 0", ("two keys", "answers"), {"-torch.inf": "0.0"}, words="""
 slip("the key itself answers, too", ("two keys", "answers", "very cold"), {FILLED: "scores + 0"}, words="""
     Each key looks itself up, and nobody is nearer. So at a low temperature every answer is the key's own value, the
     error falls to 0, and the coldest lookup looks best. That is what leave-one-out is there to prevent.""")
-slip("only the key itself answers", ("two keys", "answers", "very cold", "gradient"), {"(itself,": "(~itself,"}, words="""
-    The mask is the wrong way round. All but the key itself were left out, so what comes back are the values as they came
-    in.""")
+slip("only the key itself answers", ("two keys", "answers", "very cold", "gradient"),
+     {"(itself,": "(~itself,"}, words="""
+    The mask is the wrong way round. All but the key itself were left out, so what comes back are the values as they
+    came in.""")
 slip("the average of all others", ("answers", "very cold", "gradient"),
      {"keys @ keys.mT": "0 * keys @ keys.mT"}, words="""
     Every other key counts the same: this is mean pooling over the rest. The scores are the dot products of keys.""")
@@ -121,8 +122,8 @@ slip("the nearest alone", ("answers", "gradient"),
 slip("cut off from the gradient", ("gradient",),
      {"return weights @ values": "return (weights @ values).detach()"},
      {WEIGHTS: f"{WEIGHTS}.detach()"}, words="""
-    The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data` and `torch.tensor(...)`
-    forget where numbers came from.""")
+    The numbers are right, but the gradient does not get through: `.detach()`, `.item()`, `.data` and
+    `torch.tensor(...)` forget where numbers came from.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
