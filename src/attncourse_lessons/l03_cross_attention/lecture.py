@@ -629,11 +629,11 @@ assert units_right(models[0], three, 0, 1, 2, 3, 4) < 0.2, "the start alone does
 # from *six* then? Hide more:
 
 # %%
-print("seed:", " " * 33, "    ".join(map(str, models)))
+print(f"{'seed':<41}", " ".join(f"{seed:>4}" for seed in models))
 for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
     found = [units_right(model, three, *hidden) for model in models.values()]
     without = "without " + ", ".join(positions[i] for i in hidden)
-    print(f"{without:<35}", " ".join(f"{share:4.0%}" for share in found))
+    print(f"{without:<41}", " ".join(f"{share:4.0%}" for share in found))
 
 # %% [markdown]
 # Left with *hundred* alone, seed 0 still writes most units; left with nothing it writes none, so the start $s_0$ alone does
