@@ -166,6 +166,23 @@ def test_lines_of_several_seeds_go_through_the_means_with_a_point_for_each_seed(
 
 
 @proven
+def test_a_single_panel_of_seeds_may_have_a_logarithmic_height_and_even_steps():
+    lines = {"all": {1: [500.0, 480.0], 2: [70.0, 66.0], 5: [37.0, 37.0]}, "half": {1: [520.0, 500.0], 5: [60.0, 58.0]}}
+    (ax,) = axes(figures.seed_lines, {"text": lines}, "order", "perplexity", log_x=False, log_y=True)
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("text", "order", "perplexity")
+    assert curves(ax) == {"all": {"1": 490, "2": 68, "5": 37}, "half": {"1": 510, "5": 59}}
+    assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
+    assert (ax.get_xscale(), ax.get_yscale(), labels(ax.xaxis)) == ("linear", "log", {1: "1", 2: "2", 5: "5"})
+
+
+def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):
+    (ax,) = axes(figures.seed_lines, {"": {"a": {1: [3.9], 2: [3.5]}}}, "x", "loss", log_x=False, y_range=(3.0, 4.0))
+    assert ax.get_ylim() == (3.0, 4.0)
+    figures.seed_lines({"": {"a": {1: [1e-20, 3e-20]}}}, "x", "gradient", log_x=False, log_y=True)
+    assert "a: 2e-20 at 1" in shown[0]
+
+
+@proven
 def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
     recurrent, attention = axes(figures.signal_path, 4, 2)
     assert recurrent.get_title() == "recurrent: the signal goes through 3 cells; 4 steps, one after the other"

@@ -9,6 +9,7 @@ from drawn import axes, boxed, curves, joined, labels, places, strokes, table, t
 from matplotlib.collections import PolyCollection
 from proven import proven
 
+from attncourse.viz.style import GREY, INK, ORANGE
 from attncourse_lessons import course
 
 figures = course.part("cross_attention", "figures")
@@ -102,6 +103,28 @@ def test_a_table_carries_the_sums_of_its_rows_and_columns():
         assert said[2.5, 3.5] == "Σ" and ax.yaxis_inverted()
     bold = [text.get_text() for text in left.texts if text.get_fontweight() == "bold"]
     assert bold == ["1.00"] * 3, "those that are one"
+    colours = {text.get_text(): text.get_color() for ax in (left, right) for text in ax.texts}
+    assert colours["1.00"] == INK and colours["2.00"] == ORANGE, "a row that does not sum to one is an error"
+    assert {colours[total] for total in ("1.25", "1.75", "2.50", "3.50")} == {GREY}, "a column need not"
+
+
+@proven
+def test_wide_tables_stand_below_each_other_and_what_the_mask_forbids_is_hatched():
+    weights = torch.tensor([[0.2, 0.8, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0]])
+    mask = torch.tensor([[True, True, False, True, False]])
+    tables = {"a": weights, "b": weights.flip(0)}
+    above, below = axes(figures.tables_with_sums, tables, ["x", "y"], [*"stuvw"], mask)
+    assert (above.get_title(), below.get_title()) == ("a", "b")
+    first = dict(zip("stuvw", weights[0].tolist(), strict=True))
+    assert table(above)["x"] == table(below)["y"] == pytest.approx(first)
+    assert above.get_position().y0 > below.get_position().y1, "one above the other"
+    for ax in (above, below):
+        hatched = [patch.get_bbox().bounds for patch in ax.patches if patch.get_hatch()]
+        assert hatched == [(2, 0, 1, 2), (4, 0, 1, 2)]
+        rows = [(words, y) for words, x, y in texts(ax) if x == 5.5 and y < 2]
+        assert rows == [("1.00", 0.5), ("1.00", 1.5)]
+        columns = [words for words, x, y in texts(ax) if y == 2.5 and x < 5]
+        assert columns == ["0.70", "1.30", "0.00", "0.00", "0.00"]
 
 
 @proven

@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 from drawn import arrows, axes, bars, cells, grid, labels, strokes, table, texts, written
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 from proven import proven
 
 from attncourse import viz
-from attncourse.viz.style import GREEN, ORANGE
+from attncourse.viz.style import BLUE, GREEN, INK, ORANGE, PURPLE
 from attncourse_lessons import course
 
 figures = course.part("self_attention", "figures")
@@ -113,6 +115,11 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
     ]  # fmt: skip
     assert all(colours[f"$W_{name}$"] == colours[f"${name} = XW_{name}$"] for name in "QKV")
     assert len({colours["$W_Q$"], colours["$W_K$"], colours["$W_V$"]}) == 3
+    roles = [to_hex(colour) for colour in (GREEN, BLUE, ORANGE)]
+    boxes = [box for box in ax.patches if isinstance(box, Rectangle)][1:7:2]
+    assert [to_hex(box.get_edgecolor()) for box in boxes] == roles
+    assert [to_hex(box.get_facecolor()) for box in boxes] == roles, "the same, paler"
+    assert not {PURPLE, INK} & {GREEN, BLUE, ORANGE}, "a word's colour is nobody's role"
 
     def stripes(colour):
         """The matrices in which there is a stripe, and the row or column in which it lies."""
@@ -124,8 +131,8 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
                 left, top = at[name][0] - found[name][1] * 0.055, at[name][1] + found[name][0] * 0.055
                 yield name, round((top - y) / 0.11 - 0.5) if y == y_end else f"column {round((x - left) / 0.11 - 0.5)}"
 
-    assert list(stripes(ORANGE)) == [("$X$", 3), ("$Q = XW_Q$", 3), (scores, 3), (weights, 3), ("$O = AV$", 3)]
-    assert list(stripes(GREEN)) == [
+    assert list(stripes(PURPLE)) == [("$X$", 3), ("$Q = XW_Q$", 3), (scores, 3), (weights, 3), ("$O = AV$", 3)]
+    assert list(stripes(INK)) == [
         ("$X$", 0), ("$K = XW_K$", 0), ("$V = XW_V$", 0), (scores, "column 0"), (weights, "column 0"),
     ]  # fmt: skip
 

@@ -59,7 +59,8 @@ def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
     """Make one rectangle of sequences of several lengths.
 
     sequences: a list of lists of ids, each of its own length     pad: the id that fills up
-    returns    tokens (batch, n), whole numbers, each row one sequence and then pads, n the longest length;
+    returns    tokens (batch, n), whole numbers, each row one sequence and then pads;
+                      n is the longest length
                mask   (batch, n), boolean, True where a token of the sequence stands
     """
     ...  # solution
@@ -71,10 +72,11 @@ check("pad_batch", pad_batch)
 # **Use it.** The shop's ratings as a rectangle. *Guess* how many places are real.
 
 # %%
-ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3], "umbrella": [1, 2], "lamp": [5]}
+ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
+           "umbrella": [1, 2], "lamp": [5]}
 
 if solved("pad_batch"):
-    table, is_rating = pad_batch(list(ratings.values()), pad=0)                                  # (4, 8) each
+    table, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
     print(table)
     print(is_rating.sum().item(), "of", is_rating.numel(), "places are ratings")
 
@@ -108,13 +110,14 @@ check("softmax", softmax)
 
 # %%
 if solved("softmax"):
-    scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])                        # (2, 4)
+    scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])        # (2, 4)
     for factor in (0.1, 1, 10, 100):
         weights, naive = softmax(factor * scores), (factor * scores).exp()
         naive = naive / naive.sum(dim=-1, keepdim=True)
         for who, row, other in zip(("reader", "from the rain"), weights, naive, strict=True):
             said = dict(zip(ratings, (round(x, 2) for x in row.tolist()), strict=True))
-            print(f"× {factor:>4} {who:>13}: {said}", "  (naive: NaN)" if other.isnan().any() else "")
+            failed = "  (naive: NaN)" if other.isnan().any() else ""
+            print(f"× {factor:>4} {who:>13}: {said}{failed}")
 
 # %% [markdown]
 # ## 3 · A masked mean
@@ -145,16 +148,16 @@ check("masked_mean", masked_mean)
 
 # %%
 if solved("pad_batch") and solved("masked_mean"):
-    stars, is_rating = pad_batch(list(ratings.values()), pad=0)                                  # (4, 8) each
-    means = masked_mean(stars.float()[..., None], is_rating)                                     # (4, 1)
-    padded = stars.float().mean(dim=1)                                                           # (4,)
+    stars, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
+    means = masked_mean(stars.float()[..., None], is_rating)         # (4, 1)
+    padded = stars.float().mean(dim=1)                               # (4,)
     for place in means[:, 0].argsort(descending=True).tolist():
         name = list(ratings)[place]
-        print(f"{name:>9}: {means[place, 0]:.2f} stars   (with the padding: {padded[place]:.2f})")
+        print(f"{name:>9}: {means[place, 0]:.2f} stars (with the padding: {padded[place]:.2f})")
     if solved("softmax"):
-        interest = softmax(torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]]))         # (2, 4)
-        expected = interest @ means                                                              # (2, 1)
-        print(f"the reader expects {expected[0, 0]:.2f} stars, the one from the rain {expected[1, 0]:.2f}")
+        scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])    # (2, 4)
+        reader, wet = (softmax(scores) @ means)[:, 0].tolist()       # of (2, 1)
+        print(f"the reader expects {reader:.2f} stars, the one from the rain {wet:.2f}")
 
 # %% [markdown]
 # ## 4 · In your own words
@@ -217,9 +220,10 @@ check("logsumexp", logsumexp)
 
 # %%
 if solved("logsumexp"):
-    scores = torch.tensor([[1000.0, 998.0, 0.0], [-1000.0, -1001.0, -1000.0], [0.0, 500.0, 2.0]])  # (3, 3)
+    scores = torch.tensor([[1000.0, 998.0, 0.0], [-1000.0, -1001.0, -1000.0],
+                           [0.0, 500.0, 2.0]])                       # (3, 3)
     right = torch.tensor([0, 2, 2])
-    ours = logsumexp(scores) - scores[torch.arange(3), right]                                    # (3,)
+    ours = logsumexp(scores) - scores[torch.arange(3), right]        # (3,)
     torchs = torch.nn.functional.cross_entropy(scores, right, reduction="none")
     print("yours:  ", ours.tolist())
     print("torch's:", torchs.tolist())

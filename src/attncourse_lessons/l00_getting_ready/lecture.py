@@ -34,8 +34,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -231,7 +231,8 @@ print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_
 # %% [markdown]
 # Four rules are in these lines.
 #
-# * `backward()` *adds* to `.grad`. (The step above used 8 where the slope is 4.) Set it to `None` before the next step (an optimiser's `zero_grad()` does that).
+# * `backward()` *adds* to `.grad`. (The step above used 8 where the slope is 4.) Set it to `None` before the next step (an
+#   optimiser's `zero_grad()` does that).
 # * Change parameters under `torch.no_grad()`; otherwise the change itself would be recorded.
 # * `.item()`, `.detach()`, `.tolist()` and NumPy hand over bare numbers, without the record. What is computed from them
 #   has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
@@ -286,8 +287,8 @@ clouds = {name: (rating, prediction) for name, prediction in predicted.items()}
 figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal=True)
 
 # %% tags=["hide-input"]
-assert losses[wrong][-1] < 0.25 * losses[wrong][0], "the loss of the wrong run falls as if it learned"
-assert predicted[wrong].std() < 0.01 * rating.std(), "and yet it says the same for every product"
+assert losses[wrong][-1] < 0.25 * losses[wrong][0], "the wrong loss falls as if it learned"
+assert predicted[wrong].std() < 0.01 * rating.std(), "and it says the same for every product"
 assert losses[right][-1] < 0.05 * losses[wrong][-1]
 
 # %% [markdown]

@@ -72,11 +72,13 @@ check("rnn_step", rnn_step)
 if solved("rnn_step"):
     text = "a (bc (d e) fghij"
     print(" " * 16, text)
+    signs = {"(": 1.0, ")": -1.0}
+    W_x, b = torch.tensor([[6.0]]), torch.zeros(1)
     for w_h in (0.5, 3.0):
-        state, seen = torch.full((1, 1), -0.9), ""               # (batch, d_hidden): outside of brackets
+        state, seen = torch.full((1, 1), -0.9), ""           # (batch, d_hidden): outside
         for character in text:
-            x = torch.tensor([[{"(": 1.0, ")": -1.0}.get(character, 0.0)]])         # (batch, d_in)
-            state = rnn_step(x, state, torch.tensor([[6.0]]), torch.tensor([[w_h]]), torch.zeros(1))
+            x = torch.tensor([[signs.get(character, 0.0)]])  # (batch, d_in)
+            state = rnn_step(x, state, W_x, torch.tensor([[w_h]]), b)
             seen += "#" if state > 0.5 else "." if state < -0.5 else "?"
         print(f"with w_h = {w_h}:  {seen}    (# inside, . outside, ? forgotten)")
 
@@ -97,7 +99,8 @@ if solved("rnn_step"):
 def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
     """The mean of the states of each sentence's words.
 
-    states: (batch, n, d)   lengths: (batch,), whole numbers from 1 to n: how many words each sentence has
+    states: (batch, n, d)
+    lengths: (batch,), whole numbers from 1 to n: how many words each sentence has
     returns (batch, d)
     """
     ...  # solution
@@ -123,12 +126,13 @@ if solved("mean_pool"):
     embedding, decide = nn.Embedding(len(vocabulary), 16), nn.Linear(16, 2)
     optimizer = torch.optim.Adam([*embedding.parameters(), *decide.parameters()], lr=2e-2)
     for _ in range(300):
-        logits = decide(mean_pool(embedding(tokens[:600]), lengths[:600]))          # (600, 2)
+        logits = decide(mean_pool(embedding(tokens[:600]), lengths[:600]))       # (600, 2)
         loss = nn.functional.cross_entropy(logits, is_odd[:600])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    right = decide(mean_pool(embedding(tokens[600:]), lengths[600:])).argmax(dim=-1) == is_odd[600:]
+    logits = decide(mean_pool(embedding(tokens[600:]), lengths[600:]))           # (300, 2)
+    right = logits.argmax(dim=-1) == is_odd[600:]
     print(f"right on {right.float().mean():.0%} of 300 new numbers")
     for number in numbers[600:][~right][:4].tolist():
         print("wrong on", say(number, "en"))
@@ -160,9 +164,10 @@ if solved("mean_pool"):
 
 # %% exercise="shifted_loss"
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
-    """The mean of −log p(next token), in nats, over all tokens that are predicted and are not padding.
+    """The mean of −log p(next token), in nats, over all predicted tokens that are not padding.
 
-    logits: (batch, n, vocab_size), made when tokens 0 … t had been read   tokens: (batch, n), ids, padded at the end with `pad`
+    logits: (batch, n, vocab_size), made when tokens 0 … t had been read
+    tokens: (batch, n), ids, padded at the end with `pad`
     returns a tensor of one number: shape ()
     """
     ...  # solution
@@ -179,23 +184,24 @@ if solved("rnn_step") and solved("shifted_loss"):
     from attncourse.data import pad_batch, say
 
     torch.manual_seed(0)
-    texts = [f".{say(int(number), 'en')}." for number in 100 + torch.randperm(900)]  # "." begins and ends a text
+    numbers = 100 + torch.randperm(900)
+    texts = [f".{say(int(number), 'en')}." for number in numbers]  # "." begins and ends each
     letters = ["padding", *sorted(set("".join(texts)))]
     tokens, _ = pad_batch([[letters.index(letter) for letter in text] for text in texts], pad=0)
     table, to_logits = nn.Embedding(len(letters), 64), nn.Linear(64, len(letters))
     W_x, W_h, b = (nn.Parameter(torch.randn(size) / 8) for size in ((64, 64), (64, 64), (64,)))
 
     def letter_logits(tokens):
-        state, logits = torch.zeros(len(tokens), 64), []                            # (batch, d_hidden)
-        for token in tokens.unbind(dim=1):                                          # (batch,)
+        state, logits = torch.zeros(len(tokens), 64), []             # (batch, d_hidden)
+        for token in tokens.unbind(dim=1):                           # (batch,)
             state = rnn_step(table(token), state, W_x, W_h, b)
             logits.append(to_logits(state))
-        return torch.stack(logits, dim=1)                                           # (batch, n, vocab_size)
+        return torch.stack(logits, dim=1)                            # (batch, n, vocab_size)
 
     parameters = [W_x, W_h, b, *table.parameters(), *to_logits.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=1e-2)
     for step in range(201):
-        batch = tokens[torch.randint(600, (32,))]                                   # the last 300 are kept apart
+        batch = tokens[torch.randint(600, (32,))]                    # 300 are kept apart
         loss = shifted_loss(letter_logits(batch), batch, pad=0)
         optimizer.zero_grad()
         loss.backward()
@@ -204,10 +210,11 @@ if solved("rnn_step") and solved("shifted_loss"):
         if step % 50 == 0:
             print(f"step {step:>3}: {loss.item():.2f} nats per letter")
     with torch.no_grad():
-        print(f"on numbers it has not seen: {shifted_loss(letter_logits(tokens[600:]), tokens[600:], 0):.2f}")
-        written = torch.full((6, 1), letters.index("."))                            # (6, 1)
+        loss = shifted_loss(letter_logits(tokens[600:]), tokens[600:], pad=0)
+        print(f"on numbers it has not seen: {loss.item():.2f}")
+        written = torch.full((6, 1), letters.index("."))             # (6, 1)
         for _ in range(40):
-            p = letter_logits(written)[:, -1].softmax(dim=-1) ** 2                  # temperature ½
+            p = letter_logits(written)[:, -1].softmax(dim=-1) ** 2   # temperature ½
             written = torch.cat([written, torch.multinomial(p, 1)], dim=1)
     for row in written.tolist():
         print("".join(letters[i] for i in row[1:]).split(".")[0])
@@ -227,7 +234,8 @@ if solved("rnn_step") and solved("shifted_loss"):
 def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
     """How many equally likely tokens would be as hard to guess.
 
-    log_probabilities: (batch, n), natural logarithms   mask: (batch, n), True where there is a token
+    log_probabilities: (batch, n), natural logarithms
+    mask: (batch, n), True where there is a token
     returns one number: a tensor of shape (), or a float
     """
     ...  # solution
@@ -249,13 +257,13 @@ if solved("perplexity"):
     train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
     for order in (1, 2, 3):
         model = NGram(train, order, len(tokenizer))
-        rows = [model.log_probabilities(text) for text in test]                     # (n,) each
+        rows = [model.log_probabilities(text) for text in test]      # (n,) each
         mask = torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])
-        log_p = nn.utils.rnn.pad_sequence(rows, batch_first=True)                   # (batch, n)
+        log_p = nn.utils.rnn.pad_sequence(rows, batch_first=True)    # (batch, n)
         print(f"order {order}: perplexity {perplexity(log_p, mask):.1f}")
     of_each = [float(perplexity(log_p[i : i + 1], mask[i : i + 1])) for i in range(len(rows))]
-    for name, i in (("easiest", of_each.index(min(of_each))), ("hardest", of_each.index(max(of_each)))):
-        print(f"{name}, perplexity {of_each[i]:.0f}: {corpus.test[i][:80]}")
+    for name, best in {"easiest": min(of_each), "hardest": max(of_each)}.items():
+        print(f"{name}, perplexity {best:.0f}: {corpus.test[of_each.index(best)][:80]}")
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -304,9 +312,53 @@ if solved("perplexity"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: a state with gates
+# ## Extension: all states of a batch
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This one and the next are worth extra credit, and nothing is lost by leaving them out.
+#
+# Exercise 1 is one step. Let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
+# after a text's end is padding: numbers of any size that mean nothing. Two things are wanted, and both are famous for being
+# wrong without a message: all states, with zeros where a text is over, and the **last state** of each text, the one after
+# *its own* last token.
+
+# %% exercise="rnn_states"
+def rnn_states(
+    x: Tensor, lengths: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor]:
+    """All states of a recurrent network over texts of several lengths, and each one's last.
+
+    x: (batch, n, d_in), padded at the end     lengths: (batch,), whole numbers from 1 to n
+    W_x: (d_in, d_hidden)   W_h: (d_hidden, d_hidden)   b: (d_hidden,)
+    returns states (batch, n, d_hidden), zeros where a text is over;
+            last (batch, d_hidden), after each text's last token
+    """
+    ...  # solution
+
+# %% check="rnn_states"
+check("rnn_states", rnn_states)
+
+# %% [markdown]
+# **Use it.** torch's network can skip padding, too, if the batch is *packed*. Give your function its weights. Then read each
+# text alone, without any padding. *Guess* which of the numbers below is not (nearly) zero.
+
+# %%
+if solved("rnn_states"):
+    torch.manual_seed(0)
+    theirs = nn.RNN(5, 8, batch_first=True)
+    x, lengths = torch.randn(4, 9, 5), torch.tensor([9, 2, 6, 1])
+    with torch.no_grad():
+        b = theirs.bias_ih_l0 + theirs.bias_hh_l0            # torch keeps two
+        states, last = rnn_states(x, lengths, theirs.weight_ih_l0.mT, theirs.weight_hh_l0.mT, b)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+        _, packed_last = theirs(packed)                      # (1, batch, d_hidden)
+        alone = torch.stack([theirs(row[:n])[0][-1] for row, n in zip(x, lengths, strict=True)])
+        unpacked, _ = theirs(x)                              # reads the padding like text
+    for name, other in {"torch's, packed": packed_last[0], "each text alone": alone,
+                        "torch's last column": unpacked[:, -1]}.items():
+        print(f"{name:>20}: largest difference {(last - other).abs().max().item():.6f}")
+
+# %% [markdown]
+# ## Extension: a state with gates
 #
 # A GRU (Cho et al. 2014) decides at each step, and for each number of its state, how much of the old to keep. In the form that torch
 # computes:
@@ -315,19 +367,20 @@ if solved("perplexity"):
 # \begin{aligned}
 # r &= \sigma\bigl(x W_x^{(0)} + h W_h^{(0)} + b^{(0)}\bigr) && \text{reset: how much of the past the candidate sees}\\
 # z &= \sigma\bigl(x W_x^{(1)} + h W_h^{(1)} + b^{(1)}\bigr) && \text{update: how much of the old state stays}\\
-# \tilde h &= \tanh\bigl(x W_x^{(2)} + r \circ (h W_h^{(2)}) + b^{(2)}\bigr) && \text{the candidate}\\
-# h' &= z \circ h + (1 - z) \circ \tilde h
+# \tilde h &= \tanh\bigl(x W_x^{(2)} + r \odot (h W_h^{(2)}) + b^{(2)}\bigr) && \text{the candidate}\\
+# h' &= z \odot h + (1 - z) \odot \tilde h
 # \end{aligned}
 # $$
 #
-# $\sigma$ is `torch.sigmoid`, and $\circ$ multiplies number by number.
+# $\sigma$ is `torch.sigmoid`, and $\odot$ multiplies number by number.
 
 # %% exercise="gru_step"
 def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
     """The state of a GRU after one more token.
 
     x: (batch, d_in)   state: (batch, d_hidden)
-    W_x: (3, d_in, d_hidden)   W_h: (3, d_hidden, d_hidden)   b: (3, d_hidden): reset, update, candidate, in this order
+    W_x: (3, d_in, d_hidden)   W_h: (3, d_hidden, d_hidden)   b: (3, d_hidden)
+         each: reset, update, candidate, in this order
     returns (batch, d_hidden)
     """
     ...  # solution
@@ -345,16 +398,17 @@ if solved("gru_step"):
     theirs = nn.GRU(5, 8, batch_first=True)
     W_x, W_h = (matrix.detach().unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
     with torch.no_grad():
-        theirs.bias_hh_l0.zero_()                                # torch has a second bias, inside r's brackets
+        theirs.bias_hh_l0.zero_()                            # a second bias, in r's brackets
         x, start = torch.randn(1, 30, 5), torch.randn(1, 8)
         for opened in (0.0, 5.0):
-            theirs.bias_ih_l0[8:16] += opened                    # the update gate's
-            state = start
-            for t in range(30):
-                state = gru_step(x[:, t], state, W_x, W_h, theirs.bias_ih_l0.unflatten(0, (3, 8)))
+            theirs.bias_ih_l0[8:16] += opened                # the update gate's
+            b, state = theirs.bias_ih_l0.unflatten(0, (3, 8)), start
+            for x_t in x.unbind(dim=1):                      # (batch, d_in)
+                state = gru_step(x_t, state, W_x, W_h, b)
             same = torch.allclose(state, theirs(x, start[None])[0][:, -1], atol=1e-5)
             likeness = nn.functional.cosine_similarity(state, start).item()
-            print(f"z's bias + {opened:.0f}: the same as torch's, {same}; cosine with the first state {likeness:.2f}")
+            print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
+                  f"cosine with the first state {likeness:.2f}")
 
 # %% [markdown]
 # ---

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.style import (
@@ -178,13 +178,18 @@ def encoder_decoder(source: Sequence[str], target: Sequence[str]) -> None:
 
 
 def seed_lines(
-    panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], x_name: str, y_name: str
+    panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]],
+    x_name: str,
+    y_name: str,
+    log_x: bool = True,
+    log_y: bool = False,
+    y_range: tuple[float, float] = (0, 1.06),
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
-    x is drawn to base 2, y from 0 to 1.
+    x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values.
     """
-    drawn, _ = figure(4.1 * len(panels), 3.4, columns=len(panels))
+    drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said = []
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
         for i, (name, points) in enumerate(lines.items()):
@@ -193,19 +198,31 @@ def seed_lines(
             ax.plot(list(points), means, label=name, **style)
             for x, values in points.items():
                 ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
-            listed = ", ".join(f"{mean:.2f} at {x}" for x, mean in zip(points, means, strict=True))
-            said.append(f"{title}, {name}: {listed}")
-        ax.set_xscale("log", base=2)
+            listed = ", ".join(f"{mean:.3g} at {x}" for x, mean in zip(points, means, strict=True))
+            said.append(f"{title}, {name}: {listed}" if title else f"{name}: {listed}")
+        if log_x:
+            ax.set_xscale("log", base=2)
         xs = sorted({x for points in lines.values() for x in points})
         ax.set_xticks(xs, [str(x) for x in xs])
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_ylim(0, 1.06)
+        if log_y:
+            ax.set_yscale("log")
+            ys = [y for points in lines.values() for values in points.values() for y in values]
+            if max(ys) < 1000 * min(ys):  # few powers of ten to mark
+                ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            ax.set_ylim(y_range)
         ax.grid(color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_title(title)
         ax.set_xlabel(x_name)
     drawn.axes[0].set_ylabel(y_name)
-    drawn.axes[-1].legend(frameon=False, loc="lower left")
+    if len(panels) > 1:
+        drawn.axes[-1].legend(frameon=False, loc="lower left")
+    else:
+        drawn.axes[0].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}.")
 
 

@@ -10,8 +10,8 @@
 # # Assignment @lookup · Attention is a lookup
 #
 # In this assignment you build hard and soft attention, and then three of the four score functions of
-# [lecture @lookup](@lookup). (The fourth, the plain dot product, you write on the way.) The lecture asks one query at a time;
-# here many queries come at once, without a loop. None of the functions needs more than five lines. What takes thought is
+# [lecture @lookup](@lookup). (The fourth, the plain dot product, you write on the way.) At the end you find the mistakes in
+# somebody else's lookup. The lecture asks one query at a time; here many queries come at once, without a loop. None of the functions needs more than five lines. What takes thought is
 # which axis is which, and what stands to the left of what. After each check comes a cell that *uses* what you wrote. It
 # waits until the check gives all points, and is not graded.
 #
@@ -77,9 +77,9 @@ check("hard_lookup", hard_lookup)
 # %%
 if solved("hard_lookup"):
     numbers = torch.tensor([float(n) for n in BICYCLES.values()])
-    answers = hard_lookup(clock(range(24)), clock(list(BICYCLES)), numbers[:, None])[:, 0]       # (24,)
+    answers = hard_lookup(clock(range(24)), clock(list(BICYCLES)), numbers[:, None])  # (24, 1)
     print("counted: ", BICYCLES)
-    print("answered:", {hour: round(answer) for hour, answer in enumerate(answers.tolist())})
+    print("answered:", {hour: round(answer) for hour, (answer,) in enumerate(answers.tolist())})
 
 # %% [markdown]
 # ## 2 · Soft attention
@@ -93,8 +93,10 @@ if solved("hard_lookup"):
 # may be small. At $T = 1/16$ an innocent score of 8 becomes 128, and $\exp(128)$ does not fit into float32.
 
 # %% exercise="soft_lookup"
-def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The average of the values, weighted by how well each key matches the query; and the weights.
+def soft_lookup(
+    query: Tensor, keys: Tensor, values: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """The average of the values, weighted by how well keys match the query; and the weights.
 
     query: (n_query, d_k)   keys: (n_keys, d_k)   values: (n_keys, d_v)   temperature: above 0
     returns output (n_query, d_v) and weights (n_query, n_keys), in this order
@@ -111,13 +113,14 @@ check("soft_lookup", soft_lookup)
 
 # %%
 if solved("soft_lookup"):
-    hours, counted = counts(60, torch.Generator().manual_seed(4))                                # (60,) each
+    hours, counted = counts(60, torch.Generator().manual_seed(4))         # (60,) each
+    at, numbers = clock(hours), counted[:, None]                          # (60, 2), (60, 1)
 
     def error_when_hidden(temperature):
         missed = []
         for i in range(60):
             others = torch.arange(60) != i
-            answer, _ = soft_lookup(clock(hours[i : i + 1]), clock(hours[others]), counted[others, None], temperature)
+            answer, _ = soft_lookup(at[i : i + 1], at[others], numbers[others], temperature)
             missed.append((answer[0, 0] - counted[i]) ** 2)
         return torch.stack(missed).mean().sqrt().item()
 
@@ -125,7 +128,7 @@ if solved("soft_lookup"):
     best = min(errors, key=errors.get)
     print("off by", {t: round(error) for t, error in errors.items()}, " best T:", best)
     day = torch.linspace(0, 24, 145)
-    answers, _ = soft_lookup(clock(day), clock(hours), counted[:, None], best)                   # (145, 1)
+    answers, _ = soft_lookup(clock(day), at, numbers, best)               # (145, 1)
     lines = {"your lookup": answers[:, 0], "the truth": rush(day)}
     viz.function_curves(lines, day, points=(hours, counted), x_name="hour", y_name="bicycles")
     worst = (answers[:, 0] - rush(day)).abs().argmax()
@@ -144,7 +147,7 @@ if solved("soft_lookup"):
 
 # %% exercise="scaled_dot_score"
 def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
-    """How well each query matches each key: dot products, scaled so that their size does not grow with the width.
+    """How well each query matches each key: dot products, scaled for the width of the vectors.
 
     query: (batch, n_query, d_k)   key: (batch, n_key, d_k)
     returns (batch, n_query, n_key)
@@ -162,12 +165,12 @@ check("scaled_dot_score", scaled_dot_score)
 if solved("scaled_dot_score"):
     for d_k in (4, 64, 1024):
         draws = torch.Generator().manual_seed(0)
-        scores = scaled_dot_score(
-            torch.randn(500, 1, d_k, generator=draws), torch.randn(500, 16, d_k, generator=draws)
-        )
+        query = torch.randn(500, 1, d_k, generator=draws)
+        scores = scaled_dot_score(query, torch.randn(500, 16, d_k, generator=draws))
         for name, table in {"scaled": scores, "plain": scores * math.sqrt(d_k)}.items():
             largest = table.softmax(dim=-1).amax(dim=-1).median()
-            print(f"d_k {d_k:>4}, {name:>6}: standard deviation {table.std():5.2f}, largest weight {largest:.2f}")
+            print(f"d_k {d_k:>4}, {name:>6}: standard deviation {table.std():5.2f},",
+                  f"largest weight {largest:.2f}")
 
 # %% [markdown]
 # ## 4 · The bilinear score
@@ -181,7 +184,7 @@ if solved("scaled_dot_score"):
 
 # %% exercise="bilinear_score"
 def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
-    """How well each query matches each key, through a matrix that is learned (Luong et al. 2015, "general").
+    """How well each query matches each key, through a matrix (Luong et al. 2015, "general").
 
     query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query, d_key)
     returns (batch, n_query, n_key)
@@ -202,8 +205,9 @@ if solved("bilinear_score"):
     W = nn.Parameter(0.1 * torch.randn(4, 4, generator=draws))
     optimizer = torch.optim.Adam([W], lr=0.1)
     for step in range(301):
-        keys = nn.functional.normalize(torch.randn(64, 8, 4, generator=draws), dim=-1)           # the first is right
-        scores = bilinear_score(keys[:, :1] @ turn, keys, W)[:, 0]                               # (64, 8)
+        keys = torch.randn(64, 8, 4, generator=draws)
+        keys = nn.functional.normalize(keys, dim=-1)                 # the first is right
+        scores = bilinear_score(keys[:, :1] @ turn, keys, W)[:, 0]   # (64, 8)
         loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
         optimizer.zero_grad()
         loss.backward()
@@ -228,9 +232,10 @@ if solved("bilinear_score"):
 
 # %% exercise="additive_score"
 def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
-    """How well each query matches each key, as a network with one hidden layer sees it (Bahdanau et al. 2015).
+    """How well each query matches each key, by a small network (Bahdanau et al. 2015).
 
-    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query + d_key, d_hidden)   w: (d_hidden,)
+    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)
+    W: (d_query + d_key, d_hidden)   w: (d_hidden,)
     returns (batch, n_query, n_key)
     """
     ...  # solution
@@ -250,8 +255,8 @@ if solved("additive_score"):
     optimizer = torch.optim.Adam([W, w], lr=0.03)
     for step in range(601):
         numbers = 2 * torch.rand(64, 8, 1, generator=draws) - 1
-        keys = torch.cat([numbers, torch.ones(64, 8, 1)], dim=-1)                                # the first is right
-        scores = additive_score(keys[:, :1], keys, W, w)[:, 0]                                   # (64, 8)
+        keys = torch.cat([numbers, torch.ones(64, 8, 1)], dim=-1)    # the first is right
+        scores = additive_score(keys[:, :1], keys, W, w)[:, 0]       # (64, 8)
         loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
         optimizer.zero_grad()
         loss.backward()
@@ -261,7 +266,56 @@ if solved("additive_score"):
             print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
 
 # %% [markdown]
-# ## 6 · In your own words
+# ## 6 · Debugging: leave one out
+#
+# A course-mate wants to choose a temperature by leave-one-out, for all keys at once and without a loop: each key is also a
+# query, the others answer it, and *nobody may look themselves up*. The next cell is their code. It runs, its answers are of
+# the right shape and of a plausible size, and **it has three mistakes**.
+#
+# Do not read it first; *test* it. What must come out if there are two keys? If all values are equal? Which key must not
+# matter for row $i$, whatever its value? Each question finds something. Then write the function as it should be.
+
+# %%
+def suspicious(keys, values, temperature):
+    scores = keys @ keys.mT * temperature                            # (n, n)
+    weights = scores.softmax(dim=0)                                  # (n, n)
+    weights = weights * (1 - torch.eye(len(keys)))                   # without oneself
+    return weights @ values                                          # (n, d_v)
+
+
+two_keys = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+print("with two keys each must get the other's value, 10 and 20 exchanged:")
+print(suspicious(two_keys, torch.tensor([[10.0], [20.0]]), temperature=0.1))
+
+# %% exercise="leave_one_out"
+def leave_one_out(keys: Tensor, values: Tensor, temperature: float) -> Tensor:
+    """For each key what a soft lookup with it as the query answers, from all the others.
+
+    keys: (n, d_k), at least two   values: (n, d_v)   temperature: above 0, may be small
+    returns (n, d_v)
+    """
+    ...  # solution
+
+# %% check="leave_one_out"
+check("leave_one_out", leave_one_out)
+
+# %% [markdown]
+# **Use it.** Exercise 2's sixty counts, all at once and without its loop. Here is the error at each temperature by your function and by the suspicious one, whose errors look like errors, too. *Guess:* which temperature
+# would your course-mate have chosen?
+
+# %%
+if solved("leave_one_out"):
+    hours, counted = counts(60, torch.Generator().manual_seed(4))    # (60,) each
+    for name, function in {"yours": leave_one_out, "suspicious": suspicious}.items():
+        off = {}
+        for t in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0):
+            answers = function(clock(hours), counted[:, None], t)[:, 0]      # (60,)
+            off[t] = (answers - counted).pow(2).mean().sqrt().item()
+        said = ", ".join(f"{error:.0f} at {t}" for t, error in off.items())
+        print(f"{name:>10}: off by {said}; best T = {min(off, key=off.get)}")
+
+# %% [markdown]
+# ## 7 · In your own words
 #
 # A course-mate has simplified the additive score: "tanh only makes it slow. I left it out,
 # $e_{ij} = [\,q_i;\ k_j\,]\, W \cdot w$, and it is still a score that depends on the query and on the key."
@@ -318,7 +372,7 @@ if solved("top_k_lookup"):
     numbers = torch.tensor([float(n) for n in BICYCLES.values()])[:, None]
     for k in (1, 2, 6):
         answers = top_k_lookup(3 * clock([7, 15]), 3 * clock(list(BICYCLES)), numbers, k)[:, 0]
-        print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at three in the afternoon")
+        print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at 15 o'clock")
 
 # %% [markdown]
 # ---

@@ -100,7 +100,8 @@ if solved("attention_scores"):
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
     """Turn scores into weights that sum to one over the source positions that hold a token.
 
-    scores: (batch, n_target, n_source)   mask: (batch, 1, n_source), True where there is a token
+    scores: (batch, n_target, n_source)
+    mask: (batch, 1, n_source), True where there is a token
     returns (batch, n_target, n_source); a row with nothing to attend to is all zeros
     """
     ...  # solution
@@ -117,8 +118,8 @@ if solved("attention_distribution"):
     torch.manual_seed(0)
     alone = torch.tensor([2.0, 0.0, 1.0])
     for n_pad in (0, 2, 5):
-        scores = torch.cat([alone, 50 * torch.randn(n_pad)])[None, None]             # (1, 1, 3 + n_pad)
-        mask = torch.arange(3 + n_pad)[None, None] < 3                               # (1, 1, 3 + n_pad)
+        scores = torch.cat([alone, 50 * torch.randn(n_pad)])[None, None]     # (1, 1, 3 + n_pad)
+        mask = torch.arange(3 + n_pad)[None, None] < 3                       # (1, 1, 3 + n_pad)
         print(n_pad, "padded:", attention_distribution(scores, mask)[0, 0].numpy().round(3))
 
 # %% [markdown]
@@ -132,7 +133,7 @@ if solved("attention_distribution"):
 
 # %% exercise="attention_output"
 def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
-    """The context vectors: averages of the encoder states, weighted anew for each target position.
+    """The context vectors: averages of the encoder states, weighted anew for each target.
 
     weights: (batch, n_target, n_source)   encoder_states: (batch, n_source, d)
     returns  (batch, n_target, d)
@@ -147,13 +148,16 @@ check("attention_output", attention_output)
 # multiplied by 0, 1 and 4. *Guess* what *sechs* receives in each case, and what factor 0 is called.
 
 # %%
-if solved("attention_scores") and solved("attention_distribution") and solved("attention_output"):
+names = ("attention_scores", "attention_distribution", "attention_output")
+if all(solved(name) for name in names):
     everyone = torch.ones(1, 1, 5, dtype=torch.bool)
     for factor in (0.0, 1.0, 4.0):
-        weights = attention_distribution(attention_scores(factor * queries[None], keys[None]), everyone)
-        context = attention_output(weights, keys[None])                              # (1, 5, 4)
-        hundreds, tens, units, joint = context[0, target.index("sechs")].tolist()
-        print(f"factor {factor:g}: hundreds {hundreds:.2f}, tens {tens:.2f}, units {units:.2f}, joint {joint:.2f}")
+        scores = attention_scores(factor * queries[None], keys[None])        # (1, 5, 5)
+        weights = attention_distribution(scores, everyone)                   # (1, 5, 5)
+        context = attention_output(weights, keys[None])                      # (1, 5, 4)
+        received = zip(("hundreds", "tens", "units", "joint"),
+                       context[0, target.index("sechs")].tolist(), strict=True)
+        print(f"factor {factor:g}:", ", ".join(f"{name} {x:.2f}" for name, x in received))
 
 # %% [markdown]
 # ## 4 · One step of the decoder
@@ -187,16 +191,19 @@ class AttentionDecoderStep(nn.Module):
     def __init__(self, vocab_size: int, d_embedding: int, d_hidden: int):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, d_embedding)      # E
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)    # eats [embedding; attentional vector]
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)            # W, eats [context; state]
+        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)    # [embedding; attentional]
+        self.combine = nn.Linear(2 * d_hidden, d_hidden)            # W, for [context; state]
         self.output = nn.Linear(d_hidden, vocab_size)               # W_o
 
     def forward(self, token, state, attentional, encoder_states, mask):
         """Read one token, attend to the source, predict the next token.
 
-        token: (batch,)   state: (batch, d_hidden)   attentional: (batch, d_hidden), from the step before
-        encoder_states: (batch, n_source, d_hidden)   mask: (batch, n_source), True where there is a token
-        returns logits (batch, vocab_size), state, attentional, and weights (batch, n_source), in this order
+        token: (batch,)
+        state, attentional: (batch, d_hidden) each, from the step before
+        encoder_states: (batch, n_source, d_hidden)
+        mask: (batch, n_source), True where there is a token
+        returns logits (batch, vocab_size), state, attentional, and weights (batch, n_source),
+                in this order
         """
         ...  # solution
 
@@ -217,13 +224,15 @@ if solved("AttentionDecoderStep"):
     from attncourse.training import fit
 
     pairs = number_words("en", "de", train=6_000, test=200, max_items=2, dates=0, seed=0)
-    english = Tokenizer.train((pair.source for pair in pairs.train[:2_000]), size=112)
-    german = Tokenizer.train((pair.target for pair in pairs.train[:2_000]), size=112, keep_apart="hundert|und")
+    some = pairs.train[:2_000]
+    english = Tokenizer.train((pair.source for pair in some), size=112)
+    german = Tokenizer.train((pair.target for pair in some), size=112, keep_apart="hundert|und")
     torch.manual_seed(0)
     model = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=64)
     model.decoder = AttentionDecoderStep(len(german), d_embedding=32, d_hidden=64)   # yours
-    model.decoder.d_hidden = 64                                                      # Seq2Seq asks for it
-    fit(model, encode_pairs(pairs.train, english, german), steps=250, batch_size=32, lr=1e-2, seed=0)
+    model.decoder.d_hidden = 64                                      # Seq2Seq asks for it
+    encoded = encode_pairs(pairs.train, english, german)
+    fit(model, encoded, steps=250, batch_size=32, lr=1e-2, seed=0)
     sources, truths = zip(*pairs.test, strict=True)
     written = [one.text for one in translate(model, sources, english, german)]
     print(sum(exact_match(written, truths)), "of 200 are right")
@@ -281,9 +290,10 @@ if solved("AttentionDecoderStep"):
 
 # %% exercise="local_attention"
 def local_attention(weights: Tensor, centers: Tensor, sigma: float) -> Tensor:
-    """Weights times a Gaussian window around each target position's centre (Luong et al. 2015, equation 10).
+    """Weights times a Gaussian window around each target's centre (Luong et al. 2015, eq. 10).
 
-    weights: (batch, n_target, n_source)   centers: (batch, n_target), in source positions   sigma: in positions
+    weights: (batch, n_target, n_source)
+    centers: (batch, n_target), in source positions   sigma: in positions
     returns  (batch, n_target, n_source)
     """
     ...  # solution
@@ -297,10 +307,12 @@ check("local_attention", local_attention)
 
 # %%
 if solved("local_attention"):
-    equal, centers = torch.full((1, 5, 12), 1 / 12), torch.linspace(0, 11, 5)[None]   # (1, 5, 12), (1, 5)
+    equal, centers = torch.full((1, 5, 12), 1 / 12), torch.linspace(0, 11, 5)[None]   # (1, 5)
     for sigma in (1.0, 4.0):
-        viz.draw_weights(12 * local_attention(equal, centers, sigma)[0], rows=[f"p = {p:g}" for p in centers[0]],
-                         columns=[str(i) for i in range(12)], title=f"your window, σ = {sigma:g}",
+        viz.draw_weights(12 * local_attention(equal, centers, sigma)[0],
+                         rows=[f"p = {p:g}" for p in centers[0]],
+                         columns=[str(i) for i in range(12)],
+                         title=f"your window, σ = {sigma:g}",
                          row_name="target (queries)", column_name="source (keys)")
 
 # %% [markdown]

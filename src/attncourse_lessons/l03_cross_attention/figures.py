@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from attncourse.viz.style import (
     GREY,
     INK,
     ORANGE,
+    PALE,
     PURPLE,
     WEIGHTS,
     figure,
@@ -143,32 +145,45 @@ def two_decoders() -> None:
     )
 
 
-def tables_with_sums(tables: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Tables of weights side by side, queries down and keys across, each with the sums of its rows and columns."""
-    drawn, _ = figure((2.9 + 0.85 * len(columns)) * len(tables), 1.7 + 0.5 * len(rows), columns=len(tables))
+def tables_with_sums(
+    tables: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str], mask: Tensor | None = None
+) -> None:
+    """Tables of weights, queries down and keys across, each with the sums of its rows and columns.
+
+    A row that sums to one says so in bold, one that does not in the colour of an error; a column need not sum to
+    anything. Columns where `mask`, (1, n_key), is False are hatched. Wide tables stand below each other.
+    """
+    across, high = 2.9 + 0.85 * len(columns), 1.7 + 0.5 * len(rows)
+    if across * len(tables) > 12:
+        drawn, _ = figure(across, high * len(tables), rows=len(tables))
+    else:
+        drawn, _ = figure(across * len(tables), high, columns=len(tables))
     said = []
     for ax, (name, values) in zip(drawn.axes, tables.items(), strict=True):
         matrix = as_matrix(values, rows, columns)
         cells(ax, matrix, rows, columns, numbers=True)
+        for j, allowed in enumerate([True] * len(columns) if mask is None else mask[0].tolist()):
+            if not allowed:
+                ax.add_patch(Rectangle((j, 0), 1, len(rows), fill=False, hatch="///", edgecolor=PALE, linewidth=0))
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("top")
         ax.set_xlabel("source (keys)")
         ax.set_ylabel("target (queries)")
         ax.set_title(name, pad=8)
         n, m = len(rows), len(columns)
-        across, down = matrix.sum(axis=1), matrix.sum(axis=0)
-        sums = [*((m + 0.5, i + 0.5, total) for i, total in enumerate(across)),
-                *((j + 0.5, n + 0.5, total) for j, total in enumerate(down))]  # fmt: skip
-        for x, y, total in sums:
+        by_row, by_column = matrix.sum(axis=1), matrix.sum(axis=0)
+        for i, total in enumerate(by_row):
             one = abs(total - 1) < 0.005
-            ax.text(x, y, f"{total:.2f}", ha="center", va="center", fontsize=9.5, color=INK if one else ORANGE,
-                    fontweight="bold" if one else "normal")  # fmt: skip
+            ax.text(m + 0.5, i + 0.5, f"{total:.2f}", ha="center", va="center", fontsize=9.5,
+                    color=INK if one else ORANGE, fontweight="bold" if one else "normal")  # fmt: skip
+        for j, total in enumerate(by_column):
+            ax.text(j + 0.5, n + 0.5, f"{total:.2f}", ha="center", va="center", fontsize=9.5, color=GREY)
         ax.text(m + 0.5, n + 0.5, "Σ", ha="center", va="center", fontsize=10.5, color=GREY)
         ax.set_xlim(0, m + 1)
         ax.set_ylim(n + 1, 0)
         said.append(
-            f"{name}: the rows sum to {', '.join(f'{total:.2f}' for total in across)}, the columns to "
-            f"{', '.join(f'{total:.2f}' for total in down)}."
+            f"{name}: the rows sum to {', '.join(f'{total:.2f}' for total in by_row)}, the columns to "
+            f"{', '.join(f'{total:.2f}' for total in by_column)}."
         )
     show(drawn, " ".join(said))
 

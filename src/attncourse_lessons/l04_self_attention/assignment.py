@@ -78,13 +78,14 @@ check("self_attention_loop", self_attention_loop)
 if solved("self_attention_loop"):
     words = ["Anna", "lent", "Ben", "her", "book", "because", "he", "asked"]
     X = torch.zeros(8, 6)                                        # (n, d_model)
-    X[[0, 1, 2, 3, 4, 6, 7], [0, 4, 1, 2, 5, 3, 4]] = 1.0        # a feature each; "because" has none
+    X[[0, 1, 2, 3, 4, 6, 7], [0, 4, 1, 2, 5, 3, 4]] = 1.0        # "because" has no feature
     W_Q, W_K, W_V = torch.zeros(6, 2), torch.zeros(6, 2), torch.zeros(6, 3)
     W_Q[2, 0] = W_Q[3, 1] = W_Q[4, 0] = W_Q[4, 1] = 6.0          # who is looked for
     W_K[0, 0] = W_K[1, 1] = 1.0                                  # who is found
     W_V[0, 0] = W_V[1, 1] = 1.0                                  # names hand over themselves …
-    W_V[2, 2] = W_V[3, 2] = 0.5                                  # … and pronouns half of "pronoun"
-    for word, received in zip(words, self_attention_loop(X, W_Q, W_K, W_V).tolist(), strict=True):
+    W_V[2, 2] = W_V[3, 2] = 0.5                                  # … pronouns half of "pronoun"
+    output = self_attention_loop(X, W_Q, W_K, W_V)               # (n, d_v)
+    for word, received in zip(words, output.tolist(), strict=True):
         said = zip(("Anna", "Ben", "pronoun"), received, strict=True)
         print(f"{word:>8} receives", ", ".join(f"{share:.2f} {name}" for name, share in said))
 
@@ -101,7 +102,7 @@ if solved("self_attention_loop"):
 
 # %% exercise="self_attention"
 def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor]:
-    """Self-attention over each sentence of a batch, without a loop, with scores divided by √d_k.
+    """Self-attention over each sentence of a batch, without a loop, scores divided by √d_k.
 
     x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
     returns output (batch, n, d_v) and weights (batch, n, n), in this order;
@@ -124,17 +125,19 @@ if solved("self_attention"):
     torch.manual_seed(0)
     draws, d = torch.Generator().manual_seed(0), 32
     day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
-    matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in (d, d, len(MEALS))]
+    widths = (d, d, len(MEALS))
+    matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in widths]
     optimizer = torch.optim.Adam([*day.parameters(), *meal.parameters(), *matrices], lr=1e-2)
     for _ in range(400):
-        days, meals, tomorrow = shuffled_weeks(64, draws)                           # (64, 7) each
+        days, meals, tomorrow = shuffled_weeks(64, draws)            # (64, 7) each
         output, weights = self_attention(day(days) + meal(meals), *matrices)
         loss = nn.functional.cross_entropy(output.flatten(0, 1), tomorrow.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    days, meals, tomorrow = shuffled_weeks(1000, draws)                             # weeks it never saw
-    right = self_attention(day(days) + meal(meals), *matrices)[0].argmax(dim=-1) == tomorrow
+    days, meals, tomorrow = shuffled_weeks(1000, draws)              # weeks it never saw
+    output, _ = self_attention(day(days) + meal(meals), *matrices)
+    right = output.argmax(dim=-1) == tomorrow
     print(f"right on {right.float().mean():.1%} of the cards")
     week = torch.arange(7)[None]
     _, weights = self_attention(day(week) + meal(week), *matrices)
@@ -178,7 +181,8 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
     """What one layer over n positions of width d costs.
 
     kind: "self-attention", "restricted", "recurrent" or "convolution"
-    width: for "restricted" and "convolution" how many positions on each side are in the window, at least 1; otherwise None
+    width: for "restricted" and "convolution" how many positions on each side are in the window,
+           at least 1; otherwise None
     returns multiply-adds, sequential steps, path length, in this order
     """
     ...  # solution
@@ -195,7 +199,8 @@ if solved("layer_cost"):
     for kind in ("self-attention", "restricted", "recurrent", "convolution"):
         width = 8 if kind in ("restricted", "convolution") else None
         products, steps, path = layer_cost(kind, 4000, 512, width)
-        print(f"{kind:>15}: {products / 1e9:5.1f} billion multiply-adds, {steps:>4} steps, path {path:>4}")
+        print(f"{kind:>15}: {products / 1e9:5.1f} billion multiply-adds,",
+              f"{steps:>4} steps, path {path:>4}")
 
 # %% [markdown]
 # ## 4 · In your own words
@@ -246,7 +251,7 @@ def restricted_self_attention(
     """Self-attention in which word i sees only the words j with |i − j| ≤ width.
 
     x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)   width: at least 0
-    returns output (batch, n, d_v) and weights (batch, n, n), which are 0 where a word does not see
+    returns output (batch, n, d_v) and weights (batch, n, n), 0 where a word does not see
     """
     ...  # solution
 
@@ -263,7 +268,8 @@ if solved("restricted_self_attention"):
     x = torch.randn(1, 21, 8, requires_grad=True)
     h = x
     for _ in range(3):
-        h, weights = restricted_self_attention(h, *(torch.randn(3, 8, 8) / math.sqrt(8)), width=2)
+        W_Q, W_K, W_V = torch.randn(3, 8, 8) / math.sqrt(8)
+        h, _ = restricted_self_attention(h, W_Q, W_K, W_V, width=2)
     (gradient,) = torch.autograd.grad(h[0, 10].sum(), x)
     reached = gradient[0].abs().sum(dim=-1).nonzero().flatten().tolist()
     print("token 10 hears of tokens", reached)

@@ -28,7 +28,7 @@ def one_query(
     drawn, (left, middle, right) = figure(6.5, 0.8 + 0.27 * len(words), columns=3)
     places = np.arange(len(words))
     for ax, values, name, colour in ((left, rows[0], "scores", GREY), (middle, rows[1], "weights", BLUE)):
-        ax.barh(places, values, color=[ORANGE if i == asking else colour for i in places], height=0.7)
+        ax.barh(places, values, color=[PURPLE if i == asking else colour for i in places], height=0.7)
         ax.set_yticks(places, words if ax is left else [""] * len(words))
         ax.set_title(name)
         ax.invert_yaxis()
@@ -37,8 +37,8 @@ def one_query(
     middle.set_xlim(0, 1.25)
     for i, value in enumerate(rows[1]):
         middle.text(value + 0.03, i, f"{value:.2f}", va="center", fontsize=9, color=INK)
-    left.get_yticklabels()[asking].set(fontweight="bold", color=ORANGE)
-    right.barh(np.arange(len(features)), received, color=GREEN, height=0.6)
+    left.get_yticklabels()[asking].set(fontweight="bold", color=PURPLE)
+    right.barh(np.arange(len(features)), received, color=ORANGE, height=0.6)
     right.set_yticks(np.arange(len(features)), features)
     right.set_ylim(len(words) - 0.5, -0.5)
     right.set_xlim(0, max(1.25, 1.25 * received.max()))
@@ -56,8 +56,9 @@ def self_attention_shapes(
 ) -> None:
     """The whole computation as rectangles, drawn to scale: X, the projections, scores, weights, output.
 
-    The row of the token that asks is striped from X through Q, scores and weights to the output; that of one that
-    answers from X through K and V, and its column in scores and weights. `names` are theirs.
+    A colour for each role, as in all lessons before: queries green, keys blue, values orange. The row
+    of the token that asks is striped in purple from X through Q, scores and weights to the output; that of one that
+    answers in black from X through K and V, and its column in scores and weights. `names` are theirs.
     """
     unit = 0.11
     drawn, ax = figure(7.7, 4.2)
@@ -79,34 +80,34 @@ def self_attention_shapes(
 
     rows_y = (3.45, 2.05, 0.65)
     matrix(0.6, rows_y[1], n, d_model, "$X$", f"{n} × {d_model}", INK, "#ffffff")
-    roles = (("Q", d_k, BLUE, "asks"), ("K", d_k, ORANGE, "is found by"), ("V", d_v, GREEN, "hands over"))
+    roles = (("Q", d_k, GREEN, "asks"), ("K", d_k, BLUE, "is found by"), ("V", d_v, ORANGE, "hands over"))
     for y, (name, width, colour, role) in zip(rows_y, roles, strict=True):
         arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.75, y))
         matrix(2.2, y, d_model, width, f"$W_{name}$", f"{d_model} × {width}", colour)
         arrow(ax, (2.6, y), (3.0, y), colour)
         matrix(3.45, y, n, width, f"${name} = XW_{name}$", f"{n} × {width}  {role}", colour)
-    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.35), BLUE)
-    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.42), ORANGE)
+    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.35), GREEN)
+    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.42), BLUE)
     middle = (rows_y[0] + rows_y[1]) / 2
     matrix(5.15, middle, n, n, r"scores  $QK^\top / \sqrt{d_k}$", f"{n} × {n}", GREY, "#f4f4f4")
     arrow(ax, (5.68, middle), (6.27, middle))
     ax.text(5.97, middle - 0.1, "softmax\nalong\nrows", ha="center", va="top", fontsize=9, color=INK)
-    matrix(6.8, middle, n, n, r"weights  $A$", f"{n} × {n}", PURPLE)
-    arrow(ax, (6.8, middle - 0.75), (6.8, rows_y[2] + 0.75), PURPLE)
-    arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), GREEN)
+    matrix(6.8, middle, n, n, r"weights  $A$", f"{n} × {n}", GREY, "#f4f4f4")
+    arrow(ax, (6.8, middle - 0.75), (6.8, rows_y[2] + 0.75))
+    arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), ORANGE)
     matrix(6.8, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", INK, "#ffffff")
     for x, y, columns in (
         (0.6, rows_y[1], d_model), (3.45, rows_y[0], d_k), (5.15, middle, n), (6.8, middle, n), (6.8, rows_y[2], d_v),
     ):  # fmt: skip
-        row(x, y, n, columns, asking, ORANGE)
+        row(x, y, n, columns, asking, PURPLE)
     for x, y, columns in ((0.6, rows_y[1], d_model), (3.45, rows_y[1], d_k), (3.45, rows_y[2], d_v)):
-        row(x, y, n, columns, answering, GREEN)
+        row(x, y, n, columns, answering, INK)
     for x in (5.15, 6.8):
         at = x + unit * (answering + 0.5 - n / 2)
-        ax.plot([at, at], [middle - unit * n / 2, middle + unit * n / 2], color=GREEN, linewidth=4.5, alpha=0.6,
+        ax.plot([at, at], [middle - unit * n / 2, middle + unit * n / 2], color=INK, linewidth=4.5, alpha=0.6,
                 solid_capstyle="butt")  # fmt: skip
-    ax.text(0.15, 0.35, f"“{names[0]}” asks", color=ORANGE, fontsize=10.5, fontweight="bold")
-    ax.text(0.15, 0.08, f"“{names[1]}” answers", color=GREEN, fontsize=10.5, fontweight="bold")
+    ax.text(0.15, 0.35, f"“{names[0]}” asks", color=PURPLE, fontsize=10.5, fontweight="bold")
+    ax.text(0.15, 0.08, f"“{names[1]}” answers", color=INK, fontsize=10.5, fontweight="bold")
     show(
         drawn,
         f"Self-attention in matrices. X, {n} words by {d_model}, is multiplied by three matrices: W_Q and W_K, each "
@@ -135,7 +136,7 @@ def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -
         start, end = places[j] + 0.16 * way, places[i] - 0.16 * way
         arrow(ax, tuple(start), tuple(end), BLUE, width=4 * rows[i, j])
     for (x, y), word in zip(places, words, strict=True):
-        ax.plot(x, y, "o", markersize=11, color=ORANGE, markeredgecolor="white", zorder=3)
+        ax.plot(x, y, "o", markersize=11, color=GREY, markeredgecolor="white", zorder=3)
         ax.text(1.27 * x, 1.22 * y, word, ha="center", va="center", fontsize=11, color=INK)
     said = "; ".join(f"{words[j]} to {words[i]} {rows[i, j]:.2f}" for i, j in edges)
     show(

@@ -42,8 +42,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -83,7 +83,7 @@ for i, (_, feature) in enumerate(sentence):
 
 # %%
 scores = X @ X.mT                                    # (8, 8)  how alike are word i and word j?
-weights = (3 * scores).softmax(dim=-1)               # (8, 8)  3 sharpens: an inverse temperature
+weights = (3 * scores).softmax(dim=-1)               # (8, 8)  3: an inverse temperature
 viz.weight_tables({"every word is its own query and key": (words, weights)},
                   numbers=True, digits=2)
 her = words.index("her")
@@ -123,7 +123,7 @@ W_Q = torch.tensor([[0.0, 0.0],                      # a woman's name asks nothi
                     [6.0, 6.0],                      # a verb for anybody who might have done it
                     [0.0, 0.0]])                     # W_Q is (d_model, d_k) = (6, 2)
 W_K = torch.zeros(6, 2)                              # (d_model, d_k)
-W_K[0, 0] = W_K[1, 1] = 1.0                          # only names are found, each by its question
+W_K[0, 0] = W_K[1, 1] = 1.0                          # only names are found
 hands_over = ["Anna", "Ben", "verb", "thing"]
 W_V = torch.zeros(6, 4)                              # (d_model, d_v)
 for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
@@ -147,8 +147,8 @@ for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
 # %%
 q = X[her] @ W_Q                                                 # (2,)   what "her" asks
 e = torch.stack([q @ (x @ W_K) for x in X]) / math.sqrt(2)       # (8,)   every word answers
-alpha = e.exp() / e.exp().sum()                                  # (8,)   weights: they sum to one
-o = sum(share * (x @ W_V) for share, x in zip(alpha, X, strict=True))    # (4,)  the average
+alpha = e.exp() / e.exp().sum()                                  # (8,)   they sum to one
+o = sum(a * (x @ W_V) for a, x in zip(alpha, X, strict=True))    # (4,)   the average
 for name, number in zip(hands_over, o.tolist(), strict=True):
     print(f"her receives {number:.2f} of {name}")
 
@@ -193,8 +193,10 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
                               answering=words.index("Anna"), names=("her", "Anna"))
 
 # %% [markdown]
-# Her row of $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same words ask and answer. That makes it easier to mix up its
-# axes, since nothing will complain. **Rows ask, columns answer.** The package's `attend` does the last two steps; in
+# Colours mean roles, as in the last two lectures: queries are green, keys blue, values orange. The words have colours of
+# their own: purple is *her*, black is *Anna*. Her row of $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is
+# square this time, $n \times n$, because the same words ask and answer. That makes it easier to mix up its axes, since
+# nothing will complain. **Rows ask, columns answer.** The package's `attend` does the last two steps; in
 # this lecture we use it, and in the assignment you write it.
 
 # %%
@@ -291,9 +293,9 @@ class Diary(nn.Module):
 
     def forward(self, days, meals):
         x = self.day(days) + self.meal(meals)                             # (batch, 7, d)
-        scores = self.query(x) @ self.key(x).mT / math.sqrt(x.shape[-1])  # (batch, 7, 7)
+        scores = self.query(x) @ self.key(x).mT / math.sqrt(x.shape[-1])      # (batch, 7, 7)
         if self.kind == "fixed weights":
-            scores = self.fixed.expand(scores.shape)                      # whatever the cards say
+            scores = self.fixed.expand(scores.shape)              # whatever the cards say
         A = scores.softmax(dim=-1)                                        # (batch, 7, 7)
         return A @ self.value(x), A                                       # (batch, 7, meals)
 
@@ -323,14 +325,15 @@ for kind in ("fixed weights", "one projection", "two projections"):
     print(f"{kind:<20}", *(f"{day:>5}" for day in DAYS))
     for seed in range(5):
         diaries[kind, seed] = train(kind, seed)
-        print(f"              seed {seed}", *(f"{share:5.0%}" for share in diaries[kind, seed][1]))
+        _, right = diaries[kind, seed]
+        print(f"              seed {seed}", *(f"{share:5.0%}" for share in right))
 
 # %% tags=["hide-input"]
 for seed in range(5):
-    fixed, one, two = (diaries[kind, seed][1] for kind in ("fixed weights", "one projection", "two projections"))
+    fixed, one, two = (shares for (_, which), (_, shares) in diaries.items() if which == seed)
     assert max(fixed) < 0.5, "weights that are the same for every input cannot choose"
     assert min(two) > 0.98, "asking and being found, separately, solve it"
-    assert sum(share > 0.9 for share in one) >= 4 and min(one) < 0.5, "one projection loses a day"
+    assert sum(share > 0.9 for share in one) >= 4 and min(one) < 0.5, "it loses a day"
 
 # %% [markdown]
 # Every seed gives the same picture. Fixed weights can only name what is there most often. (With twelve meals for seven days, one
@@ -339,7 +342,7 @@ for seed in range(5):
 # one depends on the seed. Look at the attention weights, with the days put in order:
 
 # %%
-in_order = some_meals = torch.arange(7)[None]                             # (1, 7)  fish on Monday, …
+in_order = some_meals = torch.arange(7)[None]                             # (1, 7)
 tables = {}
 for kind in ("one projection", "two projections"):
     model, _ = diaries[kind, 0]
@@ -354,24 +357,34 @@ viz.weight_tables(tables, numbers=True, digits=2)
 # $u_i = x_i W$ be the one vector by which a day asks and is found, and see what the network has made of it:
 
 # %%
-one, right = diaries["one projection", 0]
-with torch.no_grad():
-    U = one.query(one.day.weight + one.meal.weight.mean(dim=0))           # (7, d)  an average meal
-products, length = U @ U.mT, U.norm(dim=-1)                               # (7, 7), (7,)
-lost = right.index(min(right))
-week = [(lost + 1 + step) % 7 for step in range(7)]                       # after the lost day
-print(f"{'':<20}", *(f"{DAYS[day]:>6}" for day in week))
+def one_projection(seed):
+    """The days from after the lost one to the lost one; their products (7, 7), lengths (7,)."""
+    model, right = diaries["one projection", seed]
+    with torch.no_grad():
+        U = model.query(model.day.weight + model.meal.weight.mean(dim=0))     # (7, d)
+    lost = right.index(min(right))
+    return [(lost + 1 + step) % 7 for step in range(7)], U @ U.mT, U.norm(dim=-1)
+
+
+week, products, length = one_projection(seed=0)
+print(f"{'seed 0':<20}", *(f"{DAYS[day]:>6}" for day in week))
 print(f"{'length of its vector':<20}", *(f"{length[day]:6.1f}" for day in week))
 print(f"{'product with itself':<20}", *(f"{products[day, day]:6.0f}" for day in week))
 print(f"{'and with tomorrow':<20}", *(f"{products[day, (day + 1) % 7]:6.0f}" for day in week))
+for seed in range(1, 5):
+    week, _, length = one_projection(seed)
+    print(f"seed {seed}, lengths:", ", ".join(f"{DAYS[day]} {length[day]:.1f}" for day in week))
 
 # %% tags=["hide-input"]
-for day in range(7):
-    if products[day].argmax() == (day + 1) % 7:
-        assert length[(day + 1) % 7] > length[day], "who finds tomorrow, finds a longer vector"
+for seed in range(5):
+    week, products, length = one_projection(seed)
+    for day in range(7):
+        if products[day].argmax() == (day + 1) % 7:
+            assert length[(day + 1) % 7] > length[day], "who finds tomorrow, finds a longer one"
 
 # %% [markdown]
-# The vectors grow along the week. The network has found the way out that the inequality leaves: for $u_i \cdot u_{i+1} >
+# In every seed the vectors grow along the week, from the day after the lost one on. (Each has an average meal added to its
+# day.) The network has found the way out that the inequality leaves: for $u_i \cdot u_{i+1} >
 # u_i \cdot u_i$ the next vector must be *longer*, since $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$.
 # So the week winds outwards. It is a clever answer to a silly restriction, and it cannot close the circle: going round,
 # a vector would have to be longer than itself. (The written question of the assignment asks for a proof that does not
@@ -394,7 +407,7 @@ lent = words.index("lent")
 print("“lent” received", O[lent], "\n        and now", O_swapped[lent])
 
 # %% tags=["hide-input"]
-assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its output along to its new place"
+assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its output along"
 
 # %% [markdown]
 # Nothing has changed. The names have swapped places and have taken their rows, their columns and their outputs along.
@@ -522,12 +535,15 @@ def seconds(layer, *inputs, repeats=7):
 layers = {"self-attention": MultiHeadAttention(64, n_heads=1, bias=False),
           "recurrence (nn.RNN)": nn.RNN(64, 64, batch_first=True)}
 sizes = [16, 64, 256, 1024, 2048]
-times = {name: [seconds(layer, torch.randn(1, n, 64)) for n in sizes] for name, layer in layers.items()}
-viz.curves(times, xs=sizes, x_name="length n  (d = 64)", y_name="seconds", log_x=True, log_y=True)
+times = {name: [seconds(layer, torch.randn(1, n, 64)) for n in sizes]
+         for name, layer in layers.items()}
+viz.curves(times, xs=sizes, x_name="length n  (d = 64)", y_name="seconds",
+           log_x=True, log_y=True)
 attention, recurrent = times.values()
 ratio = [a / r for a, r in zip(attention, recurrent, strict=True)]
-for n, times_as_long in zip(sizes, ratio, strict=True):
-    print(f"n = {n:>4}: self-attention takes {times_as_long:4.2f} times as long as the recurrence")
+print("self-attention takes, for each second of the recurrence:")
+for n, share in zip(sizes, ratio, strict=True):
+    print(f"    {share:4.2f} at n = {n}")
 
 # %% tags=["hide-input"]
 assert ratio[1] < 0.8, "more arithmetic, less time: nobody waits"
@@ -542,12 +558,12 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 # [lecture @training](@training) computes how much from data sheets.
 #
 # > **Check yourself.** (1) d = 4096, as in a large model: up to about which n do the projections outweigh the pairs?
-# > (2) You double n. What happens to the table of weights in memory? (3) A convolution of width 4 and a restricted
-# > attention of width 4 have the same path. Which takes more arithmetic at d = 512, and why?
+# > (2) You double n. What happens to the table of weights in memory? (3) A convolution and a restricted attention see the
+# > same window. Which of them knows which neighbour stood where, and what does it pay for that?
 # > <details><summary>Answers</summary>(1) 1.5 · 4096 = 6144. (2) It takes four times as much: n² numbers, for every
-# > sentence of the batch. (3) The convolution, about three times as much: it has a matrix for each of its 9 places and
-# > multiplies each neighbour by one, 9nd², where attention projects each token three times and then takes dot products,
-# > 3nd² + 18nd. In return the convolution knows which neighbour stood where.</details>
+# > sentence of the batch. (3) The convolution: it has a matrix for each place of the window, and pays with that many
+# > products of a vector and a matrix at every position. Attention projects each token three times, however wide the
+# > window. How the two compare in full is the assignment's exercise 3.</details>
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 3.
 #

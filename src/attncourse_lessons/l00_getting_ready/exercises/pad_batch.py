@@ -9,9 +9,10 @@ from lessonkit.exercises.observe import require_variation
 
 def solution(sequences, pad):
     n = max(len(sequence) for sequence in sequences)
-    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])     # (batch, n)
-    lengths = torch.tensor([len(sequence) for sequence in sequences])                             # (batch,)
-    return tokens, torch.arange(n) < lengths[:, None]                                             # (batch, n)
+    # tokens and mask are (batch, n), lengths (batch,)
+    tokens = torch.tensor([sequence + [pad] * (n - len(sequence)) for sequence in sequences])
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return tokens, torch.arange(n) < lengths[:, None]
 
 
 exercise = Exercise(

@@ -11,7 +11,7 @@ from .common import SOFTMAX, coarse, shift
 
 def solution(scores):
     largest = scores.amax(dim=-1, keepdim=True)                      # (*batch, 1)
-    exponentials = (scores - largest).exp()                          # (*batch, n)  none above 1, and one of them is 1
+    exponentials = (scores - largest).exp()                          # (*batch, n)  none above 1
     return exponentials / exponentials.sum(dim=-1, keepdim=True)     # (*batch, n)
 
 

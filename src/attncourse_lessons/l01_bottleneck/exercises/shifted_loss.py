@@ -9,8 +9,9 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(logits, tokens, pad):
-    predictions, target = logits[:, :-1], tokens[:, 1:]            # (batch, n - 1, vocab_size), (batch, n - 1)
-    return nn.functional.cross_entropy(predictions.flatten(0, 1), target.flatten(), ignore_index=pad)
+    predictions, target = logits[:, :-1], tokens[:, 1:]    # (batch, n - 1, …), (batch, n - 1)
+    return nn.functional.cross_entropy(
+        predictions.flatten(0, 1), target.flatten(), ignore_index=pad)
 
 
 exercise = Exercise(

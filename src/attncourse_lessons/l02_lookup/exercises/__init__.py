@@ -1,9 +1,25 @@
 """Attention is a lookup."""
 
-from . import additive_score, bilinear_score, hard_lookup, scaled_dot_score, soft_lookup, top_k_lookup
+from . import (
+    additive_score,
+    bilinear_score,
+    hard_lookup,
+    leave_one_out,
+    scaled_dot_score,
+    soft_lookup,
+    top_k_lookup,
+)
 
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (hard_lookup, soft_lookup, scaled_dot_score, bilinear_score, additive_score, top_k_lookup)
+    for module in (
+        hard_lookup,
+        soft_lookup,
+        scaled_dot_score,
+        bilinear_score,
+        additive_score,
+        leave_one_out,
+        top_k_lookup,
+    )
 )

@@ -18,7 +18,7 @@ def reference(query, keys, values, k):
 
 def solution(query, keys, values, k):
     scores = query @ keys.mT / math.sqrt(keys.shape[-1])   # (n_query, n_keys)
-    best = scores.topk(k, dim=-1)                          # values and indices, each (n_query, k)
+    best = scores.topk(k, dim=-1)                          # values, indices: (n_query, k)
     weights = best.values.softmax(dim=-1)                  # (n_query, k)
     return (weights[..., None] * values[best.indices]).sum(dim=-2)
 

@@ -14,10 +14,10 @@ from .common import READY_MADE
 
 def solution(self, token, state, attentional, encoder_states, mask):
     state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-    scores = (encoder_states @ state[..., None])[..., 0]                          # (batch, n_source)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)               # (batch, n_source)
-    context = (weights[:, None] @ encoder_states)[:, 0]                          # (batch, d_hidden)
-    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))  # (batch, d_hidden)
+    scores = (encoder_states @ state[..., None])[..., 0]                 # (batch, n_source)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)      # (batch, n_source)
+    context = (weights[:, None] @ encoder_states)[:, 0]                  # (batch, d_hidden)
+    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
     return self.output(attentional), state, attentional, weights
 
 

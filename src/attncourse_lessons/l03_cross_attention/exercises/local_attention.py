@@ -16,7 +16,7 @@ def reference(weights, centers, sigma):
 
 
 def solution(weights, centers, sigma):
-    distance = torch.arange(weights.shape[-1]) - centers[..., None]  # (batch, n_target, n_source)
+    distance = torch.arange(weights.shape[-1]) - centers[..., None]  # like weights
     return weights * torch.exp(-(distance**2) / (2 * sigma**2))
 
 

@@ -19,8 +19,8 @@ def reference(x, W_Q, W_K, W_V):
 
 
 def solution(x, W_Q, W_K, W_V):
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V          # (batch, n, d_k) twice, (batch, n, d_v)
-    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])       # (batch, n, n)
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V      # (batch, n, d_k or d_v)
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])   # (batch, n, n)
     weights = scores.softmax(dim=-1)
     return weights @ values, weights
 

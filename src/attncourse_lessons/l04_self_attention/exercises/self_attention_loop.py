@@ -22,11 +22,11 @@ def reference(x, W_Q, W_K, W_V):
 
 
 def solution(x, W_Q, W_K, W_V):
-    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V                                    # (n, d_k) twice, (n, d_v)
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V            # (n, d_k) twice, (n, d_v)
     output = []
     for i in range(len(x)):
-        weights = (keys @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)           # (n,)
-        output.append(weights @ values)                                                  # (d_v,)
+        weights = (keys @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)   # (n,)
+        output.append(weights @ values)                          # (d_v,)
     return torch.stack(output)
 
 
