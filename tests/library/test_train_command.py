@@ -70,7 +70,8 @@ def test_a_run_prints_what_it_got_right_last_and_is_one_folder(tiny, capsys):
     }  # fmt: skip
     measured = json.loads((folder / "metrics.json").read_text())
     assert measured["ended"] == "steps" and measured["test"]["pairs"] == 20
-    assert json.loads((folder / "environment.json").read_text())["versions"]["torch"] == torch.__version__
+    written = json.loads((folder / "environment.json").read_text())["versions"]["torch"]
+    assert torch.__version__.startswith(written)  # which may go on with the build, +cu130
 
 
 def test_of_captions_the_last_line_is_bleu_with_its_signature_and_one_vocabulary_serves_both_sides(capsys):
