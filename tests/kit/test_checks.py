@@ -1053,10 +1053,10 @@ def test_html_from_a_learners_error_is_escaped(softmax):
     assert "<script>" not in one(softmax, answer)._repr_mimebundle_()["text/html"]
 
 
-def test_an_unknown_exercise_lists_the_known_ones():
-    with pytest.raises(LookupError, match="Did you mean 'attention_scores'") as error:
+def test_an_unknown_exercise_is_told_with_the_one_that_is_like_it():
+    with pytest.raises(LookupError, match="Did you mean `attention_scores`") as error:
         check("atention_scores", None)
-    assert "attention_distribution" in str(error.value)
+    assert "attention_distribution" not in str(error.value)  # seventy names help nobody
 
 
 def test_an_unknown_assignment_lists_the_known_ones():
