@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from commandkit.errors import CommandError
 from lessonkit import kernel
-from lessonkit.kernel import NoSuchPart, UnknownName, WrongCall, did_you_mean
+from lessonkit.kernel import COURSE, NoSuchPart, UnknownName, WrongCall, did_you_mean
 
 if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
     from lessonkit.exercises.case import Case
@@ -446,6 +447,20 @@ def load(package: str) -> Course:
             f"nbgrader_config.py names the course {package!r}, which is not to be found here ({error}): "
             "install it (pip install -e . in its folder); its __init__.py must make `course = Course(…)`"
         ) from None
+
+
+def the_course() -> Course:
+    """The course that is at work: the one that $LESSONKIT_COURSE names, else the one that is installed.
+
+    CommandError where there is none, or several.
+    """
+    if named := os.environ.get(COURSE):
+        return load(named)
+    found = sorted({entry.value for entry in entry_points(group="lessonkit.courses")})
+    if len(found) != 1:
+        which = f"several courses are installed ({', '.join(found)})" if found else "no course is installed"
+        raise CommandError(f"{which}: name the package of its lessons in the environment variable {COURSE}")
+    return load(found[0])
 
 
 def folder_of(package: str) -> Path:

@@ -1,7 +1,7 @@
 """The learner's kernel: what its cells ran, whether a check looks at what stands in the notebook, and plain errors.
 
 A kernel of an environment in which the course is installed loads this as an IPython extension when it starts
-(kernel.py beside it is the config that says so); elsewhere the first `check` attaches it. It imports no torch.
+(learner/ipython_kernel.json says so); elsewhere the first `check` attaches it. It imports no torch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 RUN_ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
 CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's notebooks import of it
+COURSE = "LESSONKIT_COURSE"  # names the package of the lessons of the course at work
 QUIET = "LESSONKIT_PROGRESS"  # set to nothing where the course is built: no learner is there
 
 

@@ -70,7 +70,10 @@ def learners_kernel(folder: Path):
     environment = {name: value for name, value in os.environ.items() if name != "NBGRADER_EXECUTION"}
     environment |= {"JPY_SESSION_NAME": str(notebook), "LESSONKIT_PROGRESS": str(folder / "progress"),
                     "IPYTHONDIR": str(folder / "ipython")}  # fmt: skip
-    manager, client = start_new_kernel(startup_timeout=PATIENCE, kernel_name="python3", env=environment, cwd=folder)
+    # Where the course is installed, this lies in etc/ipython.
+    config = Path(__file__).parents[2] / "src/lessonkit/learner/ipython_kernel.json"
+    manager, client = start_new_kernel(startup_timeout=PATIENCE, kernel_name="python3", env=environment, cwd=folder,
+                                       extra_arguments=[f"--config={config}"])  # fmt: skip
     try:
         yield Kernel(client, notebook)
     finally:

@@ -20,7 +20,7 @@ IMPORTS = "import torch\nfrom attncourse import check, check_all, hint, progress
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
     with learners_kernel(tmp_path_factory.mktemp("learner")) as kernel:
-        kernel("%load_ext lessonkit.kernel")  # as etc/ipython does where the course is installed
+        kernel.first = kernel(CHECK)
         assert kernel(IMPORTS).all == ""
         yield kernel
 
@@ -29,6 +29,10 @@ def kept(kernel, name="softmax"):
     """What the learner's machine remembers of an exercise."""
     file = kernel.notebook.parent / "progress" / f"{name}.json"
     return json.loads(file.read_text()) if file.is_file() else None
+
+
+def test_in_a_fresh_kernel_a_check_says_to_run_the_cells_above(kernel):
+    assert kernel.first.error == f"NameError: `check` is not defined yet: {ABOVE}."
 
 
 # The check knows what it judges.

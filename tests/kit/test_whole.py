@@ -133,7 +133,7 @@ def test_in_a_notebook_it_is_about_that_notebook_once_it_is_saved(notebooks, tmp
     mine = answer(source, release, {FIRST.name: solutions(source)[FIRST.name]})
     with learners_kernel(tmp_path) as kernel:
         nbformat.write(release, kernel.notebook)
-        kernel("import torch\nfrom torch import Tensor\nfrom attncourse import check_all")
+        kernel("from torch import Tensor\nfrom attncourse import check_all")
         kernel(named(mine, FIRST.name).source, FIRST.name)
         saving = threading.Timer(1.5, nbformat.write, (mine, kernel.notebook))
         saving.start()

@@ -17,7 +17,7 @@ from pathlib import Path
 from lessonkit.exercises.verdict import as_html
 from lessonkit.kernel import Misuse
 
-SAVED_WITHIN = 20.0  # seconds; JupyterLab saves by itself every ten
+SAVED_WITHIN = 40.0  # seconds; JupyterLab saves by itself every thirty
 WORKER = "lessonkit.learner.whole"
 
 
@@ -120,10 +120,16 @@ def _linked(line: Line) -> str:
     return f"<a href='#cell-id={escape(line.cell, quote=True)}'>{name}</a>" if line.cell else name
 
 
-def run(course: str, notebook: Path, not_saved: Callable[[], str | None]) -> Overview:
+def _show(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def run(
+    course: str, notebook: Path, not_saved: Callable[[], str | None], show: Callable[[str], None] = _show
+) -> Overview:
     """Check all of a notebook's file. It waits a little where `not_saved` says that the file is older than what ran.
 
-    NotChecked where it stays so, or where the process ends without a result.
+    `show` is given how far it is, to print. NotChecked where it stays so, or where the process ends without a result.
     """
     _wait(not_saved)
     command = [sys.executable, "-m", WORKER, course, str(notebook)]
@@ -137,14 +143,15 @@ def run(course: str, notebook: Path, not_saved: Callable[[], str | None]) -> Ove
         for line in process.stdout:
             said = json.loads(line)
             if "cell" in said:
-                shown = len(text := f"\rRunning it from the top: cell {said['cell']} of {said['of']} …")
-                print(text, end="", flush=True)
+                text = f"\rRunning it from the top: cell {said['cell']} of {said['of']} …"
+                shown = len(text)
+                show(text)
             else:
                 answer = said
         problem = process.stderr.read().strip().splitlines()
     finally:
         _end(process)
-        print("\r" + " " * shown + "\r", end="")
+        show("\r" + " " * shown + "\r")
     if answer is None or "refused" in answer:
         last = problem[-1] if problem else "it ended without a word"
         raise NotChecked(answer["refused"] if answer else f"{notebook.name} could not be checked: {last}")
