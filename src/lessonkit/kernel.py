@@ -202,12 +202,17 @@ def _edited_after(run: Run, name: str) -> bool:
 
 
 def not_saved() -> str | None:
-    """The first cell's name that ran otherwise than it stands in the notebook's file, because that is older."""
+    """A cell that ran otherwise than it stands in the notebook's file, because that is older; None if there is none.
+
+    The cell that is running now does not count.
+    """
     path = notebook()
     if _attached is None or path is None:
         return None
     by_id = {cell.get("id"): cell["source"] for cell in saved_cells()}
-    latest = {run.cell: run for run in _attached.runs if run.cell}
+    latest = {run.cell: run for run in _attached.runs[:-1] if run.cell}
+    if by_id.keys().isdisjoint(latest):  # another editor's ids, which are not the file's
+        return None
     for run in latest.values():
         if run.when > path.stat().st_mtime and plain(by_id.get(run.cell, "")) != plain(run.source):
             found = re.search(r"^(?:def|class)[ \t]+(\w+)", run.source, re.MULTILINE)

@@ -15,6 +15,9 @@ from lessonkit.learner import lab
 from lessonkit.learner.folder import Folder, find_root
 
 COURSE = Path(__file__).parents[2]
+GIVEN = json.dumps({"cells": [{"cell_type": "code", "source": "raise NotImplementedError()", "outputs": [],
+                               "execution_count": None, "metadata": {"nbgrader": {"solution": True}}}]})  # fmt: skip
+NEWER = GIVEN.replace("()", "()  # newer")
 TASK, LECTURE = "assignments/a02/a02_lookup.ipynb", "lectures/02_lookup.ipynb"
 
 
@@ -22,7 +25,7 @@ TASK, LECTURE = "assignments/a02/a02_lookup.ipynb", "lectures/02_lookup.ipynb"
 def folder(tmp_path):
     """A learner's folder in a small course."""
     root = tmp_path / "course"
-    given = {"START.md": "# Start", "docs/notation.md": "letters", LECTURE: "{}", TASK: "given",
+    given = {"START.md": "# Start", "docs/notation.md": "letters", LECTURE: "{}", TASK: GIVEN,
              "assignments/a02/data.txt": "1 2 3", "nbgrader_config.py": "", ".hidden/x": ""}  # fmt: skip
     for name, text in given.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -41,14 +44,14 @@ def test_it_begins_with_the_start_page_alone(folder):
 
 
 def test_a_notebook_is_copied_when_it_is_first_asked_for_with_what_lies_beside_it(folder):
-    assert folder.give(TASK) and text(folder, TASK) == "given" and text(folder, "assignments/a02/data.txt") == "1 2 3"
+    assert folder.give(TASK) and text(folder, TASK) == GIVEN and text(folder, "assignments/a02/data.txt") == "1 2 3"
     assert not folder.give(TASK) and not (folder.work / LECTURE).exists()
 
 
 def test_what_a_learner_wrote_is_never_written_over(folder):
     folder.give(TASK)
     (folder.work / TASK).write_text("my answer")
-    (folder.root / TASK).write_text("a newer one")
+    (folder.root / TASK).write_text(NEWER)
     assert not folder.give(TASK)
     folder.prepare()
     assert text(folder, TASK) == "my answer"
@@ -56,8 +59,17 @@ def test_what_a_learner_wrote_is_never_written_over(folder):
 
 def test_what_a_learner_left_as_it_was_given_follows_the_course(folder):
     folder.give(TASK)
-    (folder.root / TASK).write_text("a newer one")
-    assert folder.give(TASK) and text(folder, TASK) == "a newer one"
+    (folder.root / TASK).write_text(NEWER)
+    assert folder.give(TASK) and text(folder, TASK) == NEWER
+
+
+@pytest.mark.parametrize("mine", [GIVEN.replace("raise NotImplementedError()", "return 3"),
+                                  GIVEN.replace("null", "1"), "no notebook"])  # fmt: skip
+def test_work_that_was_done_in_the_courses_own_notebook_is_the_learners(folder, mine):
+    (folder.root / TASK).write_text(mine)
+    folder.give(TASK)
+    (folder.root / TASK).write_text(GIVEN)  # git checkout, or generate_assignment --force
+    assert not folder.give(TASK) and text(folder, TASK) == mine
 
 
 def test_a_file_of_the_learners_own_at_a_notebooks_place_stays(folder):
@@ -80,7 +92,7 @@ def test_reset_keeps_what_was_there(folder):
     folder.give(TASK)
     (folder.work / TASK).write_text("my answer")
     fresh, kept = folder.reset("a02")
-    assert fresh.read_text() == "given" and kept.read_text() == "my answer" and kept.parent.name == "backup"
+    assert fresh.read_text() == GIVEN and kept.read_text() == "my answer" and kept.parent.name == "backup"
     (folder.work / TASK).write_text("another")
     _, second = folder.reset("a02")  # within the same second
     assert second != kept and kept.read_text() == "my answer" and second.read_text() == "another"
@@ -111,7 +123,7 @@ def test_jupyters_files_come_when_they_are_asked_for(folder):
     contents = Contents(root_dir=str(folder.work))
     assert asyncio.run(contents.file_exists(LECTURE)) and (folder.work / LECTURE).is_file()
     (folder.work / TASK).parent.mkdir(parents=True)
-    assert asyncio.run(contents.get(TASK, type="file"))["content"] == "given"
+    assert asyncio.run(contents.get(TASK, type="file"))["content"] == GIVEN
     elsewhere = Contents(root_dir=str(folder.root / "docs"))
     assert not asyncio.run(elsewhere.file_exists(TASK))
 

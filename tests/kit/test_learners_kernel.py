@@ -219,3 +219,24 @@ def test_an_answer_that_never_was_defined_because_of_a_syntax_error_is_told_so(k
     kernel("def pad_batch(rows)\n    return rows")
     said = kernel('check("pad_batch", pad_batch)').error
     assert said.startswith("NameError: `pad_batch` is not defined, because the cell that defines it stopped with Synt")
+
+
+# What of the notebook is not saved yet.
+
+
+def test_what_ran_and_is_not_in_the_file_yet_is_told_until_it_is(kernel):
+    ask = "from lessonkit import kernel as k; k.not_saved()"
+    kernel.save("x = 1", NAIVE, ids=("first", "answer"))
+    kernel("x = 1", "first")
+    assert kernel(ask, "ask").value == ""  # it ran as it stands there, and the cell that asks is none
+    kernel(STABLE, "answer")
+    assert kernel(ask, "ask").value == "'the cell of `softmax`'"
+    kernel.save("x = 1", STABLE, ids=("first", "answer"))
+    assert kernel(ask, "ask").value == ""
+    kernel("y = 2", "new")
+    assert kernel(ask, "ask").value == "'a cell'"
+
+
+def test_another_editors_ids_say_nothing_of_what_is_saved(kernel):
+    kernel.save("x = 1", ids=("another",))
+    assert kernel("k.not_saved()", "ask").value == ""

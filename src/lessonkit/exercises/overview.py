@@ -149,6 +149,8 @@ def run(
             else:
                 answer = said
         problem = process.stderr.read().strip().splitlines()
+    except KeyboardInterrupt:
+        raise NotChecked("stopped: nothing was checked") from None
     finally:
         _end(process)
         show("\r" + " " * shown + "\r")

@@ -103,7 +103,11 @@ class Folder:
         if mine.exists() and (mine.read_bytes() == data or not self._untouched(relative)):
             return False
         write_whole(mine, data)
-        write_whole(self.work / RECORD, json.dumps({**self._given(), str(relative): _digest(data)}, indent=1) + "\n")
+        given = self._given()
+        given.pop(str(relative), None)
+        if not _worked_in(relative, data):  # what somebody wrote into the course's own notebook is theirs here, too
+            given[str(relative)] = _digest(data)
+        write_whole(self.work / RECORD, json.dumps(given, indent=1) + "\n")
         return True
 
     def _untouched(self, relative: PurePosixPath) -> bool:
@@ -115,6 +119,19 @@ class Folder:
             found = json.loads((self.work / RECORD).read_text(encoding="utf-8"))
             return found if isinstance(found, dict) else {}
         return {}
+
+
+def _worked_in(relative: PurePosixPath, data: bytes) -> bool:
+    """Whether an assignment's notebook was run or answered; one that cannot be read counts as such."""
+    if relative.parts[0] != "assignments" or relative.suffix != ".ipynb":
+        return False
+    try:
+        cells = [cell for cell in json.loads(data)["cells"] if cell["cell_type"] == "code"]
+        answers = [cell for cell in cells if cell["metadata"].get("nbgrader", {}).get("solution")]
+        ran = any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+        return ran or any("raise NotImplementedError" not in "".join(cell["source"]) for cell in answers)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True
 
 
 def _digest(data: bytes) -> str:
