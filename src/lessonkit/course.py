@@ -204,7 +204,7 @@ class Course:
         """The verdict on `answer` to the exercise `name`; see `Check`.
 
         Where the notebook shows another answer than the one that was handed over, the verdict says so, and nothing is
-        kept of it, nor of a check that was handed something else than an answer.
+        kept of it, nor of a check that was handed something else than an answer, or one that is not written.
         """
         from lessonkit.exercises import progress
         from lessonkit.exercises.judge import judge_on_seeds
@@ -216,7 +216,7 @@ class Course:
         if (note := kernel.stale(name, answer)) is not None:
             return replace(verdict, note=note)
         self._verdicts[name] = verdict
-        if progress.wanted() and callable(answer):
+        if progress.wanted() and callable(answer) and verdict.problem != "not written":
             progress.keep(self.distribution, exercise, verdict)
         validated = os.environ.get("NBGRADER_EXECUTION") == "validate"
         if validated and verdict.points < verdict.out_of and not exercise.extra:

@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from jupyter_lab import cell, expect, faults, run, running, write
+from nbformat.v4 import new_code_cell, new_notebook
 
 from attncourse_lessons import course as lessons
 from lessonkit.grading.submission.answers import answer, solutions
@@ -117,6 +118,17 @@ def test_the_start_page_opens_a_copy_and_leaves_the_courses_own_alone(lab, folde
     save(page)
     mine = folder.work / "assignments" / ASSIGNMENT / NOTEBOOK
     assert nbformat.read(mine, 4).cells[1].execution_count and given.read_bytes() == before
+
+
+def test_validate_stands_above_an_assignment_and_not_above_a_lecture(lab, folder, notebooks, new_page):
+    kernel = {"kernelspec": notebooks[1].metadata.kernelspec}
+    nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")], metadata=kernel), folder.work / "lecture.ipynb")
+    page = lab.open(new_page(), "lecture.ipynb")
+    button = page.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate")
+    expect(button).to_have_count(1)
+    expect(button).to_be_hidden()
+    lab.open(page, "answered.ipynb")
+    expect(button).to_be_visible()
 
 
 def test_what_goes_wrong_before_a_check_is_told_and_the_last_cell_checks_all(page, attempt):

@@ -107,5 +107,9 @@ def test_where_the_course_is_installed_every_server_and_kernel_has_its_own_parts
               if file.endswith(".json")}  # fmt: skip
     assert config[("etc", "jupyter")] == {"ServerApp": {"jpserver_extensions": {lab.EXTENSION: True}}}
     assert config[("etc", "ipython")] == {"InteractiveShellApp": {"extensions": [kernel.__name__]}}
+    extension = ROOT / "src/lessonkit/learner/labextensions/@lessonkit/learner"
+    assert files[extension.relative_to(ROOT).as_posix()] == "share/jupyter/labextensions/@lessonkit/learner"
+    build = json.loads((extension / "package.json").read_text())["jupyterlab"]["_build"]
+    assert (extension / build["load"]).is_file()
     assert project["project"]["entry-points"]["lessonkit.courses"] == {"attncourse": course.package}
     assert callable(server._load_jupyter_server_extension) and callable(kernel.load_ipython_extension)

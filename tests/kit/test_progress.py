@@ -55,6 +55,14 @@ def test_what_is_no_answer_is_not_recorded(at_work):
     assert record.read("attncourse", lessons.exercise("pad_batch")) == (best, best)
 
 
+def test_what_is_not_written_is_not_checked_yet(at_work):
+    def pad_batch(rows, pad):
+        raise NotImplementedError()
+
+    check("pad_batch", pad_batch)
+    assert record.read("attncourse", lessons.exercise("pad_batch")) is None
+
+
 def test_extra_points_are_counted_beside_the_others(at_work):
     extra = next(exercise for exercise in lessons.exercises_of("a02") if exercise.extra)
     record.keep("attncourse", extra, lessons.judge(extra.name, extra.alternatives[0].answer))

@@ -67,7 +67,7 @@ class Overview:
     @property
     def remarks(self) -> list[str]:
         """What is to be said beside the table."""
-        told = [f"Where it is graded, this would be repaired: {note}." for note in self.repairs]
+        told = [f"Where it is graded, this would be repaired: {'; '.join(self.repairs)}."] if self.repairs else []
         told += [f"A cell that no check looks at stopped: {error}." for error in self.errors]
         told.append(
             f"This is {self.notebook} as it was saved at {self.saved}, run from the top in {self.seconds:.0f} s. "

@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(folder: Folder) -> list[str]:
     """How JupyterLab is started in a learner's folder."""
+    extensions = Path(__file__).parent / "labextensions"
     settings = {
         "ServerApp.root_dir": str(folder.work),
         "ServerApp.contents_manager_class": f"{EXTENSION}.Contents",
         "ServerApp.jpserver_extensions": f"{{'{EXTENSION}': True}}",
         "LabApp.default_url": f"/lab/tree/{START}",
+        "LabApp.extra_labextensions_path": str(extensions),
     }
     return [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in settings.items())]
 
