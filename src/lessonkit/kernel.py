@@ -313,7 +313,7 @@ def _of_a_call(error: BaseException) -> str | None:
 
 
 def _of_a_module(error: BaseException) -> str | None:
-    """A name that the course's package has not: `attncourse.chek`, `from attncourse import chek`."""
+    """A name that the course's package has not: `shapes.chek`, `from shapes import chek`."""
     text = str(error)
     if isinstance(error, ImportError):
         found = re.match(r"cannot import name '(\w+)' from '(\w+)'", text)
