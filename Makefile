@@ -32,7 +32,7 @@ setup: .venv/dev
 	@touch $@
 
 lab: $(firstword $(wildcard .venv/dev) .venv/lab)
-	.venv/bin/jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/START.md $(LAB)
+	.venv/bin/attncourse lab $(LAB)
 
 demo: $(firstword $(wildcard .venv/dev) .venv/grading)
 	.venv/bin/attncourse demo

@@ -1,6 +1,10 @@
 """The project's own files agree with each other, importing costs nothing, and the command line says what is wrong."""
 
+import argparse
+import importlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,7 +16,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from attncourse_lessons.cli import COMMANDS
+from attncourse import __version__
+from attncourse_lessons.cli import COMMANDS, GROUPS
 from commandkit.errors import MissingExtra, require_extra
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,7 +178,60 @@ def test_every_command_exists():
 def test_an_unknown_command_is_told_with_the_known_ones():
     result = attncourse("bild")
     assert result.returncode == 2
-    assert "invalid choice: 'bild'" in result.stderr and "build" in result.stderr.splitlines()[-1]
+    assert result.stderr.endswith("attncourse: error: invalid choice: 'bild'. Did you mean 'build'?\n")
+    assert "The commands are: lab, progress, hint," in attncourse("xyz").stderr
+
+
+def test_the_help_lists_the_commands_by_what_somebody_wants_to_do():
+    shown = attncourse("--help").stdout
+    groups = re.findall(r"^(\w[\w ]+):\n((?:  [a-z]+ +\w.*\n)+)", shown, re.MULTILINE)
+    listed = {title: re.findall(r"^  (\w+)", lines, re.MULTILINE) for title, lines in groups}
+    assert listed == {title: [*commands] for title, commands in GROUPS.items()}
+
+
+def test_a_slip_in_a_command_is_told_with_its_own_usage():
+    result = attncourse("reset", "a02", "--foo")
+    assert result.returncode == 2
+    assert result.stderr.startswith("usage: attncourse reset [-h] name\n")
+    assert result.stderr.endswith("attncourse reset: error: unrecognized arguments: --foo\n")
+
+
+def test_the_version_is_told():
+    assert attncourse("--version").stdout == f"attncourse {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples_that_its_parser_understands(command):
+    module = importlib.import_module(COMMANDS[command][0])
+    examples = [line.partition("#")[0].partition(">")[0] for line in module.EXAMPLES.strip().splitlines()]
+    examples = [words for line in examples if (words := shlex.split(line))[1] == command]
+    parser = argparse.ArgumentParser(prog=f"attncourse {command}")
+    module.add_arguments(parser)
+    for program, _, *words in examples:
+        _, unknown = parser.parse_known_args(words)
+        assert program == "PROGRAM" and (not unknown or module.PASSES_ON)
+    assert examples
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands_and_options(shell):
+    script = attncourse("completion", shell).stdout
+    assert all(command in script for command in COMMANDS) and "--force" in script.replace("-l ", "--")
+    if shell == "bash" and shutil.which("bash"):
+        typed = "COMP_WORDS=(attncourse bu); COMP_CWORD=1; _attncourse; echo ${COMPREPLY[@]}"
+        typed += "; COMP_WORDS=(attncourse build --fo); COMP_CWORD=2; _attncourse; echo ${COMPREPLY[@]}"
+        done = subprocess.run(["bash", "-c", f"{script}\n{typed}"], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["build", "--force"] and done.stderr == ""
+
+
+def test_progress_and_a_hint_are_shown_in_a_terminal(monkeypatch, tmp_path):
+    monkeypatch.setenv("LESSONKIT_PROGRESS", str(tmp_path))
+    (tmp_path / "softmax.json").write_text('{"last": 5, "best": 7}')
+    shown = attncourse("progress", "a00").stdout
+    assert "7 of 20 by checks, 3 by hand" in shown and "7 of 7 (the last check: 5)" in shown
+    assert attncourse("hint", "softmax", "2").stdout.startswith("Hint 2 of 3. ")
+    wrong = attncourse("hint", "softmaks")
+    assert wrong.returncode == 1 and wrong.stderr.startswith("error: there is no exercise 'softmaks'. Did you mean")
 
 
 def test_building_outside_a_course_is_told_in_one_line(tmp_path):

@@ -1,7 +1,7 @@
 """What a program may rely on, and from which module it comes; __init__.py loads each when it is first used."""
 
 from . import pretrained
-from ._course import check, hint, progress, solved
+from ._course import check, check_all, hint, progress, solved
 from .attention import (
     KeyValueCache,
     MultiHeadAttention,
@@ -55,6 +55,7 @@ __all__ = [
     "cache_bytes",
     "causal_mask",
     "check",
+    "check_all",
     "chrf",
     "combine_masks",
     "count_flops",

@@ -9,4 +9,5 @@ course = Course(
     widgets=("attncourse", "viz/live_widget.js"),
     demo="cross_attention",
 )
-check, hint, progress, solved = course.check, course.hint, course.progress, course.solved
+check, check_all, hint = course.check, course.check_all, course.hint
+progress, solved = course.progress, course.solved

@@ -3,21 +3,32 @@
 import sys
 from collections.abc import Sequence
 
-from commandkit.commands import run
+from commandkit.commands import flat, run
 
-COMMANDS = {
+LEARN = {
+    "lab": ("lessonkit.learner.lab", "open JupyterLab in your own folder, work/, on the start page"),
+    "progress": ("lessonkit.learner.terminal", "show the points of your own checks so far"),
+    "hint": ("lessonkit.learner.terminal", "print a hint for an exercise"),
+    "reset": ("lessonkit.learner.reset", "begin an assignment anew; what was there is kept"),
+    "doctor": ("lessonkit.doctor", "check this machine, and say what would mend it"),
+}
+TEACH = {
     "demo": ("lessonkit.grading.demo.command", "grade a class of made-up submissions and show what each one gets"),
     "grade": ("lessonkit.grading.engine.grade", "grade a class's submissions, many at a time and in a sandbox"),
-    "doctor": ("lessonkit.doctor", "check this machine, and say what would mend it"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
-    "build": ("lessonkit.authoring.build", "build the notebooks from the lessons' sources"),
-    "site": ("lessonkit.authoring.site.command", "build the web book from the executed notebooks and docs"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
+MAINTAIN = {
+    "build": ("lessonkit.authoring.build", "build the notebooks from the lessons' sources"),
+    "site": ("lessonkit.authoring.site.command", "build the web book from the executed notebooks and docs"),
+    "completion": ("commandkit.completion", "print what lets your shell complete commands with the Tab key"),
+}
+GROUPS = {"learn": LEARN, "teach": TEACH, "maintain": MAINTAIN}
+COMMANDS = flat(GROUPS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run("lessonkit", "A kit for courses of notebooks with checked exercises.", COMMANDS, argv)
+    return run("lessonkit", "A kit for courses of notebooks with checked exercises.", GROUPS, argv)
 
 
 if __name__ == "__main__":

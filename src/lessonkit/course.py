@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
+import json
 import os
 import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from commandkit.errors import CommandError
+from lessonkit import kernel
+from lessonkit.kernel import COURSE, NoSuchPart, UnknownName, WrongCall, did_you_mean
 
 if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
     from lessonkit.exercises.case import Case
     from lessonkit.exercises.exercise import Exercise
+    from lessonkit.exercises.overview import Overview
     from lessonkit.exercises.progress import Progress
     from lessonkit.exercises.verdict import Verdict
 
+MISSING: Any = object()  # an argument that was not given
 # Three seeds, because sizes are drawn too: a mistake that one set of sizes hides shows on another.
 VISIBLE_SEEDS = (0, 1, 2)
 FOLDER = re.compile(r"l(\d\d)_([a-z0-9_]+)")
@@ -111,7 +116,7 @@ class Course:
             if lesson.assignment == assignment:
                 return lesson
         known = ", ".join(self.assignments())
-        raise LookupError(f"there is no assignment {assignment!r}. The assignments are: {known}.")
+        raise UnknownName(f"there is no assignment {assignment!r}. The assignments are: {known}.")
 
     def assignments(self) -> list[str]:
         """The assignments that have exercises, in order: "a03", …"""
@@ -160,9 +165,20 @@ class Course:
                     if exercise.name == name:
                         return exercise
         known = self.all_exercises()
-        close = difflib.get_close_matches(str(name), known, n=1)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
-        raise LookupError(f"there is no exercise {name!r}.{guess} The exercises are: {', '.join(known)}.")
+        raise UnknownName(
+            f"there is no exercise {name!r}.{did_you_mean(name, known)} "
+            "The name of an exercise stands in the check below its cell."
+        )
+
+    def is_exercise(self, name: str) -> bool:
+        """Whether an exercise has this name, by the lessons' files: nothing is imported."""
+        file = f"{file_of(name)}.py"
+        return name != "common" and any((lesson.folder / "exercises" / file).is_file() for lesson in self.lessons)
+
+    def assignment_of(self, exercise: str) -> str:
+        """The assignment in which the exercise is set. LookupError for an unknown name."""
+        file = f"{file_of(self.exercise(exercise).name)}.py"
+        return next(each.assignment for each in self.lessons if (each.folder / "exercises" / file).is_file())
 
     def referred(self, text: str) -> str:
         """`text` with numbers in the place of its references: `@masking` becomes 06, `a@masking` a06.
@@ -181,10 +197,15 @@ class Course:
     @cached_property
     def check(self) -> Check:
         """`check("name", answer)` judges, and `check.case("name")` hands over a call that went wrong."""
+        kernel.attach(self.is_exercise)
         return Check(self)
 
     def judge(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
-        """The verdict on `answer` to the exercise `name`; see `Check`."""
+        """The verdict on `answer` to the exercise `name`; see `Check`.
+
+        Where the notebook shows another answer than the one that was handed over, the verdict says so, and nothing is
+        kept of it, nor of a check that was handed something else than an answer, or one that is not written.
+        """
         from lessonkit.exercises import progress
         from lessonkit.exercises.judge import judge_on_seeds
         from lessonkit.exercises.observe import observe
@@ -192,8 +213,10 @@ class Course:
         exercise = self.exercise(name)
         seeds = seeds[: exercise.seeds]
         verdict = judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
+        if (note := kernel.stale(name, answer)) is not None:
+            return replace(verdict, note=note)
         self._verdicts[name] = verdict
-        if progress.wanted():
+        if progress.wanted() and callable(answer) and verdict.problem != "not written":
             progress.keep(self.distribution, exercise, verdict)
         validated = os.environ.get("NBGRADER_EXECUTION") == "validate"
         if validated and verdict.points < verdict.out_of and not exercise.extra:
@@ -207,44 +230,97 @@ class Course:
         Else it says what the cell waits for. Always False, in silence, where nbgrader grades or validates: nothing of
         such a cell is graded, and it must neither fail there nor take time. LookupError for an unknown name.
         """
-        exercise = self.exercise(name)
+        exercise = self.exercise(_name_of(name))
         if os.environ.get("NBGRADER_EXECUTION"):
             return False
-        verdict = self._verdicts.get(name)
+        verdict = self._verdicts.get(exercise.name)
         if verdict is not None and verdict.points == verdict.out_of:
             return True
         now = f"now {verdict.score}" if verdict else "not run yet"
         print(f'This cell uses your answer. It waits until check("{exercise.name}", …) gives all points ({now}).')
         return False
 
-    def hint(self, name: str, tier: int | str = 1) -> None:
+    def hint(self, name: Any = None, tier: int | str | None = None) -> None:
         """Print hint number `tier` of the exercise `name`: the first nudges, the last nearly tells.
 
+        Without a name it is about the exercise that was checked last in this notebook: `hint()`, `hint(2)`.
         `hint(name, "where")` looks for the line at fault in the answer that was checked last: it changes the answer by
         one step, in every way that it knows, until it is right. That takes ten seconds at most, and can be stopped.
         LookupError for an unknown name, or if no answer has been checked; ValueError for a hint that there is not.
         """
         from lessonkit.exercises.verdict import WIDTH
 
+        if tier is None and (name == "where" or isinstance(name, int)):
+            name, tier = None, name
+        name = _name_of(self.check.latest("hint") if name is None else name)
         if tier == "where":
             print(self.check.where(name))
             return
         hints = self.exercise(name).hints
-        if not isinstance(tier, int) or not 1 <= tier <= len(hints):
-            raise ValueError(f'{name} has hints 1 to {len(hints)}, got {tier!r}; "where" looks for the line')
+        tier = 1 if tier is None else int(tier) if isinstance(tier, str) and tier.isdecimal() else tier
+        if not isinstance(tier, int) or isinstance(tier, bool) or not 1 <= tier <= len(hints):
+            raise WrongCall(f'{name} has hints 1 to {len(hints)}, got {tier!r}; "where" looks for the line')
         print(textwrap.fill(self.referred(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}"), WIDTH))
         if tier < len(hints):
             print(f'One more: hint("{name}", {tier + 1})')
 
-    def progress(self, assignment: str | None = None) -> Progress:
+    def progress(self, assignment: str | int | None = None) -> Progress:
         """The points of your own checks so far, assignment by assignment; they are kept on this machine alone.
 
         LookupError for an assignment that there is not.
         """
-        from lessonkit.exercises.progress import Progress
+        from lessonkit.exercises.progress import Notebooks, Progress
 
-        chosen = self.assignments() if assignment is None else [assignment]
-        return Progress(self.distribution, {name: self.exercises_of(name) for name in chosen})
+        chosen = self.assignments() if assignment is None else [self._assignment_called(assignment)]
+        tasks = {name: (self.exercises_of(name), self.by_hand(name)) for name in chosen}
+        lessons = {name: self.lesson(name) for name in chosen}
+        paths = {name: Notebooks(x.number, x.lecture_notebook, x.assignment_notebook) for name, x in lessons.items()}
+        return Progress(self.distribution, tasks, paths, self.root)
+
+    def _assignment_called(self, name: str | int) -> str:
+        """`a02` for "a02", "A2", "02" and 2. LookupError for what is none."""
+        number = re.fullmatch(r"[aA]?0*(\d+)", str(name).strip())
+        return self.lesson(f"a{number[1]:0>2}" if number else str(name)).assignment
+
+    def check_all(self, notebook: str | Path | None = None) -> Overview | None:
+        """Every check of this notebook as it is saved, in a process of its own: what handing it in now would give.
+
+        It is run from the top, after the same repairs as where a class is graded; the checks are the visible ones.
+        `notebook` names another file. None, in silence, where nbgrader works, and where the course is built.
+        """
+        from lessonkit.exercises import overview
+
+        if os.environ.get("NBGRADER_EXECUTION") or os.environ.get(kernel.QUIET) == "":
+            return None
+        path = kernel.notebook() if notebook is None else Path(str(notebook))
+        if path is None:
+            raise WrongCall('it cannot be told which notebook this is: name its file, check_all("a02_lookup.ipynb")')
+        if not path.is_file():
+            raise WrongCall(f"there is no file {path} here: without a name, check_all() is about this notebook")
+        return overview.run(self.package, path, kernel.not_saved if notebook is None else lambda: None)
+
+    @property
+    def root(self) -> Path | None:
+        """The folder with the course's notebooks, where its package lies below it; None where it was installed."""
+        folder = self.folder.parents[1]
+        return folder if (folder / "assignments").is_dir() and (folder / "lectures").is_dir() else None
+
+    def by_hand(self, assignment: str) -> float | None:
+        """The points of an assignment that a person gives, by its notebook; None where that is not at hand."""
+        try:
+            text = (self.root / self.lesson(assignment).assignment_notebook).read_text("utf-8") if self.root else ""
+            grades = [cell["metadata"].get("nbgrader", {}) for cell in json.loads(text)["cells"]]
+        except (OSError, ValueError, KeyError):
+            return None
+        return sum(grade["points"] for grade in grades if grade.get("grade") and grade.get("solution"))
+
+
+def _name_of(exercise: Any) -> str:
+    """The name of an exercise, of which the answer itself may have been given. LookupError for what is neither."""
+    name = exercise if isinstance(exercise, str) else getattr(exercise, "__name__", None)
+    if not isinstance(name, str):
+        raise UnknownName(f"{exercise!r:.60} names no exercise: its name stands in the check, in quotation marks")
+    return name
 
 
 class Check:
@@ -252,18 +328,53 @@ class Check:
 
     def __init__(self, course: Course) -> None:
         self._course = course
-        self._answers: dict[str, Any] = {}  # the last of each exercise
+        self._answers: dict[str, Any] = {}  # the last of each exercise; the last of all is at the end
 
-    def __call__(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
+    def __call__(self, name: Any = MISSING, answer: Any = MISSING, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
         """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
 
-        The answer must be right on the inputs of every seed. LookupError if no exercise has that name.
+        The answer must be right on the inputs of every seed. Without an answer, the notebook's own of that name is
+        taken. LookupError if no exercise has that name, or nothing in the notebook.
         """
+        name, answer = self._understood(name, answer)
         verdict = self._course.judge(name, answer, seeds)
+        self._answers.pop(name, None)
         self._answers[name] = answer
         return verdict
 
-    def case(self, name: str, aspect: str | None = None) -> Case | None:
+    def __repr__(self) -> str:
+        return 'check: judges an answer. Call it: check("name", name)'
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NoSuchPart(f"`check` has no `{name}`.{did_you_mean(name, ('case', 'where'))}")
+
+    def __getitem__(self, name: Any) -> Any:
+        raise WrongCall(f'round brackets call a check: check("{name}")')
+
+    def latest(self, call: str) -> str:
+        """The exercise that was checked last in this notebook. LookupError, about `call`, if none was."""
+        if not self._answers:
+            raise UnknownName(f'nothing has been checked in this notebook yet: name the exercise, {call}("its_name")')
+        return list(self._answers)[-1]
+
+    def _understood(self, name: Any, answer: Any) -> tuple[str, Any]:
+        """What `check("f", f)` was given, also where it was `check("f")`, `check(f)` or `check(f, "f")`."""
+        if name is MISSING:
+            raise WrongCall('say what to check: check("name", name), as in the cell below each exercise')
+        if isinstance(answer, str) and callable(name):
+            name, answer = answer, name
+        if answer is MISSING and callable(name):
+            name, answer = _name_of(name), name
+        exercise = self._course.exercise(_name_of(name)).name
+        if isinstance(answer, str) or answer is MISSING:  # its name stands for it
+            if exercise not in kernel.variables():
+                raise UnknownName(kernel.undefined(exercise))
+            answer = kernel.variables()[exercise]
+        return exercise, answer
+
+    def case(self, name: Any = None, aspect: str | None = None) -> Case | None:
         """A call of your answer that went wrong: its inputs, what came out, and what should have come out.
 
         Of the answer that `check` has judged last, in its first failing aspect or in the one that you name. None where
@@ -271,22 +382,27 @@ class Check:
         """
         from lessonkit.exercises.case import failing_case
 
-        exercise, answer = self._last(name)
+        exercise, answer = self._last(name, "check.case")
+        known = [each.name for each in exercise.aspects]
+        if aspect is not None and aspect not in known:
+            guess = did_you_mean(aspect, known)
+            raise UnknownName(f"{exercise.name} has no aspect {aspect!r}; its aspects are: {', '.join(known)}.{guess}")
         found = failing_case(exercise, answer, VISIBLE_SEEDS[: exercise.seeds], aspect)
         if found is None:
-            print(f"{name}: nothing to show. Either all is right, or your answer could not be called.")
+            print(f"{exercise.name}: nothing to show. Either all is right, or your answer could not be called.")
         return found
 
-    def where(self, name: str) -> str:
+    def where(self, name: Any = None) -> str:
         """In words, at which line of the answer that `check` has judged last one step makes it right.
 
         Says how far it is while it looks. LookupError as from `case`.
         """
         from lessonkit.exercises.repair import where
 
-        if os.environ.get("NBGRADER_EXECUTION") or self._course.exercise(name).metric:
-            return f"{name}: no line is looked for here."  # where somebody grades, and what takes long to train
-        exercise, answer = self._last(name)
+        chosen = _name_of(self.latest("check.where") if name is None else name)
+        if os.environ.get("NBGRADER_EXECUTION") or self._course.exercise(chosen).metric:
+            return f"{chosen}: no line is looked for here."  # where somebody grades, and what takes long to train
+        exercise, answer = self._last(chosen, "check.where")
         shown = -1
 
         def progress(share: float) -> None:
@@ -302,12 +418,14 @@ class Check:
             return "\nStopped."
         finally:
             print("\r" + " " * 32 + "\r", end="")
-        return str(found) if found else f"{name}: nothing to look for. All is right, or your code cannot be read here."
+        nothing = f"{chosen}: nothing to look for. All is right, or your code cannot be read here."
+        return str(found) if found else nothing
 
-    def _last(self, name: str) -> tuple[Exercise, Any]:
-        exercise = self._course.exercise(name)
+    def _last(self, name: Any, call: str) -> tuple[Exercise, Any]:
+        exercise = self._course.exercise(_name_of(self.latest(call) if name is None else name))
+        name = exercise.name
         if name not in self._answers:
-            raise LookupError(f'{name} has not been checked in this notebook: run check("{name}", {name}) first')
+            raise UnknownName(f'{name} has not been checked in this notebook: run check("{name}", {name}) first')
         return exercise, self._answers[name]
 
 
@@ -329,6 +447,20 @@ def load(package: str) -> Course:
             f"nbgrader_config.py names the course {package!r}, which is not to be found here ({error}): "
             "install it (pip install -e . in its folder); its __init__.py must make `course = Course(…)`"
         ) from None
+
+
+def the_course() -> Course:
+    """The course that is at work: the one that $LESSONKIT_COURSE names, else the one that is installed.
+
+    CommandError where there is none, or several.
+    """
+    if named := os.environ.get(COURSE):
+        return load(named)
+    found = sorted({entry.value for entry in entry_points(group="lessonkit.courses")})
+    if len(found) != 1:
+        which = f"several courses are installed ({', '.join(found)})" if found else "no course is installed"
+        raise CommandError(f"{which}: name the package of its lessons in the environment variable {COURSE}")
+    return load(found[0])
 
 
 def folder_of(package: str) -> Path:

@@ -41,6 +41,10 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.mark} {self.what}" + (f"\n    {self.fix}" if self.fix else "")
 
+EXAMPLES = """
+PROGRAM doctor
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ COURSE = Path(__file__).parents[2]
 PATIENCE = 90  # seconds: both cores may be busy with other tests
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "docmanager-extension/plugin": {"autosave": False},  # it can meet a test's own saving
     "notebook-extension/tracker": {"windowingMode": "none"},  # cells out of sight are drawn, too
 }
 expect.set_options(timeout=1000 * PATIENCE)
@@ -50,7 +51,7 @@ class Lab(NamedTuple):
 
 
 @contextmanager
-def running(folder: Path, home: Path) -> Iterator[Lab]:
+def running(folder: Path, home: Path, flags: Sequence[str] = ()) -> Iterator[Lab]:
     """JupyterLab on `folder`. Settings, histories and what a learner's checks gave are kept in `home`."""
     places = {name: home / name.lower() for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
     places |= {"HOME": home, "IPYTHONDIR": home / "ipython", "LESSONKIT_PROGRESS": home / "progress"}
@@ -67,7 +68,7 @@ def running(folder: Path, home: Path) -> Iterator[Lab]:
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0", "--allow-root",
-         f"--LabApp.app_settings_dir={overrides.parent}"],
+         f"--LabApp.app_settings_dir={overrides.parent}", *flags],
         cwd=folder,
         env=os.environ | environment,
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A student opens assignment 03 in JupyterLab, errs, reads why, mends it, and validates."""
+"""A student opens assignment 03 from the start page in JupyterLab, errs, reads why, mends it, and checks all of it."""
 
 import re
 import shutil
@@ -7,9 +7,12 @@ from pathlib import Path
 import nbformat
 import pytest
 from jupyter_lab import cell, expect, faults, run, running, write
+from nbformat.v4 import new_code_cell, new_notebook
 
 from attncourse_lessons import course as lessons
 from lessonkit.grading.submission.answers import answer, solutions
+from lessonkit.learner.folder import Folder
+from lessonkit.learner.lab import command
 
 COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention.ipynb"
@@ -26,13 +29,25 @@ def notebooks():
 
 @pytest.fixture(scope="module")
 def lab(chromium, notebooks, tmp_path_factory):
-    """JupyterLab in a student's course: the assignment as released, and all of it answered."""
+    """JupyterLab as `attncourse lab` starts it: the start page is there, and all of the assignment answered."""
     source, release = notebooks
     home = tmp_path_factory.mktemp("student")
-    shutil.copytree(COURSE / "assignments" / ASSIGNMENT, home / "course/assignments" / ASSIGNMENT)
-    nbformat.write(answer(source, release, solutions(source)), home / "course/answered.ipynb")
-    with running(home / "course", home) as lab:
-        yield lab
+    folder = Folder(home / "course")
+    shutil.copytree(COURSE / "assignments" / ASSIGNMENT, folder.root / "assignments" / ASSIGNMENT)
+    (folder.root / "lectures").mkdir()
+    shutil.copy(COURSE / "START.md", folder.root)
+    folder.prepare()
+    nbformat.write(answer(source, release, solutions(source)), folder.work / "answered.ipynb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LESSONKIT_COURSE", lessons.package)
+        with running(folder.work, home, command(folder)[3:]) as lab:
+            yield lab
+
+
+@pytest.fixture
+def folder(tmp_path_factory, lab):
+    """The student's folder."""
+    return Folder(tmp_path_factory.getbasetemp() / "student0" / "course")
 
 
 @pytest.fixture
@@ -57,6 +72,12 @@ def attempt(page, notebooks):
     return of
 
 
+def save(page):
+    """Save the notebook, and wait until it is."""
+    page.keyboard.press("ControlOrMeta+s")
+    expect(page.locator(".lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
+
+
 def validate(page):
     """What *Validate* says."""
     page.get_by_role("button", name="Validate").click()
@@ -78,11 +99,64 @@ def test_a_mistake_is_named_explained_mended_and_validated(page, attempt):
     card = attempt(RIGHT.body)
     expect(card).to_contain_text(f"{EXERCISE.out_of:g} of {EXERCISE.out_of:g} points")
     expect(card).not_to_contain_text("✗")
+    save(page)
     said = validate(page)
     for exercise in lessons.exercises_of(ASSIGNMENT):
         missing = exercise is not EXERCISE and not exercise.extra
-        assert (f'check("{exercise.name}", {exercise.name})' in said) == missing
-    assert said.count("Not written yet.") == 3 and "You did not provide a response." in said
+        assert (f"{exercise.name}: 0 of {exercise.out_of:g}" in said) == missing
+    assert said.count("not written yet") == 3 and "not answered" in said
+    assert f"{EXERCISE.out_of:g} of 26 by checks, 3 by hand" in said
+
+
+def test_the_start_page_opens_a_copy_and_leaves_the_courses_own_alone(lab, folder, new_page):
+    page = lab.visit(new_page(), "lab/tree/START.md")
+    given = folder.root / "assignments" / ASSIGNMENT / NOTEBOOK
+    before = given.read_bytes()
+    page.locator(".jp-MarkdownViewer a", has_text="Cross-attention").last.click()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("Python 3 (ipykernel) | Idle")
+    run(cell(page, "from attncourse import check, hint"))
+    save(page)
+    mine = folder.work / "assignments" / ASSIGNMENT / NOTEBOOK
+    assert nbformat.read(mine, 4).cells[1].execution_count and given.read_bytes() == before
+
+
+def test_validate_stands_above_an_assignment_and_not_above_a_lecture(lab, folder, notebooks, new_page):
+    kernel = {"kernelspec": notebooks[1].metadata.kernelspec}
+    nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")], metadata=kernel), folder.work / "lecture.ipynb")
+    page = lab.open(new_page(), "lecture.ipynb")
+    button = page.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate")
+    expect(button).to_have_count(1)
+    expect(button).to_be_hidden()
+    lab.open(page, "answered.ipynb")
+    expect(button).to_be_visible()
+
+
+def test_what_goes_wrong_before_a_check_is_told_and_the_last_cell_checks_all(page, attempt):
+    """A syntax error, an edit that did not run, a copied check cell, and then all of it at once."""
+    attempt(RIGHT.body)
+    written, check = cell(page, f"def {EXERCISE.name}("), cell(page, f'check("{EXERCISE.name}"')
+    right = written.locator(".cm-content").inner_text()
+    write(written, right.replace("-> Tensor:", "-> Tensor", 1))
+    expect(run(written)).to_contain_text("SyntaxError")
+    card = run(check).locator(".jp-RenderedHTML")
+    expect(card).to_contain_text(f"The cell that defines {EXERCISE.name} stopped with SyntaxError")
+    write(written, right)
+    run(written)
+    expect(run(check).locator(".jp-RenderedHTML")).not_to_contain_text("stopped with")
+    write(written, right + "\n    # a thought")
+    save(page)
+    expect(run(check).locator(".jp-RenderedHTML")).to_contain_text("was changed after it ran")
+    run(written)
+    check.locator(".jp-InputPrompt").click()
+    for key in ("Escape", "c", "v"):
+        page.keyboard.press(key)
+    save(page)
+    card = run(cell(page, "check_all()")).locator(".jp-RenderedHTML")
+    expect(card).to_contain_text(f"{EXERCISE.out_of:g} of 26 by checks, 3 by hand")
+    expect(card).to_contain_text("was there twice")
+    assert faults(card) == []
+    card.get_by_role("link", name=EXERCISE.name).click()
+    expect(written).to_be_in_viewport()
 
 
 @pytest.mark.slow
@@ -94,8 +168,8 @@ def test_a_hint_nudges_and_progress_shows_the_points_of_the_checks(page, attempt
     said = run(cell(page, "attncourse.progress("))
     expect(said).to_contain_text(f"Hint 1 of {len(EXERCISE.hints)}. {EXERCISE.hints[0]}")
     total = sum(exercise.out_of for exercise in lessons.exercises_of(ASSIGNMENT) if not exercise.extra)
-    expect(said.locator("summary")).to_contain_text(f"{ASSIGNMENT} █░░░░░░░░░ {EXERCISE.out_of:g} of {total:g} points")
-    said.locator("summary").click()
+    counted = f"{ASSIGNMENT} █░░░░░░░░░ {EXERCISE.out_of:g} of {total:g} by checks"
+    expect(said.locator("summary")).to_contain_text(counted)
     expect(said.get_by_role("row").filter(has_text=EXERCISE.name)).to_contain_text(f"{EXERCISE.out_of:g} of")
     assert faults(said) == []
 

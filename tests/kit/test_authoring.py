@@ -71,10 +71,10 @@ check("triple", triple)
 PACKAGE = {
     "__init__.py": """
 def __getattr__(name):
-    if name != "check":
+    if name not in ("check", "check_all"):
         raise AttributeError(name)
-    from toy_lessons import check
-    return check
+    import toy_lessons
+    return getattr(toy_lessons, name)
 """,
     "times.py": "from toy.deep import base\ndouble = lambda x: base.two * x\n",
     "deep/__init__.py": "",
@@ -94,6 +94,9 @@ class Verdict:
 def check(name, answer, seeds=(0,)):
     right = all(answer(seed) == {"double": 2, "triple": 3}[name] * seed for seed in seeds)
     return Verdict(name, 2 if right else 0.5)
+
+def check_all():
+    pass
 """,
     "l90_doubling/__init__.py": "",
     "l90_doubling/exercises/__init__.py": "from toy import times\n",
@@ -220,8 +223,15 @@ def test_the_assignment_holds_no_answer_and_no_hidden_test(built):
     assert not any(str(seed) in text for seed in hidden_seeds("double"))
     assert "raise NotImplementedError" in notebook.cells[2].source
     assert notebook.cells[3].source == 'check("double", double)'
-    assert "Why is 2 even?" in notebook.cells[-1].source
+    assert "Why is 2 even?" in notebook.cells[-3].source
     assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+def test_an_assignment_ends_with_the_check_of_the_whole_and_a_lecture_does_not(built):
+    *_, told, call = nbformat.read(built.root / "assignments/a90/a90_doubling.ipynb", as_version=4).cells
+    assert told.source.startswith("## All of it\n") and call.source == "from toy import check_all\n\ncheck_all()"
+    assert "nbgrader" not in call.metadata and "nbgrader" not in told.metadata
+    assert "check_all" not in (built.root / "lectures/90_doubling.ipynb").read_text()
 
 
 def test_no_gradebook_is_touched(built):

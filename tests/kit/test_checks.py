@@ -18,6 +18,7 @@ from attncourse_lessons import course as lessons
 from lessonkit.course import Course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge, judge_on_seeds
+from lessonkit.exercises.local_runner import which_axes
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.verdict import Verdict
 from lessonkit.grading.sandbox.protocol import pack, unpack
@@ -112,6 +113,38 @@ def test_shapes_that_do_not_meet_are_told_with_the_arguments(softmax):
     verdict = one(softmax, lambda scores: scores @ scores)
     assert verdict.aspects[0].message.startswith("raised RuntimeError: mat1 and mat2 shapes cannot be multiplied")
     assert "; `scores` is (3, 4)  (line " in verdict.aspects[0].message
+
+
+def test_of_shapes_that_do_not_meet_it_is_told_which_axes_by_the_names_that_the_docstring_gives_them():
+    def hard_lookup(query, keys, values):
+        """query: (n_query, d_k)   keys: (n_keys, d_k)   values: (n_keys, d_v)
+        returns (n_query, d_v)"""
+        return query @ keys
+
+    told = next(iter(wrong("hard_lookup", hard_lookup).values()))
+    left, right = r"on its left, (\d+) \(d_k\)", r"with the last but one on its right, (\d+) \(n_keys\)"
+    turned = r"both end in \1: `.mT` exchanges the last two axes"
+    assert re.search(rf"`@` pairs the last axis {left}, {right}; {turned}", told)
+    assert re.search(r"; `query` is \(\d+, (\d+)\) = \(n_query, d_k\), `keys` is \(\d+, \1\) = \(n_keys, d_k\)", told)
+
+
+@pytest.mark.parametrize(
+    ("compute", "words"),
+    [
+        ("zeros(4, 8) @ zeros(3, 8)", "on its left, 8 (d), with the last but one on its right, 3 (n); both end in 8"),
+        ("zeros(4, 8) @ zeros(3, 5)", "on its left, 8 (d), with the last but one on its right, 3 (n)"),
+        ("zeros(2, 4, 8) @ zeros(2, 3, 8)", "its left, 8 (d), with the last but one on its right, 3 (n)"),
+        ("torch.bmm(zeros(2, 4, 8), zeros(3, 8, 4))", "same first axis on both sides, and 2 meets 3 (n)"),
+        ("zeros(4, 8) + zeros(3, 8)", "axis 0 is 4 in one and 3 (n) in the other"),
+        ("zeros(4, 8) @ zeros(3)", "its left, 8 (d), with the one axis on its right, 3 (n)"),
+        ("zeros(8) @ zeros(3)", "two vectors needs equal lengths, and 8 (d) meets 3 (n)"),
+        ("torch.einsum('ij,kj->ik', zeros(4, 8), zeros(3, 3))", "j stands for an axis of 8 (d) and for one of 3 (n)"),
+    ],
+)
+def test_every_way_in_which_shapes_do_not_meet_is_told_by_its_axes(compute, words):
+    with pytest.raises(RuntimeError) as error:
+        eval(compute, {"torch": torch, "zeros": torch.zeros})
+    assert words in (which_axes(str(error.value), {8: "d", 3: "n"}) or "")
 
 
 def test_an_error_in_the_same_line_is_told_once_whatever_the_sizes_were(softmax):
@@ -1053,10 +1086,10 @@ def test_html_from_a_learners_error_is_escaped(softmax):
     assert "<script>" not in one(softmax, answer)._repr_mimebundle_()["text/html"]
 
 
-def test_an_unknown_exercise_lists_the_known_ones():
-    with pytest.raises(LookupError, match="Did you mean 'attention_scores'") as error:
+def test_an_unknown_exercise_is_told_with_the_one_that_is_like_it():
+    with pytest.raises(LookupError, match="Did you mean `attention_scores`") as error:
         check("atention_scores", None)
-    assert "attention_distribution" in str(error.value)
+    assert "attention_distribution" not in str(error.value)  # seventy names help nobody
 
 
 def test_an_unknown_assignment_lists_the_known_ones():

@@ -11,7 +11,10 @@ from jupyterlab_server.settings_utils import get_settings
 
 from attncourse_lessons import course
 from commandkit.errors import CommandError
+from lessonkit import kernel
 from lessonkit.authoring.pages import MARKER, filled, stale, units
+from lessonkit.exercises import overview
+from lessonkit.learner import lab, server
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("instructors", "grading", "training", "your_own_course")
@@ -79,8 +82,8 @@ def test_a_lecture_without_its_minutes_is_told(tmp_path):
 
 def test_jupyterlab_opens_the_start_page_as_a_page_and_asks_for_no_news(tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    ((file, place),) = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"].items()
-    assert place.startswith("share/jupyter/lab/settings/overrides.d/")
+    data = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    ((file, place),) = [item for item in data.items() if item[1].startswith("share/jupyter/lab/settings/overrides.d/")]
     (tmp_path / "settings" / "overrides.d").mkdir(parents=True)
     (tmp_path / "settings" / "overrides.d" / Path(place).name).write_bytes((ROOT / file).read_bytes())
     schemas = str(Path(get_app_dir(), "schemas"))
@@ -91,6 +94,22 @@ def test_jupyterlab_opens_the_start_page_as_a_page_and_asks_for_no_news(tmp_path
         return {name: value["default"] for name, value in found["schema"]["properties"].items()}
 
     assert setting("@jupyterlab/docmanager-extension:plugin")["defaultViewers"] == {"markdown": "Markdown Preview"}
+    assert setting("@jupyterlab/docmanager-extension:plugin")["autosaveInterval"] < overview.SAVED_WITHIN
     assert setting("@jupyterlab/apputils-extension:notification")["fetchNews"] == "false"
     for makefile in ("Makefile", "src/lessonkit/authoring/student/Makefile"):
-        assert "default_url=/lab/tree/START.md" in (ROOT / makefile).read_text(encoding="utf-8")
+        assert "\t.venv/bin/attncourse lab $(LAB)\n" in (ROOT / makefile).read_text(encoding="utf-8")
+
+
+def test_where_the_course_is_installed_every_server_and_kernel_has_its_own_parts():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    files = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    config = {Path(place).parts[:2]: json.loads((ROOT / file).read_text()) for file, place in files.items()
+              if file.endswith(".json")}  # fmt: skip
+    assert config[("etc", "jupyter")] == {"ServerApp": {"jpserver_extensions": {lab.EXTENSION: True}}}
+    assert config[("etc", "ipython")] == {"InteractiveShellApp": {"extensions": [kernel.__name__]}}
+    extension = ROOT / "src/lessonkit/learner/labextensions/@lessonkit/learner"
+    assert files[extension.relative_to(ROOT).as_posix()] == "share/jupyter/labextensions/@lessonkit/learner"
+    build = json.loads((extension / "package.json").read_text())["jupyterlab"]["_build"]
+    assert (extension / build["load"]).is_file()
+    assert project["project"]["entry-points"]["lessonkit.courses"] == {"attncourse": course.package}
+    assert callable(server._load_jupyter_server_extension) and callable(kernel.load_ipython_extension)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -36,14 +37,58 @@ def test_a_check_is_kept_and_shown_with_what_there_is_to_get(at_work):
     assert verdict.points == verdict.out_of > 0
     shown = repr(progress("a00"))
     everything = sum(exercise.out_of for exercise in lessons.exercises_of("a00") if not exercise.extra)
-    assert f"{verdict.points:g} of {everything:g} points" in shown.splitlines()[0]
+    assert f"{verdict.points:g} of {everything:g} by checks, 3 by hand" in shown.splitlines()[0]
     assert str(at_work) in shown
 
 
-def test_the_last_check_counts_and_a_better_one_before_is_remembered(at_work):
+def test_the_best_check_counts_and_the_last_one_is_told(at_work):
     best = check("pad_batch", right).points
+    before = repr(progress("a00")).splitlines()[0]
     assert check("pad_batch", wrong).points == 0
-    assert f"0 of {best:g} (was {best:g})" in repr(progress("a00"))
+    shown = repr(progress("a00"))
+    assert f"{best:g} of {best:g} (the last check: 0)" in shown and shown.splitlines()[0] == before
+
+
+def test_what_is_no_answer_is_not_recorded(at_work):
+    best = check("pad_batch", right).points
+    assert check("pad_batch", right([[1], [2, 3]], 0)).points == 0
+    assert record.read("attncourse", lessons.exercise("pad_batch")) == (best, best)
+
+
+def test_what_is_not_written_is_not_checked_yet(at_work):
+    def pad_batch(rows, pad):
+        raise NotImplementedError()
+
+    check("pad_batch", pad_batch)
+    assert record.read("attncourse", lessons.exercise("pad_batch")) is None
+
+
+def test_extra_points_are_counted_beside_the_others(at_work):
+    extra = next(exercise for exercise in lessons.exercises_of("a02") if exercise.extra)
+    record.keep("attncourse", extra, lessons.judge(extra.name, extra.alternatives[0].answer))
+    assert repr(progress("a02")).splitlines()[0].endswith(f"0 of 26 by checks, 3 by hand, {extra.out_of:g} extra")
+
+
+def test_the_assignment_at_work_is_open_and_what_comes_next_is_told(at_work):
+    first, second, *_ = lessons.exercises_of("a02")
+    record.keep("attncourse", first, lessons.judge(first.name, first.alternatives[0].answer))
+    card = progress()._repr_html_()
+    assert card.count("<details open>") == 1 and "<details open><summary><strong>a02</strong>" in card
+    assert f"Next: <code>{second.name}</code> in a02." in card
+    for exercise in lessons.exercises_of("a02"):
+        if not exercise.extra:
+            record.keep("attncourse", exercise, lessons.judge(exercise.name, exercise.alternatives[0].answer))
+    assert "a02 is done. Next: lecture 03, then a03." in repr(progress())
+
+
+def test_the_card_links_to_the_notebooks_that_lie_beside_it(at_work, monkeypatch):
+    assert lessons.root is not None
+    monkeypatch.chdir(lessons.root / "lectures")
+    card = progress("a02")._repr_html_()
+    links = ["02_lookup.ipynb", "../assignments/a02/a02_lookup.ipynb"]
+    assert all(f"href='{link}'" in card and Path(link).is_file() for link in links)
+    monkeypatch.chdir(at_work.parent)
+    assert "href" not in progress("a02")._repr_html_()
 
 
 def test_the_card_names_every_exercise_and_says_which_were_not_checked_yet(at_work):

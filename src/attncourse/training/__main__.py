@@ -11,4 +11,5 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(run("python -m attncourse.training", "Train a Transformer, and translate with it.", COMMANDS))
+    groups = {"commands": COMMANDS}
+    sys.exit(run("python -m attncourse.training", "Train a Transformer, and translate with it.", groups))

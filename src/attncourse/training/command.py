@@ -73,6 +73,11 @@ MODEL: dict[str, dict[str, Any]] = {
     "dropout": {"type": float, "help": "share of the numbers that dropout takes out"},
 }
 
+EXAMPLES = """
+PROGRAM train
+PROGRAM train --text mine.txt --to runs/mine
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", choices=PROFILES, default="cpu", help="how large a model, and for how long")

@@ -13,6 +13,10 @@ from commandkit.errors import CommandError, require_extra
 with require_extra("attncourse generate", "train"):
     import safetensors  # noqa: F401
 
+EXAMPLES = """
+PROGRAM generate "The cat" --run runs/mine
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", nargs="?", default="", help="how the text begins, in quotes (default: nothing)")

@@ -16,6 +16,10 @@ from attncourse.training.evaluation import describe_metrics, final_metrics, text
 from attncourse.training.own_text import PAIRS
 from attncourse.training.runs import Run, load_run, newest_run
 
+EXAMPLES = """
+PROGRAM evaluate --source test.de --target test.en
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="the run's folder (default: the newest)")

@@ -13,6 +13,10 @@ from attncourse.decoding import beam_translate, translate
 from attncourse.training.checkpoints import write_whole
 from attncourse.training.runs import load_run, newest_run
 
+EXAMPLES = """
+PROGRAM translate "einundzwanzig"
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="*", help="what to translate, in quotes; without it, the lines of standard input")

@@ -266,6 +266,12 @@ def open_course(root: Path) -> Checkout:
         )
     return Checkout(root, course)
 
+EXAMPLES = """
+PROGRAM build               # what is not as its source says
+PROGRAM build a03           # one assignment; 03 is its lecture
+PROGRAM build --check       # execute nothing, list what is out of date
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="03_cross_attention, 03, a03 (default: all of them)")

@@ -133,11 +133,12 @@ def _lessons(course: Sequence[Unit], rest: str, page: Path) -> str:
             unit.reading,
             _link(unit.task, unit.assignment, page),
             unit.working,
-            f"{unit.checked + unit.marked:g}",
+            *(f"{points:g}" for points in (unit.checked, unit.marked, unit.extra)),
         )
         for unit in course
     )
-    return _table(("", "lecture", "minutes", "assignment", "minutes", "points"), rows)
+    heads = ("", "lecture", "minutes", "assignment", "minutes", "points by checks", "by hand", "extra")
+    return _table(heads, rows)
 
 
 def _questions(course: Sequence[Unit], rest: str, page: Path) -> str:

@@ -87,6 +87,10 @@ def _folder(checkout: Checkout, made: Path) -> int:
     shutil.copymode(made.parent.parent, made)  # that of a temporary folder is private
     return count
 
+EXAMPLES = """
+PROGRAM release --to course.zip
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=Path, required=True, metavar="DIR|FILE.zip", help="an empty folder, or a zip file")

@@ -45,6 +45,10 @@ SOLUTION = re.compile(r"^( *)\.\.\.  # solution$", re.MULTILINE)
 TABLE = "{exercises}"
 LINK = re.compile(r"\]\(@([a-z0-9_]+)(/assignment)?\)")
 RELATIVE = re.compile(r"^( *from )\.(\w*)( import )", re.MULTILINE)
+WHOLE = """## All of it
+
+The last cell runs this whole notebook once more, as it is saved and from the top, in a process of its own. It says
+what each check would give if you handed it in now. It takes about as long as running all cells."""
 COUNTED = ("no question", "a question", "two questions", "three questions", "four questions", "five questions")
 
 
@@ -94,6 +98,7 @@ def read(path: Path, shown: Path, course: Course, lesson: Lesson, assignment: bo
     if expand.cells[0].cell_type == "markdown":
         said = f"<!-- Built from {shown.as_posix()}: edit that file, not this one. -->"
         expand.cells[0].source = f"{said}\n{expand.cells[0].source}"
+    lines += (lines[-1],) * (len(expand.cells) - len(lines))  # of what the build adds at the end
     return Source(shown, new_notebook(cells=_identified(expand.cells), metadata=NOTEBOOK_METADATA), lines, tree)
 
 
@@ -165,6 +170,15 @@ class _Expansion:
         for cell in self.cells:
             if cell.cell_type == "markdown" and TABLE in cell.source:
                 cell.source = cell.source.replace(TABLE, self._table())
+        if self.set:
+            call = f"from {self._package()} import check_all\n\ncheck_all()"
+            self.cells += [new_markdown_cell(WHOLE), new_code_cell(call)]
+
+    def _package(self) -> str:
+        """Where the notebook has its `check` from."""
+        imported = re.compile(r"^\s*from (\w+) import [^\n]*\bcheck\b", re.MULTILINE)
+        found = next(filter(None, (imported.search(cell.source) for cell in self.cells)), None)
+        return found[1] if found else self.course.package
 
     def _table(self) -> str:
         """What there is to do, in what time and for how many points."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import linecache
+import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,8 @@ _ADVICE = {
 # Torch's words for these; beside them the shapes of what came in help more than anything.
 WRITES_INTO_LEAF = "a leaf Variable that requires grad"
 SHAPES_DO_NOT_MEET = ("shapes cannot be multiplied", "must match the size of tensor", "Expected size for first two",
-                      "is invalid for input of size", "Sizes of tensors must match")  # fmt: skip
+                      "is invalid for input of size", "Sizes of tensors must match", "size mismatch, got input",
+                      "inconsistent tensor size", "does not broadcast with previously")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,65 @@ class LocalRunner:
         if isinstance(error, RuntimeError) and any(words in str(error) for words in SHAPES_DO_NOT_MEET):
             named = enumerate(arguments, start=1)
             tensors = [(position, argument) for position, argument in named if isinstance(argument, Tensor)]
-            shapes = ", ".join(f"{_argument_name(self.function, place)} is {tuple(x.shape)}" for place, x in tensors)
+            given = [(_argument_name(self.function, place), tuple(x.shape)) for place, x in tensors]
+            axes = _axes_in_words(self.function)
+            named_sizes = _sizes_in_words(given, axes)
+            shapes = ", ".join(f"{name} is {shape}{_as_named(shape, axes.get(name))}" for name, shape in given)
+            if said := which_axes(str(error), named_sizes):
+                shapes = f"{said}; {shapes}"
         return Problem("raised", in_words(error).removesuffix(".") + (f"; {shapes}" if shapes else ""), where)
+
+
+def which_axes(message: str, names: Mapping[int, str]) -> str | None:
+    """Which axes do not meet, of torch's words for it; `names` are those of the sizes, where that is clear."""
+
+    def size(text: str) -> str:
+        return f"{text} ({names[int(text)]})" if int(text) in names else text
+
+    if found := re.search(r"cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", message):
+        _, left, right, columns = found.groups()
+    elif found := re.search(r"size mismatch, got input \(\d+\), mat \(\d+x(\d+)\), vec \((\d+)\)", message):
+        only = size(found[2])
+        return f"`@` pairs the last axis on its left, {size(found[1])}, with the one axis on its right, {only}"
+    elif found := re.search(r"expected tensor \[(\d+)\] and src \[(\d+)\]", message):
+        return f"`@` of two vectors needs equal lengths, and {size(found[1])} meets {size(found[2])}"
+    elif found := re.search(r"einsum\(\): subscript (\w+) has size (\d+) .* previously seen size (\d+)", message):
+        return f"the letter {found[1]} stands for an axis of {size(found[3])} and for one of {size(found[2])}"
+    elif found := re.search(r"batch2 tensor to be: \[(\d+), (\d+)\] but got: \[(\d+), (\d+)\]", message):
+        left, right, columns = found[2], found[4], ""
+        if found[1] != found[3]:
+            return f"`@` needs the same first axis on both sides, and {size(found[1])} meets {size(found[3])}"
+    elif found := re.search(r"tensor a \((\d+)\) must match .* tensor b \((\d+)\) at non-singleton .* (\d+)", message):
+        return f"axis {found[3]} is {size(found[1])} in one and {size(found[2])} in the other"
+    else:
+        return None
+    said = f"`@` pairs the last axis on its left, {size(left)}, with the last but one on its right, {size(right)}"
+    return f"{said}; both end in {left}: `.mT` exchanges the last two axes" if left == columns else said
+
+
+def _axes_in_words(function: Any) -> dict[str, tuple[str, ...]]:
+    """The axes' names that the answer's docstring gives its arguments: `keys: (n, d)`."""
+    function = type(function).forward if isinstance(function, nn.Module) else function
+    text = getattr(function, "__doc__", None) or ""
+    found = re.findall(r"(\w+(?:, \w+)*):\s*\(([^()]*)\)", text)
+    return {f"`{name}`": tuple(axis.strip() for axis in axes.split(",") if axis.strip())
+            for names, axes in found for name in names.split(", ")}  # fmt: skip
+
+
+def _sizes_in_words(
+    given: Iterable[tuple[str, tuple[int, ...]]], axes: Mapping[str, tuple[str, ...]]
+) -> dict[int, str]:
+    """What a size is called, where it has one name alone."""
+    found: dict[int, set[str]] = {}
+    for name, shape in given:
+        if len(shape) == len(axes.get(name, ())):
+            for size, axis in zip(shape, axes[name], strict=True):
+                found.setdefault(size, set()).add(axis)
+    return {size: words.pop() for size, words in found.items() if len(words) == 1}
+
+
+def _as_named(shape: tuple[int, ...], axes: tuple[str, ...] | None) -> str:
+    return f" = ({', '.join(axes)})" if axes and len(axes) == len(shape) else ""
 
 
 def kind_of(value: Any) -> str:

@@ -55,6 +55,7 @@ class Verdict:
     hint: tuple[str, int] | None = None  # the first wrong aspect that has a hint of its own, and which
     extra: bool = False
     metric: tuple[str, float] | None = None  # what answers are ranked by, and how much of it this one has
+    note: str | None = None  # that the notebook shows something else than what was judged
 
     @property
     def points(self) -> float:
@@ -115,6 +116,8 @@ class Verdict:
     def text(self, width: int = WIDTH) -> str:
         """The card as plain text."""
         lines = [f"{self.exercise:<{width - len(self.score)}}{self.score}"]
+        if self.note:
+            lines += [*textwrap.wrap(self.note, width), ""]
         if summary := self.summary():
             lines += textwrap.wrap(summary, width, initial_indent="  ", subsequent_indent="  ")
         else:
@@ -164,8 +167,9 @@ class Verdict:
     def _html(self) -> str:
         # Colours from Okabe and Ito's colour-blind-safe palette; the marks carry the meaning without them. No
         # background, so that the card sits well in light and in dark notebooks.
-        full = self.points == self.out_of
+        full = self.points == self.out_of and not self.note
         edge = "#009E73" if full else "#D55E00"
+        note = f"<p style='color:#D55E00; font-weight:bold; margin:0 0 0.4em'>{as_html(self.note or '')}</p>"
         if summary := self.summary():
             rows = f"<tr><td colspan='3' style='text-align:left'>{as_html(summary)}</td></tr>"
         else:
@@ -174,6 +178,7 @@ class Verdict:
         footer = f"<p style='margin:0.6em 0 0; opacity:0.75'>{as_html(self.footer())}</p>"
         return (
             f"<div style='border-left:4px solid {edge}; padding:0.3em 0 0.4em 0.9em; margin:0.3em 0'>"
+            f"{note if self.note else ''}"
             f"<div style='margin-bottom:0.3em'><strong><code>{escape(self.exercise)}</code></strong>"
             f" &nbsp; {escape(self.score)}</div>"
             f"<table style='border-collapse:collapse; margin:0'><tbody>{rows}</tbody></table>"

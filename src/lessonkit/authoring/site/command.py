@@ -75,6 +75,11 @@ def _open(root: Path) -> Checkout:
         )
     return open_course(root)
 
+EXAMPLES = """
+PROGRAM site
+PROGRAM site --to book
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=Path, default=Path("build/site"), metavar="DIR", help="default: build/site")

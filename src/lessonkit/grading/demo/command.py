@@ -44,6 +44,11 @@ c.Exchange.root = str(Path(__file__).parent / "exchange")
 c.ExchangeCollect.check_owner = False
 """
 
+EXAMPLES = """
+PROGRAM demo
+PROGRAM demo a06 --to elsewhere
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", nargs="?", help="such as a03 (default: the course's choice)")

@@ -95,6 +95,11 @@ class Submission:
     jobs: dict[str, Job]
     missing: list[str]
 
+EXAMPLES = """
+PROGRAM grade a03
+PROGRAM grade a03 --student=ada --force
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", help="such as a03")

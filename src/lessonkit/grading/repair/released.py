@@ -112,6 +112,35 @@ class Released:
         return _load_once(db_url, notebook, assignment, str(release), Path(release).stat().st_mtime_ns)
 
 
+    @classmethod
+    def of_notebook(cls, assignment: str, name: str, notebook: NotebookNode) -> Released:
+        """What a released notebook itself says, without the gradebook: of several cells of a name, the first.
+
+        It has no hidden tests, and what a learner has changed in it counts as given.
+        """
+        seen: set[str] = set()
+        outline = []
+        for node in notebook.cells:
+            named, meta = label(node) or "", node.metadata.get("nbgrader", {})
+            if named in seen:
+                continue
+            seen |= {named} - {""}
+            outline.append(
+                ReleasedCell(
+                    named,
+                    node.cell_type,
+                    node.source,
+                    meta.get("checksum"),
+                    bool(meta.get("locked")),
+                    bool(meta.get("grade")),
+                    bool(meta.get("solution")),
+                    bool(meta.get("task")),
+                    float(meta["points"]) if "points" in meta else None,
+                )
+            )
+        return cls(assignment, name, tuple(outline), dict(notebook.metadata.get("kernelspec", {})))
+
+
 def _load(db_url: str, notebook: str, assignment: str, release: str | None = None, changed: int = 0) -> Released:
     with Gradebook(db_url) as gradebook:
         source = gradebook.find_notebook(notebook, assignment)

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 NAMES = 8  # students named in a line of the terminal; the page names all
 MISTAKES, FLAGS, PAIRS, PLACES = 15, 30, 10, 20  # lines of the terminal
 
+EXAMPLES = """
+PROGRAM report a03
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", help="such as a03")

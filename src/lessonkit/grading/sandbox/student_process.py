@@ -278,8 +278,8 @@ def install(process: Process, course: str, packages: Sequence[str], hidden: Sequ
     for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
         del sys.modules[name]
     stand_in = types.ModuleType(course, "What is here of the checks while a notebook is graded.")
-    stand_in.check, stand_in.hint = Check(process), _no_hint                              # type: ignore[attr-defined]
-    stand_in.progress, stand_in.solved = _no_progress, _not_here                          # type: ignore[attr-defined]
+    stand_in.check, stand_in.solved = Check(process), _not_here                           # type: ignore[attr-defined]
+    stand_in.hint = stand_in.progress = stand_in.check_all = _nothing                     # type: ignore[attr-defined]
     sys.modules[course] = stand_in
     sys.meta_path.insert(0, Hidden(hidden))
 
@@ -319,19 +319,17 @@ class Check:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def __call__(self, name: str, answer: Any, seeds: Any = None) -> Judged:
+    def __call__(self, name: str, answer: Any = None, seeds: Any = None) -> Judged:
         return self._process.check(name, answer, seeds)
 
-    def case(self, name: str, aspect: str | None = None) -> None:
+    def case(self, *asked: Any) -> None:
         """A failing call is for the learner's own notebook."""
 
-
-def _no_hint(name: str, tier: int = 1) -> None:
-    """Hints are for the learner's own notebook."""
+    where = case
 
 
-def _no_progress(assignment: str | None = None) -> None:
-    """Points so far are for the learner's own notebook."""
+def _nothing(*asked: Any) -> None:
+    """Hints, points so far and the check of the whole are for the learner's own notebook."""
 
 
 def _not_here(name: str) -> bool:

@@ -3,4 +3,4 @@
 from lessonkit.course import Course
 
 course = Course(__name__, library=("shapes",))
-check, hint, progress = course.check, course.hint, course.progress
+check, check_all, hint, progress = course.check, course.check_all, course.hint, course.progress

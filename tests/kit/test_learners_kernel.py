@@ -1,0 +1,242 @@
+"""What a learner's kernel knows: which answer a check looks at, and errors that take one sentence."""
+
+import json
+import time
+
+import pytest
+from learners_kernel import learners_kernel
+
+from lessonkit import kernel as here
+
+STABLE = """def softmax(scores):
+    shifted = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return shifted / shifted.sum(dim=-1, keepdim=True)"""
+NAIVE = "def softmax(scores):\n    return scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"
+BROKEN = "def softmax(scores):\n    return scores.exp( / scores"
+CHECK = 'check("softmax", softmax)'
+IMPORTS = "import torch\nfrom attncourse import check, check_all, hint, progress, solved"
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    with learners_kernel(tmp_path_factory.mktemp("learner")) as kernel:
+        kernel.first = kernel(CHECK)
+        assert kernel(IMPORTS).all == ""
+        yield kernel
+
+
+def kept(kernel, name="softmax"):
+    """What the learner's machine remembers of an exercise."""
+    file = kernel.notebook.parent / "progress" / f"{name}.json"
+    return json.loads(file.read_text()) if file.is_file() else None
+
+
+def test_in_a_fresh_kernel_a_check_says_to_run_the_cells_above(kernel):
+    assert kernel.first.error == f"NameError: `check` is not defined yet: {ABOVE}."
+
+
+# The check knows what it judges.
+
+
+def test_after_a_syntax_error_the_card_says_that_it_is_about_an_earlier_answer_and_keeps_nothing(kernel):
+    kernel.notebook.unlink(missing_ok=True)
+    kernel(NAIVE, "answer")
+    assert "5 of 7" in kernel(CHECK).value and kept(kernel)["last"] == 5
+    kernel(STABLE.replace("amax(", "amax(("), "answer")
+    shown = kernel(CHECK)
+    first = " ".join(shown.value.splitlines()[1:4])
+    assert first.startswith("The cell that defines `softmax` stopped with SyntaxError (line 2: ")
+    assert "so this is about what you ran before" in first and "5 of 7" in shown.value
+    assert shown.html.index("SyntaxError") < shown.html.index("5 of 7")
+    assert kept(kernel) == {"last": 5.0, "best": 5.0}
+    assert "It waits until" in kernel('solved("softmax")').printed
+
+
+def test_an_answer_that_is_mended_and_run_is_judged_without_a_word_of_it(kernel):
+    kernel.notebook.unlink(missing_ok=True)
+    kernel(BROKEN, "answer")
+    kernel(STABLE, "answer")
+    shown = kernel(CHECK)
+    assert "stopped with" not in shown.value and "7 of 7" in shown.value and kept(kernel)["best"] == 7
+    assert kernel('solved("softmax")').value == "True"
+
+
+def test_an_error_below_the_definition_does_not_make_it_an_earlier_one(kernel):
+    kernel.notebook.unlink(missing_ok=True)
+    kernel(STABLE + "\nsoftmax(3)", "answer")
+    assert "stopped with" not in kernel(CHECK).value
+
+
+def test_an_error_above_the_definition_leaves_the_earlier_one_and_is_told(kernel):
+    kernel.notebook.unlink(missing_ok=True)
+    kernel(NAIVE, "answer")
+    kernel("1 / 0\n" + STABLE, "answer")
+    assert "stopped with ZeroDivisionError: division by zero" in kernel(CHECK).value
+
+
+def test_a_cell_that_was_changed_after_it_ran_is_told_where_the_notebook_is_saved(kernel):
+    kernel(NAIVE, "answer")
+    kernel.save(NAIVE, CHECK, ids=("answer", "check"))
+    assert "was changed after it ran" not in kernel(CHECK, "check").value
+    before = kept(kernel)
+    kernel.save(STABLE, CHECK, ids=("answer", "check"))
+    shown = kernel(CHECK, "check").value
+    assert "was changed after it ran, so this is about what you" in shown and "5 of 7" in shown
+    assert kept(kernel) == before
+    kernel(STABLE, "answer")
+    assert "was changed after it ran" not in kernel(CHECK, "check").value
+
+
+def test_a_notebook_that_was_saved_before_the_answer_ran_says_nothing_of_it(kernel):
+    kernel.save(NAIVE, CHECK, ids=("answer", "check"))
+    time.sleep(0.05)
+    kernel(STABLE, "answer")
+    shown = kernel(CHECK, "check").value
+    assert "was changed" not in shown and "7 of 7" in shown
+
+
+def test_what_is_no_answer_is_not_kept(kernel):
+    kernel(STABLE, "answer")
+    kernel(CHECK)
+    before = kept(kernel)
+    assert "0 of 7" in kernel('check("softmax", softmax(torch.zeros(2, 3)))').value
+    assert kept(kernel) == before == {"last": 7.0, "best": 7.0}
+
+
+def test_a_check_in_a_script_knows_of_no_notebook(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "nowhere.ipynb")
+    assert here.kernel_shell() is None and here.notebook() is None and here.stale("softmax", len) is None
+
+
+# Forty misuses, and what each is told. The notebook holds the imports, the answer and a stub.
+
+STUB = "def merge_heads(heads):\n    # Your code here.\n    raise NotImplementedError()"
+ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
+MISUSES = [
+    # the call's name is not there, or is another one
+    ("del hint\nhint('softmax')", f"`hint` is not defined yet: {ABOVE}."),
+    ("pad_batch", f"`pad_batch` is not defined yet: {ABOVE}."),
+    ('check("pad_batch", pad_batch)', f"`pad_batch` is not defined yet: {ABOVE}."),
+    ('check("pad_batch")', f"`pad_batch` is not defined yet: {ABOVE}."),
+    ("sofmax(torch.zeros(3))", "`sofmax` is not defined. Did you mean `softmax`?"),
+    ("chekc('softmax', softmax)", "`chekc` is not defined. Did you mean `check`?"),
+    ("prnit(3)", "`prnit` is not defined. Did you mean `print`?"),
+    ("from attncourse import chekc", "`attncourse` has no `chekc`. Did you mean `check`?"),
+    ("import attncourse\nattncourse.chek_all()", "`attncourse` has no `chek_all`. Did you mean `check_all`?"),
+    ("def helper():\n    return sofmax\nhelper()", "`sofmax` is not defined (in `helper`, line 2). Did you mean"),
+    # check
+    ("check()", 'say what to check: check("name", name)'),
+    ('check("softmaks", softmax)', "there is no exercise 'softmaks'. Did you mean `softmax`?"),
+    ('check("softmaks")', "there is no exercise 'softmaks'. Did you mean `softmax`?"),
+    ('check("nothing like it", 3)', "there is no exercise 'nothing like it'. The name of an exercise stands in"),
+    ("check(3)", "3 names no exercise"),
+    ("check(None, softmax)", "None names no exercise"),
+    ("check(lambda scores: scores)", "there is no exercise '<lambda>'"),
+    ('check("softmax", 3)', "got an int where the function itself is wanted"),
+    ('check("softmax", None)', "got None where the function itself is wanted"),
+    ('check("softmax", softmax(torch.zeros(2)))', "got a Tensor where the function itself is wanted"),
+    ('check("softmax", softmax())', 'without brackets after its name: `check("softmax", softmax)`'),
+    ('check("softmax", len)', "0 of 7"),
+    ('check("softmax", lambda: 3)', "takes 0 positional arguments but 1 was given"),
+    ('check["softmax"]', 'round brackets call a check: check("softmax")'),
+    ("check.cases('softmax')", "`check` has no `cases`. Did you mean `case`?"),
+    ("merge_heads(3)", "`merge_heads` is not written yet: put your code where its cell says"),
+    ('check("merge_heads", merge_heads)', "Not written yet."),
+    ('check("merge_heads", merge_heads(torch.zeros(2)))', "`merge_heads` is not written yet"),
+    # hint
+    ('hint("softmaks")', "there is no exercise 'softmaks'. Did you mean `softmax`?"),
+    ('hint("softmax", 9)', "softmax has hints 1 to 3, got 9"),
+    ('hint("softmax", 0)', "softmax has hints 1 to 3, got 0"),
+    ('hint("softmax", "line")', "softmax has hints 1 to 3, got 'line'; \"where\" looks for the line"),
+    ("hint(softmax, 1.5)", "softmax has hints 1 to 3, got 1.5"),
+    ('hint("pad_batch", "where")', 'pad_batch has not been checked in this notebook: run check('),
+    # check.case, solved, progress, check_all
+    ('check.case("pad_batch")', "pad_batch has not been checked in this notebook"),
+    ('check.case("softmax", "speed")', "softmax has no aspect 'speed'; its aspects are: weights"),
+    ('solved("softmaks")', "there is no exercise 'softmaks'. Did you mean `softmax`?"),
+    ("solved(7)", "7 names no exercise"),
+    ('progress("a99")', "there is no assignment 'a99'. The assignments are: a00, a01"),
+    ("progress([])", "there is no assignment '[]'"),
+    ('check_all("elsewhere.ipynb")', "there is no file elsewhere.ipynb here"),
+    ('import nbformat\nnbformat.write(nbformat.v4.new_notebook(), "empty.ipynb")\ncheck_all("empty.ipynb")',
+     "empty.ipynb holds no check: it is none of the course's assignments"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def misused(kernel):
+    """What the kernel shows of each misuse."""
+    kernel.save(IMPORTS, STABLE, STUB)
+    shown = []
+    for code, _ in MISUSES:
+        for source in (IMPORTS, STABLE, STUB):
+            kernel(source)
+        shown.append(kernel(code))
+    return shown
+
+
+def test_forty_misuses_are_listed():
+    assert len({code for code, _ in MISUSES}) >= 40
+
+
+@pytest.mark.parametrize("number", range(len(MISUSES)), ids=[code.splitlines()[-1] for code, _ in MISUSES])
+def test_a_misuse_is_told_in_a_sentence_and_without_a_traceback(misused, number):
+    said = misused[number].all
+    assert "Traceback" not in said and "Cell In[" not in said, said
+    assert " ".join(MISUSES[number][1].split()) in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("check(softmax)", "7 of 7"),
+        ('check("softmax")', "7 of 7"),
+        ('check(softmax, "softmax")', "7 of 7"),
+        ('check("softmax", "softmax")', "7 of 7"),
+        ("hint()", "Hint 1 of 3."),
+        ("hint(2)", "Hint 2 of 3."),
+        ('hint("softmax", "3")', "Hint 3 of 3."),
+        ("hint(softmax)", "Hint 1 of 3."),
+        ("check.case()", "softmax: nothing to show."),
+        ("progress(0)", "a00"),
+        ("progress('A00')", "a00"),
+        ("check", 'Call it: check("name", name)'),
+    ],
+)
+def test_what_is_clear_is_done(kernel, code, said):
+    kernel(STABLE)
+    kernel(CHECK)
+    shown = kernel(code)
+    assert said in shown.all and shown.error == ""
+
+
+def test_an_error_that_is_no_misuse_keeps_its_traceback(kernel):
+    for code in ("1 / 0", "len(3)", "torch.zeros(2) @ torch.zeros(3)", "[].nothing", "raise NameError('x')"):
+        assert "Traceback" in kernel(code).error, code
+
+
+def test_an_answer_that_never_was_defined_because_of_a_syntax_error_is_told_so(kernel):
+    kernel("def pad_batch(rows)\n    return rows")
+    said = kernel('check("pad_batch", pad_batch)').error
+    assert said.startswith("NameError: `pad_batch` is not defined, because the cell that defines it stopped with Synt")
+
+
+# What of the notebook is not saved yet.
+
+
+def test_what_ran_and_is_not_in_the_file_yet_is_told_until_it_is(kernel):
+    ask = "from lessonkit import kernel as k; k.not_saved()"
+    kernel.save("x = 1", NAIVE, ids=("first", "answer"))
+    kernel("x = 1", "first")
+    assert kernel(ask, "ask").value == ""  # it ran as it stands there, and the cell that asks is none
+    kernel(STABLE, "answer")
+    assert kernel(ask, "ask").value == "'the cell of `softmax`'"
+    kernel.save("x = 1", STABLE, ids=("first", "answer"))
+    assert kernel(ask, "ask").value == ""
+    kernel("y = 2", "new")
+    assert kernel(ask, "ask").value == "'a cell'"
+
+
+def test_another_editors_ids_say_nothing_of_what_is_saved(kernel):
+    kernel.save("x = 1", ids=("another",))
+    assert kernel("k.not_saved()", "ask").value == ""
