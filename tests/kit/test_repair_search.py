@@ -280,8 +280,8 @@ def test_a_step_is_made_and_undone():
 def test_what_may_be_missing_is_put_in(expression, missing):
     tree = ast.parse(f"def f(x, mask, n):\n    return {expression}").body[0]
     seen = back.Seen()
-    twin, tell = back.watched(tree, seen)
-    scope = {back.SEEN: tell, "torch": torch}
+    twin, note = back.watched(tree, seen)
+    scope = {back.SEEN: back.telling(note), "torch": torch}
     exec(compile(ast.Module([twin], []), "<test>", "exec"), scope)
     scope["f"](torch.randn(3, 4), torch.ones(3, 4) > 0, 5)
     made = set()

@@ -80,27 +80,41 @@ def kind_of_value(value: Any) -> Kind:
     return Kind("list" if isinstance(value, list | tuple) else "function" if callable(value) else "other")
 
 
-def watched(function: ast.FunctionDef, seen: Seen) -> tuple[ast.FunctionDef, Callable]:
-    """A copy of the function that tells what each of its expressions is, and whom it tells it, under the name SEEN."""
+Note = Callable[[int | str, Kind], None]  # what an expression, by number, or a name is
+
+
+def watched(function: ast.FunctionDef, seen: Seen) -> tuple[ast.FunctionDef, Note]:
+    """A copy of the function that tells SEEN what each of its expressions is; and where to note what it tells."""
     twin = copy.deepcopy(function)
     originals = list(ast.walk(function))
     numbers = {id(node): number for number, node in enumerate(ast.walk(twin))}
 
-    def tell(number: int | str, value: Any) -> Any:
+    def note(number: int | str, kind: Kind) -> None:
         if isinstance(number, str):
-            seen.names.setdefault(number, kind_of_value(value))
-            return value
-        node = originals[number]
-        if id(node) not in seen.kinds:
-            seen.kinds[id(node)] = kind_of_value(value)
+            seen.names.setdefault(number, kind)
+        elif 0 <= number < len(originals):
+            node = originals[number]
+            seen.kinds.setdefault(id(node), kind)
             if isinstance(node, ast.Name):
                 seen.names.setdefault(node.id, seen.kinds[id(node)])
-        return value
 
     changed = _Telling(numbers).visit(twin)
     arguments = [argument.arg for argument in function.args.args if argument.arg != "self"]
     changed.body[:0] = [ast.Expr(_told(name, ast.Name(name, ast.Load()))) for name in arguments]
-    return ast.fix_missing_locations(changed), tell
+    return ast.fix_missing_locations(changed), note
+
+
+def telling(note: Note) -> Callable:
+    """What SEEN is: it notes of each expression what it was first, and hands it on."""
+    told: set[int | str] = set()
+
+    def tell(number: int | str, value: Any) -> Any:
+        if number not in told:
+            told.add(number)
+            note(number, kind_of_value(value))
+        return value
+
+    return tell
 
 
 def _told(what: int | str, node: ast.expr) -> ast.expr:
