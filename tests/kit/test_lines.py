@@ -363,3 +363,5 @@ def test_what_a_student_wrote_is_shown_as_text(tmp_path):
     assert "1 × return a (attention_scores): S2" in said
     assert "none found in 1 answer (of 1); not searched, as the time was up: 1 answer (of 2)" in said
     assert not set("\u202e\x1b") & set(said + html)
+    shown = html[html.index('id="lines"') : html.index('id="students"')]
+    assert "\\" not in shown and "return a</code>:" in shown and "at <code" in shown

@@ -340,13 +340,13 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 {% if stumbling %}
 <section aria-labelledby="lines">
 <h2 id="lines">Lines</h2>
-<p>{{ about_lines | capitalize }}. Look there together; the change that was tried may not be the one that is meant.
-Lines that differ in names and layout alone are one.</p>
+<p>{{ about_lines | capitalize }}. Another line may do as well, so read it before you show it. Lines that differ in
+names and layout alone are one.</p>
 {% for one in stumbling %}
 <section class="one" aria-labelledby="lines-{{ loop.index }}">
 <h3 id="lines-{{ loop.index }}"><code>{{ one.exercise }}</code></h3>
 {% if one.lines %}<ul>{% for line in one.lines %}
-<li><code dir="ltr">{{ line.text }}</code>\\
+<li><code dir="ltr">{{ line.text }}</code>\
 {% if not line.is_all %}, at <code dir="ltr">{{ line.piece }}</code>{% endif %}:
 {{ students(line.rows | length) }}, {{ everyone(line.rows) }}</li>
 {% endfor %}</ul>{% endif %}
