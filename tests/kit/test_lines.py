@@ -361,7 +361,7 @@ def test_what_a_student_wrote_is_shown_as_text(tmp_path):
     said = console.file.getvalue()
     assert "2 × x = '<script>" in said and "[bold] (attention_scores, at '<b>'): S0, S1" in said
     assert "1 × return a (attention_scores): S2" in said
-    assert "none found in 1 answer (of 1); not searched, as the time was up: 1 answer (of 2)" in said
+    assert "none found in 1 answer (1 student); not searched, as the time was up: 1 answer (2 students)" in said
     assert not set("\u202e\x1b") & set(said + html)
     shown = html[html.index('id="lines"') : html.index('id="students"')]
     assert "\\" not in shown and "return a</code>:" in shown and "at <code" in shown

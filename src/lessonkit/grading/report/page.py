@@ -119,10 +119,14 @@ def without_line(one: Stumbling) -> list[str]:
     """How many of an exercise's wrong answers have no line, in words."""
     parts = [(one.nothing, "none found in"), (one.left, "not searched, as the time was up:")]
     return [
-        f"{words} {len(answers)} answer{'s' if len(answers) > 1 else ''} (of {sum(map(len, answers))})"
+        f"{words} {_many(len(answers), 'answer')} ({_many(sum(map(len, answers)), 'student')})"
         for answers, words in parts
         if answers
     ]
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n} {what}{'s' if n != 1 else ''}"
 
 
 def visible(text: object) -> str:
