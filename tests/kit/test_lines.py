@@ -85,8 +85,8 @@ def test_in_the_sandbox_the_same_is_found(worker):
 @sandboxed
 def test_the_last_definition_counts_and_what_it_needs_is_there(worker):
     helper = "def helper(a, b):\n    return a @ b.mT"
-    other = f"%time x = 1\ndef {SCORES}(decoder_states, encoder_states): return None"
-    mine = f"def {SCORES}(a, b):\n    found = helper(a, b)\n    return -found"
+    other = f"def {SCORES}(decoder_states, encoder_states): return None"
+    mine = f"%time x = 1\nx = 'two \x0c \u2028 lines'\ndef {SCORES}(a, b):\n    found = helper(a, b)\n    return -found"
     assert worker.execute(job(helper, other, mine))["place"] == {"text": "return -found", "piece": "-found"}
 
 

@@ -22,6 +22,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import textwrap
@@ -417,7 +418,7 @@ class Source:
 
     def __init__(self, text: str, tree: ast.FunctionDef, first: int = 1) -> None:
         self.text, self.tree, self.first = text, tree, first
-        self.lines = text.splitlines()
+        self.lines = re.split(r"\r\n?|\n", text)  # as Python counts them
         tree.decorator_list, tree.returns = [], None
         for node in ast.walk(tree):
             if isinstance(node, ast.arg):

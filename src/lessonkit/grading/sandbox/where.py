@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lessonkit.exercises.observe import Observation
     from lessonkit.grading.sandbox.observer import Trials
 
+LONGEST = 50_000  # characters of a cell that is read
 LARGEST = 1500  # nodes of an answer's tree: there are some thousand changes of one of 300
 CHANGED = "_changed_by_the_search"
 KINDS = "_kinds_of_the_search"
@@ -58,22 +59,27 @@ def _tries(exercise: Exercise, seeds: list[int], bench: _Sandbox) -> Any:
 
 def definition(cells: list[str], name: str) -> tuple[Source, bool]:
     """The last definition of the answer in these cells, and whether it is a module's `forward`. Nothing if none is."""
-    for cell in reversed(cells):
-        text = re.sub(r"^\s*[%!].*$", "", cell, flags=re.MULTILINE)  # IPython's own
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a SyntaxWarning is the student's
-                body = ast.parse(text).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for top in reversed(body):
+    for text in reversed(cells):
+        tree = _parsed(text) or _parsed(re.sub(r"^[ \t]*[%!].*$", "", text, flags=re.MULTILINE))  # IPython's own lines
+        for top in reversed(tree.body if tree else []):
             if isinstance(top, ast.FunctionDef | ast.ClassDef) and top.name == name:
                 inside = [node for node in getattr(top, "body", []) if getattr(node, "name", "") == "forward"]
-                tree = top if isinstance(top, ast.FunctionDef) else inside[-1] if inside else None
-                if not isinstance(tree, ast.FunctionDef) or sum(1 for _ in ast.walk(tree)) > LARGEST:
+                found = top if isinstance(top, ast.FunctionDef) else inside[-1] if inside else None
+                if not isinstance(found, ast.FunctionDef) or sum(1 for _ in ast.walk(found)) > LARGEST:
                     raise Nothing("its code is too long, or it is no function")
-                return Source(text, tree), tree is not top
+                return Source(text, found), found is not top
     raise Nothing("its code cannot be read")
+
+
+def _parsed(text: str) -> ast.Module | None:
+    if len(text) > LONGEST:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a SyntaxWarning is the student's
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 class _Sandbox:
