@@ -291,8 +291,7 @@ class Search:
         ranks: tuple[Callable[[], Iterator[Step]], ...] = (
             lambda: back.steps_of_rules(tree, self.exercise, seen),
             lambda: steps(tree),
-            lambda: back.steps_back(tree, seen, len(self.exercise.returns), common=True),
-            lambda: back.steps_back(tree, seen, len(self.exercise.returns), common=False),
+            lambda: back.steps_back(tree, seen),
         )
         done: set[str] = set()
         number = 0
