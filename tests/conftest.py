@@ -32,6 +32,7 @@ LONGEST = (
     "browser/test_lectures_in_browser.py",
     "library/test_trainer.py",
     "kit/test_toy_course.py",
+    "kit/test_lines.py",
     "kit/test_hostile.py",
     "browser/test_formgrader_in_browser.py",
     "browser/test_student_in_browser.py",

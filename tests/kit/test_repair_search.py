@@ -275,17 +275,19 @@ def test_a_step_is_made_and_undone():
 @pytest.mark.parametrize(("expression", "missing"), [
     ("mask", "~mask"), ("x", "x.tanh()"), ("x", "x.softmax(-1)"), ("x", "x.mT"), ("x", "x.masked_fill(mask, -inf)"),
     ("x", "x / sqrt(n)"), ("x.sum(-1)", "x.sum(-1, keepdim=True)"), ("x.var(-1)", "x.var(-1, correction=0)"),
-    ("n", "n - 1"), ("x + 1 * n", "(x + 1) * n"),
+    ("x.sum()", "x.sum(dim=-1, keepdim=True)"), ("x.sum()", "x.sum(dim=0)"),
+    ("n", "n - 1"), ("x * n + 1", "(x + 1) * n"),
+    ("x / n * 2", "x / n ** 2"), ("mask", "mask.unsqueeze(-1)"), ("torch.triu(x)", "torch.triu(x, n)"),
 ])  # fmt: skip
 def test_what_may_be_missing_is_put_in(expression, missing):
     tree = ast.parse(f"def f(x, mask, n):\n    return {expression}").body[0]
     seen = back.Seen()
-    twin, tell = back.watched(tree, seen)
-    scope = {back.SEEN: tell, "torch": torch}
+    twin, note = back.watched(tree, seen)
+    scope = {back.SEEN: back.telling(note), "torch": torch}
     exec(compile(ast.Module([twin], []), "<test>", "exec"), scope)
     scope["f"](torch.randn(3, 4), torch.ones(3, 4) > 0, 5)
     made = set()
-    for step in [*back.steps_back(tree, seen, 1, common=True), *back.steps_back(tree, seen, 1, common=False)]:
+    for step in back.steps_back(tree, seen):
         with step.made():
             made.add(ast.unparse(tree.body[0].value).replace(back.MATH + ".", ""))
     assert missing in made

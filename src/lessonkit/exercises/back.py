@@ -21,17 +21,12 @@ import torch
 from torch import Tensor
 
 from lessonkit.exercises.exercise import Exercise, body_of
-from lessonkit.exercises.steps import AXES, Step, places
+from lessonkit.exercises.steps import Step, places
 
 MATH = "_math_of_the_search"  # what a changed answer calls the module by
 SEEN = "_seen_by_the_search"
-ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow)
-COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-FUNCTIONS = ("tanh", "sigmoid", "relu", "exp", "log", "sqrt", "square", "abs", "rsqrt", "reciprocal", "clone",
-             "nan_to_num", "neg")  # fmt: skip
-MORE_TWINS = {"var": "std", "std": "var", "cat": "stack", "stack": "cat", "floor": "ceil", "ceil": "floor",
-              "mean": "sum", "sum": "mean", "argsort": "sort", "min": "max", "max": "min", "round": "ceil"}  # fmt: skip
-ACTIVATIONS = ("relu", "tanh", "sigmoid", "softmax")
+FUNCTIONS = ("tanh", "relu", "exp", "log", "sqrt", "square", "abs", "nan_to_num", "neg")
+REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "var", "std", "norm", "logsumexp", "argmax")
 MOST = 5  # names of a kind that are tried in one place
 
 
@@ -45,10 +40,6 @@ class Kind:
     type: str  # "float", "truth" and "int" are tensors; then "number", "real", "bool", "list", "function", "other"
     shape: tuple[int, ...] = ()
     value: Any = None
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.type in ("float", "truth", "int")
 
 
 @dataclass
@@ -80,27 +71,41 @@ def kind_of_value(value: Any) -> Kind:
     return Kind("list" if isinstance(value, list | tuple) else "function" if callable(value) else "other")
 
 
-def watched(function: ast.FunctionDef, seen: Seen) -> tuple[ast.FunctionDef, Callable]:
-    """A copy of the function that tells what each of its expressions is, and whom it tells it, under the name SEEN."""
+Note = Callable[[int | str, Kind], None]  # what an expression, by number, or a name is
+
+
+def watched(function: ast.FunctionDef, seen: Seen) -> tuple[ast.FunctionDef, Note]:
+    """A copy of the function that tells SEEN what each of its expressions is; and where to note what it tells."""
     twin = copy.deepcopy(function)
     originals = list(ast.walk(function))
     numbers = {id(node): number for number, node in enumerate(ast.walk(twin))}
 
-    def tell(number: int | str, value: Any) -> Any:
+    def note(number: int | str, kind: Kind) -> None:
         if isinstance(number, str):
-            seen.names.setdefault(number, kind_of_value(value))
-            return value
-        node = originals[number]
-        if id(node) not in seen.kinds:
-            seen.kinds[id(node)] = kind_of_value(value)
+            seen.names.setdefault(number, kind)
+        elif 0 <= number < len(originals):
+            node = originals[number]
+            seen.kinds.setdefault(id(node), kind)
             if isinstance(node, ast.Name):
                 seen.names.setdefault(node.id, seen.kinds[id(node)])
-        return value
 
     changed = _Telling(numbers).visit(twin)
     arguments = [argument.arg for argument in function.args.args if argument.arg != "self"]
     changed.body[:0] = [ast.Expr(_told(name, ast.Name(name, ast.Load()))) for name in arguments]
-    return ast.fix_missing_locations(changed), tell
+    return ast.fix_missing_locations(changed), note
+
+
+def telling(note: Note) -> Callable:
+    """What SEEN is: it notes of each expression what it was first, and hands it on."""
+    told: set[int | str] = set()
+
+    def tell(number: int | str, value: Any) -> Any:
+        if number not in told:
+            told.add(number)
+            note(number, kind_of_value(value))
+        return value
+
+    return tell
 
 
 def _told(what: int | str, node: ast.expr) -> ast.expr:
@@ -146,10 +151,10 @@ class _Telling(ast.NodeTransformer):
 # ------------------------------------------------------------------------------------------------------------ the steps
 
 
-def steps_back(function: ast.FunctionDef, seen: Seen, returns: int, *, common: bool) -> Iterator[Step]:
-    """What may be put in, or back, in one step; `returns` is how many things must come back.
+def steps_back(function: ast.FunctionDef, seen: Seen) -> Iterator[Step]:
+    """What may be put in, or back, in one step.
 
-    `common`: what is commonly missing, or else the rest, which is much more.
+    A kind of step stays only if it finds lines: `benchmarks/repair.py` has the answers to measure it by.
     """
     counted: dict[str, list[int]] = {}
     for node in ast.walk(function):
@@ -158,19 +163,11 @@ def steps_back(function: ast.FunctionDef, seen: Seen, returns: int, *, common: b
     once = {name for name, uses in counted.items() if uses == [1, 1]}  # a change of its value is made where it is set
     held_by = {id(child): node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     for parent, field_, index, value in places(function):
-        if index is None and isinstance(value, list):
-            yield from _blocks(parent, field_, value, returns, seen) if common else ()
-            continue
-        if isinstance(value, ast.cmpop) and common:
-            yield from (Step(parent, field_, index, op(), parent) for op in COMPARISONS if not isinstance(value, op))
-        if common and isinstance(parent, ast.BinOp) and isinstance(value, ARITHMETIC):
-            others = (op for op in (*ARITHMETIC, ast.MatMult) if not isinstance(value, op))
-            yield from (Step(parent, field_, index, op(), parent) for op in others)
         if not isinstance(value, ast.expr) or isinstance(parent, ast.JoinedStr | ast.FormattedValue):
             continue
         if not isinstance(getattr(value, "ctx", ast.Load()), ast.Load):
             continue
-        for new in _specific(value, seen) if common else ():
+        for new in _specific(value, seen):
             yield Step(parent, field_, index, new, value)
         kind = seen.kinds.get(id(value))
         is_called = isinstance(parent, ast.Call) and field_ == "func"
@@ -180,96 +177,30 @@ def steps_back(function: ast.FunctionDef, seen: Seen, returns: int, *, common: b
             continue
         if isinstance(value, ast.Constant) and isinstance(held_by.get(id(value)), ast.Expr):
             continue
-        for new in _wrapped(value, kind, seen) if common else _wrapped_rarely(value, kind, seen):
+        for new in _wrapped(value, kind, seen):
             yield Step(parent, field_, index, new, value)
-
-
-def _blocks(parent: ast.AST, field_: str, block: list[ast.stmt], returns: int, seen: Seen) -> Iterator[Step]:
-    """A statement that stands too deep, writes into what is there, or forgets what was there."""
-    for i, statement in enumerate(block):
-        before, after = block[:i], block[i + 1 :]
-        match statement:
-            case ast.For(body=inner) | ast.While(body=inner) | ast.If(body=inner) if len(inner) > 1:
-                shorter = copy.copy(statement)
-                shorter.body = inner[:-1]
-                yield Step(parent, field_, None, [*before, shorter, inner[-1], *after], inner[-1])
-            case ast.AugAssign(ast.Name(name), op, value):
-                kept = ast.BinOp(ast.Name(name, ast.Load()), op, value)
-                new: ast.stmt = ast.Assign([ast.Name(name, ast.Store())], kept)
-                yield Step(parent, field_, None, [*before, new, *after], statement)
-            case ast.Assign([ast.Name(name, ast.Store())], value) if name in seen.names:
-                for op in (ast.Add(), ast.Mult()):
-                    new = ast.AugAssign(ast.Name(name, ast.Store()), op, value)
-                    yield Step(parent, field_, None, [*before, new, *after], statement)
-            case ast.Return(value) if value is not None and returns == 2 and not isinstance(value, ast.Tuple):
-                for name in seen.named("float", "int", "number", "real"):
-                    both: list[ast.expr] = [value, ast.Name(name, ast.Load())]
-                    for pair in (both, both[::-1]):
-                        new = ast.Return(ast.Tuple(pair, ast.Load()))
-                        yield Step(parent, field_, None, [*before, new, *after], statement)
 
 
 def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
     """What the form of the expression suggests, whatever its kind."""
     match node:
-        case ast.Constant(bool()):
-            return
-        case ast.Constant(int(number)):
-            yield from (_number(n) for n in AXES if n not in (number, number + 1, number - 1))
-            yield from _numbers(seen)
-            yield _number(-number)
         case ast.Constant(float()):
             yield from map(_name, seen.named("real", "number")[:MOST])
-        case ast.Constant(str(text)) if "->" in text:
-            letters = sorted(set(text) - set(",-> ."))
-            yield from (ast.Constant(text[:i] + other + text[i + 1 :]) for i, letter in enumerate(text)
-                        for other in letters if letter.isalpha() and other != letter)  # fmt: skip
-        case ast.Name(name) if name in seen.names:
-            if seen.names[name].type in ("number", "real"):
-                yield from (_number(n) for n in (0, 1))
-                yield from (_attribute(_name(n), "shape", axis) for n in seen.named("float", "int")[:MOST]
-                            for axis in (0, 1, -1))  # fmt: skip
         case ast.BinOp(ast.BinOp(a, inner, b), outer, c) if type(inner) is not type(outer):
             yield ast.BinOp(a, inner, ast.BinOp(b, ast.Pow(), c))  # one sign, which binds more closely
             yield ast.BinOp(ast.BinOp(a, outer, c), inner, b)  # the two in the other order
-            yield ast.BinOp(a, inner, ast.BinOp(b, outer, c))  # the brackets otherwise
-        case ast.BinOp(a, outer, ast.BinOp(b, inner, c)) if type(inner) is not type(outer):
-            yield ast.BinOp(ast.BinOp(a, outer, b), inner, c)
         case ast.Call(function, arguments, keywords):
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
             given = {keyword.arg for keyword in keywords}
-            if name in MORE_TWINS:
-                other = copy.copy(function)
-                setattr(other, "attr" if isinstance(function, ast.Attribute) else "id", MORE_TWINS[name])
-                yield ast.Call(other, arguments, keywords)
-            if name in ACTIVATIONS and isinstance(function, ast.Attribute):
-                kept = arguments[:1] if _is_module(function.value) else []
-                for other_name in ACTIVATIONS:
-                    if other_name != name:
-                        yield ast.Call(ast.Attribute(function.value, other_name, ast.Load()), kept, [])
-            if isinstance(function, ast.Attribute) and name.endswith("_") and not name.endswith("__"):
-                yield ast.Call(ast.Attribute(function.value, name[:-1], ast.Load()), arguments, keywords)
             if name in ("var", "std") and not {"unbiased", "correction"} & given:
                 yield ast.Call(function, arguments, [*keywords, ast.keyword("correction", ast.Constant(0))])
-            if name in ("sum", "mean", "amax", "amin", "max", "min", "var", "std", "norm", "logsumexp", "argmax"):
-                if "keepdim" not in given:
-                    yield ast.Call(function, arguments, [*keywords, ast.keyword("keepdim", ast.Constant(True))])
-                if "dim" not in given:
-                    for axis in (-1, 0, 1):
-                        along = [*keywords, ast.keyword("dim", _number(axis))]
-                        yield ast.Call(function, arguments, along)
-                        if "keepdim" not in given:
-                            yield ast.Call(function, arguments, [*along, ast.keyword("keepdim", ast.Constant(True))])
-            if name in ("softmax", "log_softmax", "cumsum") and "dim" not in given:
-                for axis in AXES:
-                    yield ast.Call(function, arguments, [*keywords, ast.keyword("dim", _number(axis))])
-            if name in ("sorted", "sort", "argsort", "topk"):
-                turned = {"sorted": "reverse", "topk": "largest"}.get(name, "descending")
-                yield ast.Call(function, arguments, [*keywords, ast.keyword(turned, ast.Constant(name != "topk"))])
+            if name in REDUCTIONS:
+                along = [[*keywords, ast.keyword("dim", _number(axis))] for axis in (-1, 0, 1) if "dim" not in given]
+                kept = [ast.keyword("keepdim", ast.Constant(True))] if "keepdim" not in given else []
+                yield from (ast.Call(function, arguments, [*more, *kept]) for more in (keywords, *along) if kept)
+                yield from (ast.Call(function, arguments, more) for more in along)
             for extra in seen.named("number", "real")[:MOST]:
                 yield ast.Call(function, [*arguments, _name(extra)], keywords)
-            if name == "range" and len(arguments) == 1:
-                yield ast.Call(function, [ast.Constant(1), *arguments], keywords)
 
 
 def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
@@ -285,73 +216,15 @@ def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
                     yield ast.BinOp(node, op(), _call(MATH, "sqrt", number))
                     yield ast.BinOp(node, op(), number)
             yield from _masked(node, kind, seen)
-            yield from (ast.Call(_name(name), [node], []) for name in seen.named("function"))
         case "truth":
             yield ast.UnaryOp(ast.Invert(), node)
-            for other in _fitting(kind, seen, "truth"):
-                yield from (ast.BinOp(node, op(), other) for op in (ast.BitAnd, ast.BitOr))
+            yield from (_method(node, "unsqueeze", _number(axis)) for axis in range(-1, len(kind.shape)))
         case "int":
             yield _method(node, "abs")
             yield from (ast.BinOp(node, op(), ast.Constant(1)) for op in (ast.Add, ast.Sub))
-            yield from (ast.BinOp(node, op(), _name(n)) for n in seen.named("number") for op in (ast.Add, ast.Sub))
         case "number" | "real" if not isinstance(node, ast.Constant):
             yield from (ast.BinOp(node, op(), ast.Constant(1)) for op in (ast.Add, ast.Sub))
-            yield from (ast.BinOp(node, op(), ast.Constant(2)) for op in (ast.Mult, ast.Div, ast.Pow))
             yield ast.UnaryOp(ast.USub(), node)
-            yield _call(MATH, "sqrt", node)
-        case "bool":
-            yield ast.UnaryOp(ast.Not(), node)
-
-
-def _wrapped_rarely(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
-    """What else its kind allows."""
-    if kind.is_tensor:
-        yield from _any_tensor(node, kind)
-    match kind.type:
-        case "float":
-            yield ast.BinOp(ast.Constant(1), ast.Sub(), node)
-            yield from _with_tensors(node, kind, seen)
-            for axis in _axes(kind):
-                yield from (_method(node, name, _number(axis)) for name in ("log_softmax", "cumsum"))
-                yield from (_method(node, name, _number(axis), ast.Constant(True)) for name in ("sum", "mean"))
-                yield from (_method(node, name, _number(axis)) for name in ("sum", "mean"))
-            for number in (*_numbers(seen), ast.Constant(2)):
-                yield from (ast.BinOp(node, op(), number) for op in ARITHMETIC)
-        case "truth":
-            yield from (_method(node, name) for name in ("any", "all", "float", "long"))
-            for other in _fitting(kind, seen, "truth"):
-                yield ast.BinOp(node, ast.BitAnd(), ast.UnaryOp(ast.Invert(), other))
-        case "int":
-            yield from (_method(node, name) for name in ("float", "neg", "clone"))
-            yield from (ast.BinOp(node, op(), ast.Constant(2)) for op in (ast.Add, ast.Sub, ast.Mult))
-            yield from _with_tensors(node, kind, seen)
-            for number in map(_name, seen.named("number")):
-                yield _method(node, "clamp", ast.UnaryOp(ast.USub(), number), number)
-                yield _method(node, "clamp", ast.Constant(0), number)
-        case "number" | "real" if not isinstance(node, ast.Constant):
-            yield ast.BinOp(node, ast.FloorDiv(), ast.Constant(2))
-            yield from (_call(MATH, name, node) for name in ("log", "ceil", "exp"))
-            for other in _numbers(seen):
-                yield from (ast.BinOp(node, op(), other) for op in ARITHMETIC)
-                yield from (ast.Call(_name(name), [node, other], []) for name in ("min", "max"))
-            yield ast.Call(_name("max"), [node, ast.Constant(1)], [])
-        case "list":
-            for lower, upper in ((1, None), (None, -1)):
-                yield ast.Subscript(node, _slice(lower, upper), ast.Load())
-
-
-def _any_tensor(node: ast.expr, kind: Kind) -> Iterator[ast.expr]:
-    n = len(kind.shape)
-    if n >= 3:
-        yield from (_method(node, "transpose", ast.Constant(0), ast.Constant(1)),
-                    _method(node, "transpose", ast.Constant(1), ast.Constant(2)))  # fmt: skip
-    yield from (_method(node, "unsqueeze", _number(axis)) for axis in range(-1, n))
-    yield from (_method(node, "squeeze", _number(axis)) for axis in _axes(kind) if kind.shape[axis] == 1)
-    for axis in range(min(n, 3)):
-        skipped: list[ast.expr] = [ast.Slice()] * axis
-        yield _method(node, "flip", _number(axis))
-        for lower, upper in ((1, None), (None, -1)):
-            yield ast.Subscript(node, ast.Tuple([*skipped, _slice(lower, upper)], ast.Load()), ast.Load())
 
 
 def _numbers(seen: Seen) -> list[ast.expr]:
@@ -367,22 +240,11 @@ def _numbers(seen: Seen) -> list[ast.expr]:
     return [node for value, node in found.items() if value not in (0, 1)]
 
 
-def _with_tensors(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
-    for other in _fitting(kind, seen, "float", "int"):
-        yield from (ast.BinOp(node, op(), other) for op in (ast.Add, ast.Sub, ast.Mult, ast.Div))
-        yield ast.BinOp(other, ast.Sub(), node)
-    for name in seen.named("float"):
-        shape = seen.names[name].shape
-        if kind.shape and len(shape) >= 2 and kind.shape[-1] == shape[-2]:
-            yield ast.BinOp(node, ast.MatMult(), _name(name))
-
-
 def _masked(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
     infinite = ast.UnaryOp(ast.USub(), ast.Attribute(_name(MATH), "inf", ast.Load()))
     for mask in _fitting(kind, seen, "truth"):
         for chosen in (mask, ast.UnaryOp(ast.Invert(), mask)):
             yield from (_method(node, "masked_fill", chosen, filling) for filling in (infinite, ast.Constant(0)))
-        yield ast.Subscript(node, mask, ast.Load())
 
 
 def _fitting(kind: Kind, seen: Seen, *types: str) -> Iterator[ast.expr]:
@@ -421,20 +283,12 @@ def _attribute(node: ast.expr, name: str, item: int) -> ast.expr:
     return ast.Subscript(ast.Attribute(node, name, ast.Load()), _number(item), ast.Load())
 
 
-def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("torch", "F")
-
-
 def _method(node: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Attribute(node, name, ast.Load()), list(arguments), [])
 
 
 def _call(module: str, name: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Attribute(_name(module), name, ast.Load()), list(arguments), [])
-
-
-def _slice(lower: int | None, upper: int | None) -> ast.Slice:
-    return ast.Slice(None if lower is None else _number(lower), None if upper is None else _number(upper))
 
 
 # ---------------------------------------------------------------------------------- what the exercise's slips teach

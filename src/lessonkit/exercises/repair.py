@@ -1,13 +1,14 @@
 """Where is it? Change a wrong answer by one step, in every way, until it is right: there is the line at fault.
 
 `where(exercise, answer, seeds)` searches. It is run when a learner asks, on the learner's machine, and tells the line
-and the piece, never what would be right. Others have gone this way. Singh et al. (PLDI 2013) have a teacher write an
-error model, rules of correction, and look for the fewest of them that make a submission do what the reference does:
-64 % of those that were wrong. Refazer (Rolim et al., ICSE 2017) learns its transformations from examples of edits, and
-so helped to fix wrong submissions of 87 % of 720 students. Clara (Gulwani et al., PLDI 2018) repairs by means of other
-students' right answers: 97 % of 4,293 attempts, 81 % by a small repair of good quality. Here the rules are slips undone
-(`steps`), what may be missing (`back`), and the pieces of the exercise's own slips turned round (`back.rules`); no
-other learner's code is looked at, and one step is all.
+and the piece, never what would be right. `Search` is the same for answers that are called elsewhere: an instructor's
+class, in the sandbox (`lessonkit.grading.sandbox.where`). Others have gone this way. Singh et al. (PLDI 2013) have a
+teacher write an error model, rules of correction, and look for the fewest of them that make a submission do what the
+reference does: 64 % of those that were wrong. Refazer (Rolim et al., ICSE 2017) learns its transformations from
+examples of edits, and so helped to fix wrong submissions of 87 % of 720 students. Clara (Gulwani et al., PLDI 2018)
+repairs by means of other students' right answers: 97 % of 4,293 attempts, 81 % by a small repair of good quality. Here
+the rules are slips undone (`steps`), what may be missing (`back`), and the pieces of the exercise's own slips turned
+round (`back.rules`); no other learner's code is looked at, and one step is all.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import textwrap
 import time
 import types
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -39,7 +42,7 @@ from lessonkit.exercises import back
 from lessonkit.exercises.exercise import Aspect, Exercise
 from lessonkit.exercises.judge import fault_of, observe_known
 from lessonkit.exercises.local_runner import Guard, LocalRunner
-from lessonkit.exercises.observe import observe_aspect
+from lessonkit.exercises.observe import Observation, observe_aspect
 from lessonkit.exercises.steps import Step, steps
 
 SECONDS = 10.0  # for the whole search
@@ -109,25 +112,30 @@ def where(
     that the learner has is changed: not their variables, random numbers, files or figures; and nothing is printed.
     `apart`: in a copy of this process, so that a change that brings torch down, or never ends, takes nothing with it.
     """
-    told = progress or (lambda share: None)
     every = _apart if apart else _here
+    try:
+        with contextlib.closing(every(exercise, answer, tuple(seeds))) as messages:
+            return followed(messages, seconds, progress or (lambda share: None))
+    except Nothing:
+        return None
+
+
+def followed(messages: Iterable[Message], seconds: float, told: Callable[[float], None]) -> Found:
+    """What a search came to that says these messages; it is left when its time is up. `told` hears how much is gone."""
     places: list[tuple[int, Place, str]] = []
     until, tried, elapsed = seconds, 0, 0.0
     try:
-        with contextlib.closing(every(exercise, answer, tuple(seeds))) as messages:
-            for message in messages:
-                tried, elapsed = message.number, message.elapsed
-                told(min(elapsed / seconds, 1.0))
-                if message.found and not (places and message.rank > places[0][0]):
-                    places.append((message.rank, *message.found))
-                    until = min(until, elapsed + AFTER)
-                if elapsed > until or (places and message.rank > places[0][0]):
-                    break
-            else:
-                until = math.inf
-    except _Nothing:
-        return None
-    except _GivenUp:
+        for message in messages:
+            tried, elapsed = message.number, message.elapsed
+            told(min(elapsed / seconds, 1.0))
+            if message.found and not (places and message.rank > places[0][0]):
+                places.append((message.rank, *message.found))
+                until = min(until, elapsed + AFTER)
+            if elapsed > until or (places and message.rank > places[0][0]):
+                break
+        else:
+            until = math.inf
+    except GivenUp:
         pass
     _, place, made = places[0] if places else (0, None, "")
     return Found(place, tried, elapsed, until == math.inf, made, tuple(dict.fromkeys(p.line for _, p, _ in places)))
@@ -136,19 +144,20 @@ def where(
 # ----------------------------------------------------------------------------------------------------------- the search
 
 
-class _GivenUp(Exception):
+class GivenUp(Exception):
     """Too many tries have brought their process down."""
 
 
-_UNGUARDED = Guard(())
-
-
-class _Nothing(Exception):
+class Nothing(Exception):
     """There is nothing to look for, or no way to."""
 
 
+class NotMade(Exception):
+    """What a change has made of the answer cannot even be defined."""
+
+
 @dataclass(frozen=True)
-class _Message:
+class Message:
     """How a search goes: try `number` of the rank `rank` comes next, or was right at a place, as this code."""
 
     rank: int
@@ -157,13 +166,37 @@ class _Message:
     found: tuple[Place, str] | None = None
 
 
-def _here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[_Message, None, None]:
+Saw = TypeVar("Saw")
+# What an aspect shows on a seed, seen for so many seconds at most, with or without looking out for what is forbidden.
+Look = Callable[[Aspect, int, float, bool], Observation | None]
+
+
+class Bench(Protocol):
+    """Where changed answers are made and called: in this process, or in another."""
+
+    def look(self, tree: ast.FunctionDef, looking: Callable[[Look], Saw]) -> Saw | None:
+        """What `looking` sees in the answer with this code; None if that took too long, or its process. NotMade."""
+
+    def watch(self, twin: ast.FunctionDef, note: back.Note, looking: Callable[[Look], Saw]) -> Saw | None:
+        """`look`, at a twin that tells what its expressions are (see `back.watched`): that is noted."""
+
+
+def _here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[Message, None, None]:
     """The search, step by step, in this process."""
     with _no_traces():  # whoever waits between two steps sees it: nobody does
-        yield from _Search(exercise, answer, seeds).tries(0)
+        yield from _search_here(exercise, answer, seeds).tries(0)
 
 
-def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[_Message, None, None]:
+def _search_here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Search:
+    function = answer.forward if isinstance(answer, type) and issubclass(answer, nn.Module) else answer
+    try:
+        source = Source.of(function)
+    except (OSError, TypeError, SyntaxError) as error:
+        raise Nothing("its code cannot be read") from error
+    return Search(exercise, seeds, source, _ThisProcess(exercise, answer, function))
+
+
+def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[Message, None, None]:
     """The search in a copy of this process, and in another one where that dies or hangs: after what it died of."""
     skip, before, faults = 0, 0.0, 0
     while faults < MOST_FAULTS:
@@ -174,7 +207,7 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator
         if not child:
             _as_child(exercise, answer, seeds, skip, sender)
         sender.close()
-        last, waited = _Message(0, skip, before), 0.0
+        last, waited = Message(0, skip, before), 0.0
         try:
             patience = STARTS
             while receiver.poll(patience):
@@ -186,7 +219,7 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator
                     if message == "here":  # it cannot compute gradients, as torch's threads are not copied
                         yield from _here(exercise, answer, seeds)
                         return
-                    raise _Nothing(message)
+                    raise Nothing(message)
                 last = replace(message, elapsed=before + message.elapsed)
                 yield last
             waited = patience
@@ -198,7 +231,7 @@ def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator
             os.waitpid(child, 0)
             receiver.close()
         skip, before, faults = max(last.number, skip + 1), last.elapsed + waited, faults + 1
-    raise _GivenUp
+    raise GivenUp
 
 
 def _as_child(exercise: Exercise, answer: Any, seeds: tuple[int, ...], skip: int, sender: Any) -> None:
@@ -215,58 +248,50 @@ def _as_child(exercise: Exercise, answer: Any, seeds: tuple[int, ...], skip: int
             sender.send("here")
             return
         with _no_traces():
-            for message in _Search(exercise, answer, seeds).tries(skip):
+            for message in _search_here(exercise, answer, seeds).tries(skip):
                 sender.send(message)
         sender.send(None)
-    except _Nothing as nothing:
+    except Nothing as nothing:
         sender.send(str(nothing) or "nothing")
     finally:
         os._exit(0)
 
 
-class _Search:
-    def __init__(self, exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> None:
-        self.exercise, self.seeds = exercise, seeds
+class Search:
+    """The search in an answer's code. Nothing where it is right on the seeds, or cannot be run."""
+
+    def __init__(self, exercise: Exercise, seeds: Sequence[int], source: Source, bench: Bench) -> None:
+        self.exercise, self.seeds, self.source, self.bench = exercise, seeds, source, bench
         self.started = clock()
-        self.answer = answer
-        self.function = answer.forward if isinstance(answer, type) and issubclass(answer, nn.Module) else answer
-        try:
-            self.source = _Source(self.function)
-        except (OSError, TypeError, SyntaxError) as error:
-            raise _Nothing("its code cannot be read") from error
-        self.names = _own_names(self.function)
-        self.guard = Guard(exercise.forbidden)
         self.took: dict[str, float] = {}
         self.seed, self.failing = self._failing()
 
     def _failing(self) -> tuple[int, list[Aspect]]:
         """The first seed on which something is wrong, and the aspects that are: the cheapest first."""
-        try:
-            answer = self._compiled(self.source.tree, {})  # the learner's own would write into what it knows
-        except Exception as error:
-            raise _Nothing("its code cannot be run alone") from error
         for seed in self.seeds:
             failing = []
             for aspect in self.exercise.aspects:
                 before = time.perf_counter()
-                right = self._is_right(answer, aspect, seed, HANGS, self.guard)
+                try:  # the learner's own would write into what it knows
+                    right = self.bench.look(self.source.tree, partial(self._is_right, aspect, seed, HANGS))
+                except NotMade as error:
+                    raise Nothing("its code cannot be run alone") from error
                 self.took[aspect.name] = time.perf_counter() - before
                 if not right:
                     failing.append(aspect)
             if failing:
                 return seed, sorted(failing, key=lambda aspect: self.took[aspect.name])
-        raise _Nothing("nothing is wrong")
+        raise Nothing("nothing is wrong")
 
-    def tries(self, skip: int) -> Iterator[_Message]:
+    def tries(self, skip: int) -> Iterator[Message]:
         """Each step that is tried after the first `skip`, and those that were right."""
         tree = self.source.tree
-        yield _Message(0, skip, clock() - self.started)
+        yield Message(0, skip, clock() - self.started)
         seen = self._watched()
         ranks: tuple[Callable[[], Iterator[Step]], ...] = (
             lambda: back.steps_of_rules(tree, self.exercise, seen),
             lambda: steps(tree),
-            lambda: back.steps_back(tree, seen, len(self.exercise.returns), common=True),
-            lambda: back.steps_back(tree, seen, len(self.exercise.returns), common=False),
+            lambda: back.steps_back(tree, seen),
         )
         done: set[str] = set()
         number = 0
@@ -279,11 +304,11 @@ class _Search:
                 number += 1
                 if number <= skip:
                     continue
-                yield _Message(rank, number, clock() - self.started)
+                yield Message(rank, number, clock() - self.started)
                 with step.made():
-                    made = ast.unparse(tree) if self._earns_all(tree) else None
+                    made = ast.unparse(tree) if self._earns_all() else None
                 if made:
-                    yield _Message(rank, number, clock() - self.started, (self.source.place(step.at), made))
+                    yield Message(rank, number, clock() - self.started, (self.source.place(step.at), made))
 
     def _ordered(self, every: Iterator[Step], seen: back.Seen, last_first: bool) -> list[Step]:
         """Without those in code that no failing aspect has reached; first those that use an argument not used yet.
@@ -309,45 +334,68 @@ class _Search:
     def _watched(self) -> back.Seen:
         """What the answer's expressions are, in the aspects that fail."""
         seen = back.Seen()
-        twin, tell = back.watched(self.source.tree, seen)
-        try:
-            answer = self._compiled(twin, {back.SEEN: tell})
-        except Exception:
-            return seen
+        twin, note = back.watched(self.source.tree, seen)
         for aspect in self.failing:
-            observed = self._observed(answer, aspect, self.seed, HANGS, _UNGUARDED)
+            try:
+                observed = self.bench.watch(twin, note, lambda look: look(aspect, self.seed, HANGS, False))  # noqa: B023
+            except NotMade:
+                return seen
             if observed is None or (observed.problem and observed.problem.kind == "raised"):
                 seen.complete = False
         return seen
 
-    def _earns_all(self, tree: ast.FunctionDef) -> bool:
-        try:
-            answer = self._compiled(tree, {})
-        except Exception:  # *x for x, break outside a loop, a default that raises
-            return False
-        quickest = self.failing[0]  # without looking out for what is forbidden, which takes most of the time
-        if not self._is_right(answer, quickest, self.seed, self._limit(quickest), _UNGUARDED):
-            return False
+    def _earns_all(self) -> bool:
+        """Whether the answer as it stands now does."""
         first = [(aspect, self.seed) for aspect in self.failing]
         rest = [(aspect, self.seed) for aspect in self.exercise.aspects if aspect not in self.failing]
         others = [(aspect, seed) for seed in (*self.seeds, ONE_MORE_SEED) if seed != self.seed
                   for aspect in self.exercise.aspects]  # fmt: skip
-        every = (*first, *rest, *others)
-        return all(self._is_right(answer, aspect, seed, self._limit(aspect), self.guard) for aspect, seed in every)
+        quickest = self.failing[0]  # without looking out for what is forbidden, which takes most of the time
+
+        def looking(look: Look) -> bool:
+            return self._is_right(quickest, self.seed, self._limit(quickest), look, guarded=False) and all(
+                self._is_right(aspect, seed, self._limit(aspect), look) for aspect, seed in (*first, *rest, *others)
+            )
+
+        try:
+            return bool(self.bench.look(self.source.tree, looking))
+        except NotMade:  # *x for x, break outside a loop, a default that raises
+            return False
 
     def _limit(self, aspect: Aspect) -> float:
         return max(A_TRY, 10 * self.took.get(aspect.name, 0))
 
-    def _is_right(self, answer: Any, aspect: Aspect, seed: int, limit: float, guard: Guard) -> bool:
-        observed = self._observed(answer, aspect, seed, limit, guard)
+    def _is_right(self, aspect: Aspect, seed: int, limit: float, look: Look, guarded: bool = True) -> bool:
+        observed = look(aspect, seed, limit, guarded)
         expected = observe_known(self.exercise, self.exercise.reference, seed)[aspect.name]
         return observed is not None and fault_of(aspect, observed, expected, self.exercise.writes_init) is None
 
-    def _observed(self, answer: Any, aspect: Aspect, seed: int, limit: float, guard: Guard) -> Any:
-        runner = LocalRunner(answer, guard)
+
+class _ThisProcess:
+    """A bench."""
+
+    def __init__(self, exercise: Exercise, answer: Any, function: Any) -> None:
+        self.exercise, self.answer = exercise, answer
+        self.names = _own_names(function)
+        self.guards = {True: Guard(exercise.forbidden), False: Guard(())}
+
+    def look(self, tree: ast.FunctionDef, looking: Callable[[Look], Saw]) -> Saw | None:
+        return self._look(tree, {}, looking)
+
+    def watch(self, twin: ast.FunctionDef, note: back.Note, looking: Callable[[Look], Saw]) -> Saw | None:
+        return self._look(twin, {back.SEEN: back.telling(note)}, looking)
+
+    def _look(self, tree: ast.FunctionDef, more: dict[str, Any], looking: Callable[[Look], Saw]) -> Saw:
+        try:
+            answer = self._compiled(tree, more)
+        except Exception as error:
+            raise NotMade from error
+        return looking(partial(self._observed, answer))
+
+    def _observed(self, answer: Any, aspect: Aspect, seed: int, limit: float, guarded: bool) -> Observation | None:
         try:
             with _at_most(limit):
-                return observe_aspect(runner, self.exercise, aspect, seed)
+                return observe_aspect(LocalRunner(answer, self.guards[guarded]), self.exercise, aspect, seed)
         except (TooLong, MemoryError, RecursionError):
             return None
 
@@ -364,22 +412,26 @@ class _Search:
         return function
 
 
-class _Source:
-    """A function's code: as text, and as a tree without decorators and types. OSError where there is none."""
+class Source:
+    """A function's code: as text, in which it may have company, and as a tree without decorators and types."""
 
-    def __init__(self, function: Any) -> None:
-        lines, self.first = inspect.getsourcelines(function)
-        self.first = max(self.first, 1)
-        self.text = textwrap.dedent("".join(lines))
-        self.lines = self.text.splitlines()
-        tree = ast.parse(self.text).body[0]
-        if not isinstance(tree, ast.FunctionDef):
-            raise OSError("no function")
-        self.tree = tree
+    def __init__(self, text: str, tree: ast.FunctionDef, first: int = 1) -> None:
+        self.text, self.tree, self.first = text, tree, first
+        self.lines = re.split(r"\r\n?|\n", text)  # as Python counts them
         tree.decorator_list, tree.returns = [], None
         for node in ast.walk(tree):
             if isinstance(node, ast.arg):
                 node.annotation = None
+
+    @classmethod
+    def of(cls, function: Any) -> Source:
+        """OSError where there is none."""
+        lines, first = inspect.getsourcelines(function)
+        text = textwrap.dedent("".join(lines))
+        tree = ast.parse(text).body[0]
+        if not isinstance(tree, ast.FunctionDef):
+            raise OSError("no function")
+        return cls(text, tree, max(first, 1))
 
     def place(self, node: ast.AST) -> Place:
         number = getattr(node, "lineno", 1)

@@ -118,7 +118,7 @@ def main(args: argparse.Namespace) -> int:
     course = find_course(args.course)
     console = Console(highlight=False)
     began = time.monotonic()
-    with _progress(console) as stage:
+    with progress_bar(console) as stage:
         outcome = grade(
             course,
             args.assignment,
@@ -560,7 +560,7 @@ class _Rate(ProgressColumn):
 
 
 @contextlib.contextmanager
-def _progress(console: Console) -> Iterator[Stage]:
+def progress_bar(console: Console) -> Iterator[Stage]:
     """A bar with rate and time left; where the output is no terminal, a line now and then."""
     if not console.is_terminal:
         yield lambda what, of: _Lines(what, of).tick

@@ -21,7 +21,7 @@ with require_extra(typed("report"), "grading"):
 
     from lessonkit.course import course_of
     from lessonkit.grading.gradebook.nbgrader_app import application, find_course
-    from lessonkit.grading.report.page import NO_LOG, UNSAFE_NOTE, flat, full_share, page
+    from lessonkit.grading.report.page import LINES, NO_LOG, UNSAFE_NOTE, flat, full_share, page, without_line
     from lessonkit.grading.report.results import (
         OUTLIER_RULE,
         Column,
@@ -40,11 +40,15 @@ with require_extra(typed("report"), "grading"):
     from lessonkit.grading.submission.records import grading_folder
 
 if TYPE_CHECKING:
+    from nbgrader.apps.baseapp import NbGrader
+
     from lessonkit.exercises.exercise import Exercise
+    from lessonkit.grading.report.lines import Line, Stumbling
     from lessonkit.grading.report.similarity import Pair
 
+WHERE_SECONDS = 60.0
 NAMES = 8  # students named in a line of the terminal; the page names all
-MISTAKES, FLAGS, PAIRS, PLACES = 15, 30, 10, 20  # lines of the terminal
+MISTAKES, FLAGS, PAIRS, PLACES, STUMBLES = 15, 30, 10, 20, 5  # lines of the terminal; the last, of an exercise
 
 EXAMPLES = """
 PROGRAM report a03
@@ -62,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--brief", action="store_true", help="print the table alone, and write no page")
     parser.add_argument("--names", action="store_true", help="name the students in the leaderboard")
+    parser.add_argument(
+        "--where", action="store_true", help="look for the lines that the class stumbles over (runs wrong answers)"
+    )
+    parser.add_argument(
+        "--where-seconds", type=float, default=WHERE_SECONDS, metavar="N",
+        help=f"how long to look for them (default: {WHERE_SECONDS:g}; Ctrl-C keeps what was found)",
+    )  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
@@ -69,6 +80,8 @@ def main(args: argparse.Namespace) -> int:
 
     CommandError where there is nothing to show, or the page cannot be written.
     """
+    if args.where and (args.brief or args.where_seconds <= 0):
+        raise CommandError("--where goes with more than no time, and not with --brief")
     app = application(find_course(args.course), "autograde")
     coursedir = app.coursedir
     results = read_results(coursedir, args.assignment)
@@ -82,12 +95,28 @@ def main(args: argparse.Namespace) -> int:
     from lessonkit.grading.report.similarity import similar
 
     pairs = similar(results, exercises)
-    show_class(results, exercises, pairs, console, named=args.names)
+    lines = _lines(app, results, exercises, args.where_seconds, console) if args.where else []
+    show_class(results, exercises, pairs, console, lines, named=args.names)
     path = (args.html or grading_folder(Path(coursedir.root), args.assignment) / "report.html").resolve()
-    write(path, page(results, exercises, pairs, path.parent, named=args.names))
+    write(path, page(results, exercises, pairs, path.parent, lines, named=args.names))
     here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     console.print(Text(f"\nthe page: {here}"))
     return 0
+
+
+def _lines(
+    app: NbGrader, results: Results, exercises: Sequence[Exercise], seconds: float, console: Console
+) -> list[Stumbling]:
+    """The lines that the class stumbles over; none, and a word why, where students' code cannot be run."""
+    from lessonkit.grading.engine.grade import progress_bar
+    from lessonkit.grading.report.lines import stumbling
+
+    try:
+        with progress_bar(console) as stage:
+            return stumbling(app, results, exercises, seconds, stage)
+    except CommandError as error:
+        console.print(Text(f"No lines are looked for: {error}"))
+        return []
 
 
 def write(path: Path, text: str) -> None:
@@ -157,13 +186,18 @@ def warn(results: Results, console: Console) -> None:
 
 
 def show_class(
-    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], console: Console, named: bool = False
+    results: Results,
+    exercises: Sequence[Exercise],
+    pairs: Sequence[Pair],
+    console: Console,
+    stumbling: Sequence[Stumbling] = (),
+    named: bool = False,
 ) -> None:
     """Print what the class as a whole shows, each part only where it has something to say.
 
     A leaderboard says who is where if it is to be `named`.
     """
-    for heading, lines in _parts(results, exercises, pairs, _bar_characters(console), named):
+    for heading, lines in _parts(results, exercises, pairs, stumbling, _bar_characters(console), named):
         lines = list(lines)
         if lines:
             console.print("", Text(heading, "bold"), sep="\n")
@@ -172,7 +206,12 @@ def show_class(
 
 
 def _parts(
-    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], bars: str, named: bool
+    results: Results,
+    exercises: Sequence[Exercise],
+    pairs: Sequence[Pair],
+    stumbling: Sequence[Stumbling],
+    bars: str,
+    named: bool,
 ) -> Iterator[tuple[str, Iterable[Text]]]:
     """The headings of the report, and the lines under each."""
     known = [d for d in (distribution(results, column) for column in results.columns) if d.marked]
@@ -201,6 +240,7 @@ def _parts(
             ],
         ),
     )
+    yield LINES, [text for one in stumbling for text in _stumbling(one)]
     yield "flags", _first(FLAGS, [_line(f"{f.kind},", f.row.name, f": {f.text}") for f in flags(results)])
     far = [
         _line(f"{o.what},", o.row.name, f": {o.amount(o.value)} where the median is {o.amount(o.median)} {o.where}")
@@ -213,6 +253,20 @@ def _parts(
     unknown = [row for row in handed_in if row.log is None]
     of_whom = "" if len(unknown) == len(handed_in) else f"of {_who(unknown)}: "
     yield "not known", [Text(f"{of_whom}{NO_LOG}")] if unknown else []
+
+
+def _stumbling(one: Stumbling) -> list[Text]:
+    """The lines of an exercise, and how many answers have none."""
+    shown = [
+        _line(f"{len(line.rows)} ×", line.text, f"({one.exercise}{_at(line)}): {_who(line.rows)}")
+        for line in one.lines
+    ]
+    rest = "; ".join(without_line(one))
+    return [*_first(STUMBLES, shown), *([Text(f"{one.exercise}: {rest}", "dim")] if rest else [])]
+
+
+def _at(line: Line) -> str:
+    return "" if line.is_all else f", at {line.piece}"
 
 
 def _line(kind: str, bold: str, rest: str) -> Text:

@@ -34,8 +34,10 @@ with require_extra(typed("report"), "grading"):
 
 if TYPE_CHECKING:
     from lessonkit.exercises.exercise import Exercise
+    from lessonkit.grading.report.lines import Stumbling
     from lessonkit.grading.report.similarity import Pair
 
+LINES = "lines that the class stumbles over: one small change there makes all right"
 UNSAFE_NOTE = (
     "Nothing kept students’ code from writing marks, its own or others’: "
     "look at surprising marks yourself, or grade again where there is a sandbox."
@@ -49,7 +51,12 @@ LONGEST = 2000  # characters of a text from a student
 
 
 def page(
-    results: Results, exercises: Sequence[Exercise], pairs: Sequence[Pair], folder: Path, named: bool = False
+    results: Results,
+    exercises: Sequence[Exercise],
+    pairs: Sequence[Pair],
+    folder: Path,
+    stumbling: Sequence[Stumbling] = (),
+    named: bool = False,
 ) -> str:
     """The report as HTML. Links to the students' notebooks are relative to `folder`, where the page will lie.
 
@@ -81,6 +88,9 @@ def page(
         named=named,
         mistakes=mistakes(results),
         hints=hints,
+        stumbling=stumbling,
+        about_lines=LINES,
+        without_line=without_line,
         flags=kinds,
         outliers=outliers(results),
         outlier_rule=OUTLIER_RULE,
@@ -103,6 +113,20 @@ def full_share(spread: Distribution) -> str:
     """How many of the students that have a mark have all the points."""
     share = f" ({100 * spread.full / spread.marked:.0f} %)" if spread.marked else ""
     return f"all points: {spread.full} of {spread.marked}{share}"
+
+
+def without_line(one: Stumbling) -> list[str]:
+    """How many of an exercise's wrong answers have no line, in words."""
+    parts = [(one.nothing, "none found in"), (one.left, "not searched, as the time was up:")]
+    return [
+        f"{words} {_many(len(answers), 'answer')} ({_many(sum(map(len, answers)), 'student')})"
+        for answers, words in parts
+        if answers
+    ]
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n} {what}{'s' if n != 1 else ''}"
 
 
 def visible(text: object) -> str:
@@ -236,6 +260,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 <li><a href="#summary">Summary</a></li><li><a href="#exercises">Exercises</a></li>
 {% if leaderboards %}<li><a href="#leaderboards">Leaderboard</a></li>{% endif %}
 {% if mistakes %}<li><a href="#misconceptions">Misconceptions ({{ mistakes | length }})</a></li>{% endif %}
+{% if stumbling %}<li><a href="#lines">Lines</a></li>{% endif %}
 {% if flags %}<li><a href="#flags">Flags ({{ flags.values() | sum(start=[]) | length }})</a></li>{% endif %}
 {% if outliers %}<li><a href="#outliers">Time and memory ({{ outliers | length }})</a></li>{% endif %}
 {% if pairs %}<li><a href="#similar">Nearly identical ({{ pairs | length + more_pairs }})</a></li>{% endif %}
@@ -311,6 +336,25 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 <span class="soft">in <code>{{ mistake.exercise }}</code></span></h3>
 {% if (mistake.exercise, mistake.name) in hints %}<p>{{ hints[(mistake.exercise, mistake.name)] | code }}</p>{% endif %}
 <p>Talk to {{ everyone(mistake.rows) }}.</p>
+</section>
+{% endfor %}
+</section>
+{% endif %}
+
+{% if stumbling %}
+<section aria-labelledby="lines">
+<h2 id="lines">Lines</h2>
+<p>{{ about_lines | capitalize }}. Another line may do as well, so read it before you show it. Lines that differ in
+names and layout alone are one.</p>
+{% for one in stumbling %}
+<section class="one" aria-labelledby="lines-{{ loop.index }}">
+<h3 id="lines-{{ loop.index }}"><code>{{ one.exercise }}</code></h3>
+{% if one.lines %}<ul>{% for line in one.lines %}
+<li><code dir="ltr">{{ line.text }}</code>\
+{% if not line.is_all %}, at <code dir="ltr">{{ line.piece }}</code>{% endif %}:
+{{ students(line.rows | length) }}, {{ everyone(line.rows) }}</li>
+{% endfor %}</ul>{% endif %}
+{% for words in without_line(one) %}<p class="soft">{{ words | capitalize }}.</p>{% endfor %}
 </section>
 {% endfor %}
 </section>

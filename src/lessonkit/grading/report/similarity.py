@@ -517,7 +517,7 @@ def _answer_alone(text: str, released: str) -> str:
 def aligned(answers: Answers) -> list[tuple[str, str, str]]:
     """The lines of two answers side by side: (sign, line, line). "=" the same, "≈" the same but for names, "≠" not."""
     first, second = answers.first.splitlines(), answers.second.splitlines()
-    keys = [[_line(line, answers.names) for line in lines] for lines in (first, second)]
+    keys = [[bare_line(line, answers.names) for line in lines] for lines in (first, second)]
     found = []
     for kind, i, i_end, j, j_end in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_opcodes():
         for a, b in itertools.zip_longest(first[i:i_end], second[j:j_end], fillvalue=""):
@@ -526,6 +526,7 @@ def aligned(answers: Answers) -> list[tuple[str, str, str]]:
     return found
 
 
-def _line(line: str, names: Set[str]) -> tuple[str, ...]:
+def bare_line(line: str, names: Set[str]) -> tuple[str, ...]:
+    """The tokens of a line, with one name for all of `names`."""
     alone = line.lstrip().startswith("#")  # a comment of its own line has nothing else to go by
     return tuple("v" if text in names else text for kind, text in _tokens(line) if kind != "comment" or alone)

@@ -4,7 +4,8 @@
 to stdout, a line of JSON each; `lessonkit.grading.submission.execution` says what they hold.
 
 Only this process holds the course's reference answers. It looks at a learner's answer by asking the learner's process
-to call it, and takes nothing but plain arrays. When the check's cell has run, it judges what it has seen.
+to call it, and takes nothing but plain arrays. When the check's cell has run, it judges what it has seen. A job that
+asks `where` a wrong answer is wrong is `where.py`'s: what comes out of it is no execution.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ from lessonkit.grading.sandbox.protocol import Channel, ConnectionClosed, Protoc
 from lessonkit.grading.sandbox.remote_autograd import Calls, attached
 
 if TYPE_CHECKING:
+    from lessonkit.exercises.exercise import Aspect, Exercise
     from lessonkit.exercises.observe import Observation
     from lessonkit.grading.sandbox.forkserver import ForkServer, Started
     from lessonkit.grading.submission.execution import ExecutedCell, Execution
@@ -277,6 +280,68 @@ class Run:
         return value
 
 
+class Trials(Run):
+    """A learner's process in which changed answers are defined and called, one after the other."""
+
+    def __init__(self, job: Mapping[str, Any], started: Started, limits: Limits) -> None:
+        super().__init__(job, started, limits)
+        self._looking: Callable[[], None] | None = None
+
+    def prepare(self, seconds: float) -> None:
+        """Run the job's cells."""
+        self.limits = replace(self.limits, notebook_seconds=seconds)
+        self._prepare()
+        for cell in self.job["cells"]:
+            self.outputs.begin()
+            self.current = cell
+            if self.ended is None and not cell["skip"]:
+                self._cell(cell)
+
+    def trial(self, source: str, looking: Callable[[], None], seconds: float) -> bool:
+        """Run code that checks an answer, and look when it does; whether it got as far. `ended` says if all ends here.
+
+        What is looked at may have `seconds`, as has the code around it.
+        """
+        self.outputs.begin()
+        self.looked, self._looking, self._seconds = False, looking, seconds
+        self.until = time.monotonic() + seconds
+        with self._endings("while changes were tried"), contextlib.suppress(Aborted):
+            try:
+                self.channel.send("run", source=source, checks=True)
+                self._done()
+            except ValueError:  # more than can be sent
+                pass
+            except (TimeoutError, TimeLimitExceeded):
+                asked = self.looked
+                self._interrupt("", whole=False)
+                return asked
+        return self.looked
+
+    def observed(self, exercise: Exercise, aspect: Aspect, seed: int, seconds: float, guarded: bool) -> Observation:
+        """What one aspect shows of the answer that is looked at."""
+        from lessonkit.exercises.observe import observe_aspect
+
+        self.until = time.monotonic() + seconds
+        self.channel.callbacks, self.callback_calls = [], Calls()
+        runner = RemoteRunner(self._ask, exercise.forbidden if guarded else ())
+        return observe_aspect(runner, exercise, aspect, seed)
+
+    def value_of(self, seconds: float) -> Any:
+        """What the answer that is looked at returns on nothing."""
+        self.until = time.monotonic() + seconds
+        runner = RemoteRunner(self._ask, ())
+        with runner.isolated_rng(0):
+            return runner.call(())
+
+    def _check(self, name: str) -> None:
+        if self._looking is not None and not self.looked:
+            self.looked = True
+            self._looking()
+            self.channel.callbacks = None
+            self.until = time.monotonic() + self._seconds
+        self.channel.send("enough")
+
+
 class RemoteRunner:
     """A runner (see `lessonkit.exercises.local_runner.Runner`) of an answer in the learner's process.
 
@@ -350,12 +415,21 @@ def main(package: str, assignment: str, kind: str, folder: str) -> None:
             job = json.loads(line)
             limits = Limits.of(job["limits"])
             try:
-                with contextlib.closing(fork_server.start(limits)) as process:
-                    answer = {**Run(job, process, limits).execution(), "sandbox": kind}
+                if "where" in job:
+                    from lessonkit.grading.sandbox.where import searched
+
+                    answer = searched(job, functools.partial(_trials, job, fork_server, limits))
+                else:
+                    with contextlib.closing(fork_server.start(limits)) as process:
+                        answer = {**Run(job, process, limits).execution(), "sandbox": kind}
             except (RuntimeError, OSError) as error:  # the machine's fault
                 answer = {"cannot": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), file=answers, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _trials(job: Mapping[str, Any], fork_server: ForkServer, limits: Limits) -> Trials:
+    return Trials(job, fork_server.start(limits), limits)
 
 
 def _data_bytes() -> int:
