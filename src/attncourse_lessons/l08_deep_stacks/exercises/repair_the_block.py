@@ -166,12 +166,12 @@ slip("a mask of its own", ("attention's half", "together"),
      words="""
     The block made a causal mask itself and did not look at the one that it was given. An encoder hands over one that
     forbids nothing. Whom a position may look at is for the caller to say.""")
-slip("another bend", ("feed-forward's half", "together"),
+slip("another activation function", ("feed-forward's half", "together"),
      {"self.up(self.norm_2(x)).relu()": "nn.functional.gelu(self.up(self.norm_2(x)))"},
      {".relu()": ".tanh()"},
      words="""
-    The ReLU was exchanged for another bend. That was not broken: weights that were trained with one bend do not fit
-    another.""")
+    The ReLU was exchanged for another activation function. The ReLU was not broken: weights that were trained with one
+    activation function do not fit another.""")
 slip("mask upside down", (*STREAM, "mask", "gradient"), {"~mask": "mask"}, words="""
     Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
     True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes
@@ -189,7 +189,7 @@ slip("no residual", STREAM,
      {"x + self.down": "self.down"},
      words="""
     What a sublayer found replaces x, in one half or in both. With silent sublayers nothing would be left of it.""")
-slip("no bend", ("feed-forward's half", "together"), {".relu()": ""}, words="""
+slip("no activation function", ("feed-forward's half", "together"), {".relu()": ""}, words="""
     The ReLU got lost in the repair, and two linear layers in a row are one (lecture @masking).""")
 slip("cut off from the gradient", ("gradient",),
      {"self.norm_1(x)": "self.norm_1(x).detach()", "x + answer": "x.detach() + answer"},
