@@ -156,7 +156,7 @@ def quieter(model: Speller, factor: float) -> Speller:
 
 
 def deep_norm_start(model: Speller, factor: float) -> Speller:
-    """As DeepNorm begins: values, output projections and feed-forward networks are smaller, queries and keys are not."""
+    """As DeepNorm begins: values, output projections, feed-forward networks are smaller; queries and keys are not."""
     with torch.no_grad():
         for sublayer in model.sublayers:
             attention = isinstance(sublayer, MultiHeadAttention)

@@ -27,7 +27,8 @@ def benchmark():
 def page():
     """What the lecture's cells define: its imports, its models, its training."""
     (lesson,) = [lesson for lesson in course.lessons if lesson.name == "deep_stacks"]
-    names = {"__name__": f"{course.package}.{lesson.module}.lecture", "__package__": f"{course.package}.{lesson.module}"}
+    package = f"{course.package}.{lesson.module}"
+    names = {"__name__": f"{package}.lecture", "__package__": package}
     for cell in jupytext.read(lesson.folder / "lecture.py", fmt="py:percent").cells:
         if cell.cell_type == "code" and any(words in cell.source for words in ("import torch\n", *DEFINES)):
             exec(cell.source.split("\n\n\nfor ")[0], names)

@@ -265,7 +265,7 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
         torch.manual_seed(0)
         model = Speller(block)
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
-        for step in range(80):
+        for _ in range(80):
             loss = loss_of(model, spelled[torch.randint(1000, (16,))])
             optimiser.zero_grad()
             loss.backward()
@@ -274,7 +274,51 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
             print(f"{block.__name__:>15}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
 
 # %% [markdown]
-# ## 6 · The loss fell, so it is right?
+# ## 6 · The gradient of a residual stack
+#
+# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
+# $J_1, \dots, J_L$, each where its layer reads. How does $x_L$ change with $x_0$? Mind the order, and what there is to
+# return for a stack of no layers.
+
+# %% exercise="stack_jacobian"
+def stack_jacobian(jacobians: Tensor) -> Tensor:
+    """How x after a stack of residual layers changes with x before it.
+
+    jacobians: (L, d, d), from the first layer to the last; row i, column j is ∂output_i/∂input_j; L may be 0
+    returns (d, d): row i, column j is ∂x_L[i]/∂x_0[j]
+    """
+    ...  # solution
+
+# %% check="stack_jacobian"
+check("stack_jacobian", stack_jacobian)
+
+# %% [markdown]
+# **Use it.** The gradient that autograd carries through a stack of ten residual layers, and yours; and how large it gets if
+# the branches are small, as GPT-2's are at the start. *Guess:* with what factor does the gradient grow in ten layers?
+
+# %%
+if solved("stack_jacobian"):
+    jacobian = torch.autograd.functional.jacobian
+    for scale in (1.0, 1 / math.sqrt(10)):
+        torch.manual_seed(0)
+        matrices = scale * torch.randn(10, 16, 16) / 4                  # (L, d, d)
+        x = x_0 = torch.randn(16)                                       # (d,)
+        branches = []
+        for W in matrices:
+            branches.append(jacobian(lambda y, W=W: (W @ y).tanh(), x))
+            x = x + (W @ x).tanh()
+
+        def stack(x, matrices=matrices):
+            for W in matrices:
+                x = x + (W @ x).tanh()
+            return x
+
+        yours, theirs = stack_jacobian(torch.stack(branches)), jacobian(stack, x_0)
+        print(f"branches × {scale:.2f}: off by {(yours - theirs).abs().max():.0e}; "
+              f"a step of x grows by {yours.norm() / 4:.1f} on average")
+
+# %% [markdown]
+# ## 7 · The loss fell, so it is right?
 #
 # The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, a model made of it
 # learns, and its loss falls as one would wish. It has four faults, all of them in `forward`; `__init__` is in order.
@@ -367,7 +411,7 @@ if solved("repair_the_block"):
     print("sublayers that write nothing: x moves by", (yours(x, causal) - x).abs().max().item())
 
 # %% [markdown]
-# ## 7 · Why the batch must not matter
+# ## 8 · Why the batch must not matter
 #
 # Somebody replaces LayerNorm in a language model by a norm whose mean and variance are taken, for each feature, over
 # all positions of all sentences in the batch.
@@ -395,7 +439,7 @@ if solved("repair_the_block"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8 · Where does the gradient go?
+# ## 9 · Where does the gradient go?
 #
 # Let $f_1, \dots, f_L$ be sublayers, and $x_\ell = x_{\ell-1} + f_\ell(\operatorname{norm}(x_{\ell-1}))$.
 #

@@ -1,4 +1,4 @@
-"""Deep stacks: what a norm does to a vector, how blocks are wired, what flows through them, runs, slices of the loss."""
+"""Deep stacks: what a norm does to a vector, how blocks are wired, what flows through them, runs, landscapes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -148,10 +148,12 @@ def training_curves(runs: Mapping[str, Sequence[Sequence[float]]], y_name: str) 
             ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.6)
         middle = np.mean(seeds, axis=0)
         ax.plot(steps, middle, label=name, markevery=max(1, len(middle) // 8), **style)
-        said.append(f"{name}: from {middle[0]:.2g} to {middle[-1]:.2g}, the seeds end between "
-                    f"{min(losses[-1] for losses in seeds):.2g} and {max(losses[-1] for losses in seeds):.2g}")  # fmt: skip
+        ends = sorted(losses[-1] for losses in seeds)
+        said.append(
+            f"{name}: from {middle[0]:.2g} to {middle[-1]:.2g}, the seeds end between {ends[0]:.2g} and {ends[-1]:.2g}"
+        )
     name_lines(ax, "training step", y_name)
-    show(drawn, f"{y_name} against training step, a thin line a seed and a thick one for their mean. {'; '.join(said)}.")
+    show(drawn, f"{y_name} against training step, thin lines for seeds and thick for their mean. {'; '.join(said)}.")
 
 
 Runs = Mapping[float, Sequence[float | None]]  # {x: a value for each seed}, None where it is no number any more
@@ -177,7 +179,7 @@ def runs_over(
         middles = []
         for x, values in runs.items():
             ys = [_at_most(value, highest) for value in values]
-            middles.append(sorted(ys)[len(ys) // 2] if len(ys) % 2 else float(np.mean(sorted(ys)[len(ys) // 2 - 1:][:2])))
+            middles.append(float(np.median(ys)))
             within = [y for y in ys if y < highest]
             ax.plot([x] * len(within), within, style["marker"], color=style["color"], markersize=4, alpha=0.7)
             if len(within) < len(ys):
@@ -206,9 +208,10 @@ def _at_most(value: float | None, highest: float) -> float:
 
 
 def _few_ticks(axis: Axis, ax: Axes) -> None:
-    """A logarithmic axis with plain numbers: 0.5, 1, 2, 5."""
+    """A logarithmic axis with plain numbers: 0.5, 1, 2, 5, and over many powers of ten these alone."""
     (ax.set_yscale if axis is ax.yaxis else ax.set_xscale)("log")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -309,8 +312,10 @@ def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
             style = line_style(i) | {"markersize": 0}
             up.plot(range(len(sizes)), sizes, label=f"{depth} deep", **style)
             down.plot(range(1, len(gradients) + 1), gradients, **style)
-            said.append(f"{wiring}, {depth} deep: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} "
-                        f"in the first block and {gradients[-1]:.2g} in the last")  # fmt: skip
+            said.append(
+                f"{wiring}, {depth} deep: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
+                f"first block and {gradients[-1]:.2g} in the last"
+            )
         up.set_title(wiring)
         for ax, values in ((up, [s for sizes, _ in by_depth.values() for s in sizes]),
                            (down, [g for _, gradients in by_depth.values() for g in gradients])):  # fmt: skip
