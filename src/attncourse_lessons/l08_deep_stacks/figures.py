@@ -216,14 +216,13 @@ def _few_ticks(axis: Axis, ax: Axes) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def log_slopes(line: Mapping[float, float]) -> tuple[float, float]:
-    """The exponents of a power law through positive points {x: y}: by least squares over all, and over the last two.
+def log_slope(line: Mapping[float, float]) -> float:
+    """The exponent of the power law that fits positive points {x: y} best.
 
-    >>> log_slopes({1: 8.0, 2: 4.0, 4: 2.0})
-    (-1.0, -1.0)
+    >>> log_slope({1: 8.0, 2: 4.0, 4: 2.0})
+    -1.0
     """
-    xs, ys = np.log(list(line)), np.log(list(line.values()))
-    return round(float(np.polyfit(xs, ys, 1)[0]), 6), round(float((ys[-1] - ys[-2]) / (xs[-1] - xs[-2])), 6)
+    return round(float(np.polyfit(np.log(list(line)), np.log(list(line.values())), 1)[0]), 6)
 
 
 def runs_in_rows(
@@ -256,8 +255,8 @@ def runs_in_rows(
     _few_ticks(ax.xaxis, ax)
     if level is not None:
         ax.axvline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-        ax.annotate(level[0], (level[1], 0), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points",
-                    rotation=90, va="bottom", ha="left", fontsize=8, color=GREY)  # fmt: skip
+        ax.annotate(level[0], (level[1], 1), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
+                    ha="center", va="bottom", fontsize=8.5, color=GREY)  # fmt: skip
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)

@@ -246,14 +246,14 @@ def calibrated(model):
 
 
 for name, start in {"He": he, "calibrated": calibrated}.items():
-    for depth in (6, 24):
+    for depth in (6, 12):
         sizes, gradients = flow(start(fresh(no_residual, depth, d=64)))
         print(f"{name:>10}, {depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:<7.2g} "
               f"gradient at the first block {gradients[0]:.0e}")
 
 # %% [markdown]
-# He's matrices are now too large: in attention there is no ReLU to make up for, and $x$ explodes. The calibrated
-# stack has what we asked for, $x$ of one size from bottom to top. Does it learn? This cell reads a record of
+# He's matrices are too large here: attention has no ReLU to make up for, and $x$ explodes. The calibrated stack has what
+# we asked for, $x$ of one size from bottom to top. Does it learn? This cell reads a record of
 # `benchmarks/deep_stacks.py`, which trains exactly the models of this page. Each dot is a seed.
 
 # %%
@@ -267,10 +267,36 @@ starts = {}
 for row in record["initialisation"]:
     starts.setdefault(row["start"], {})[row["lr"]] = row["losses"]
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
-                  log_x=True, log_y=True, level=("letter frequencies alone", frequencies))
+                  log_x=True, log_y=True, highest=6,
+                  level=("letter frequencies alone", frequencies))
 
 # %% [markdown]
-# @@INIT_RESULT@@
+# He's start explodes at every rate. The calibrated one is the best of the three, and not enough: its best seeds end a
+# little below the dotted line, where one block alone came to 0.6. Sizes are not all. Here is the other thing that a stack
+# can lose, the **token spread**: how much of $x$ differs between tokens, $\lVert x - \bar x \rVert / \lVert x \rVert$.
+# It is near 1 where tokens have little in common, and 0 where all are the same.
+
+# %%
+def token_spread(x):                                      # (batch, n, d)
+    return ((x - x.mean(dim=(0, 1))).norm() / x.norm()).item()
+
+
+for depth in (6, 12):
+    stream = []
+    loss_of(calibrated(fresh(no_residual, depth, d=64)), torch.arange(0, 1000, 30), stream)
+    print(f"calibrated, {depth:>2} deep: token spread {token_spread(stream[0]):.2f} "
+          f"→ {token_spread(stream[-1]):.0e}")
+
+# %% tags=["hide-input"]
+assert token_spread(stream[-1]) < 0.01 < 0.5 < token_spread(stream[0])
+best = [loss for lines in starts.values() for losses in lines.values() for loss in losses]
+assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) > 20
+
+# %% [markdown]
+# The sizes are right, and the tokens become the same: a tenth of the spread is left after six blocks, a few thousandths
+# after twelve. This is **rank collapse**, which [lecture @masking](@masking) found in stacks of attention. An
+# initialisation sets sizes. It cannot bring back what has been averaged away. (That this is what stops the six blocks is
+# our guess; we have not tested it.) As long as each sublayer *replaces* $x$, the answer is no.
 #
 # ## Residual connections: add to x, do not replace it
 #
@@ -571,24 +597,6 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # a size that depends on the depth, and the output layer would have to live with that. So one norm more is put after
 # the last block. Remember it; somebody will forget it in a moment.
 #
-# That norm has a consequence. Its input has grown like $\sqrt L$, so by the third property of norms the gradients that
-# come back through it are smaller by $\sqrt L$. Xiong et al. (2020) derive this for the last block: its gradient falls
-# like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. Six seeds, five depths, slopes in a picture with
-# two logarithmic axes:
-
-# %%
-last = {}
-for row in record["last_gradient"]:
-    last.setdefault(row["wiring"], {})[row["depth"]] = row["norms"]
-figures.runs_over(last, "blocks", "gradient at the last block", log_x=True, log_y=True)
-for name, by_depth in last.items():
-    slopes = figures.log_slopes({depth: mean(norms) for depth, norms in by_depth.items()})
-    print(f"{name}: slope {slopes[0]:+.2f} over all depths, "
-          f"{slopes[1]:+.2f} over the last doubling")
-
-# %% [markdown]
-# @@LAST@@
-#
 # **Now you:** [a08](@deep_stacks/assignment), exercises 3 to 5.
 #
 # ## Norm placement and learning rate: a sweep
@@ -646,12 +654,11 @@ assert max(ends["pre-norm, cold"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2)) < 1
 #
 # ## Why post-norm fails at a full first step: branches that drown x
 #
-# What has happened to the cold post-norm model at 0.01? Xiong et al. say that larger gradients near the output make a
-# full-sized first step dangerous. That is convincing for plain gradient descent. But Adam divides each gradient by its
+# What has happened to the cold post-norm model at 0.01? Xiong et al. (2020) find that in post-norm the gradients near
+# the output are larger than in pre-norm, and say that this makes a full-sized first step dangerous. That is convincing for plain gradient descent. But Adam divides each gradient by its
 # own size, so that a large one makes no larger step than a small one. So look inside, after ten steps, with two
 # measures. The **branch ratio** is the size of what a sublayer writes over the size of the $x$ to which it is added.
-# The **token spread** is how much of $x$ differs between tokens, $\lVert x - \bar x \rVert / \lVert x \rVert$: near 1
-# they are all different, at 0 all are the same, which is **rank collapse** ([lecture @masking](@masking)).
+# The **token spread** you know. At 0 all tokens are alike, and there is rank collapse.
 
 # %%
 def inside(model, seed, warm_up=0):
@@ -663,8 +670,7 @@ def inside(model, seed, warm_up=0):
         for x, sublayer, norm in zip(stream[:-1], model.sublayers, model.norms, strict=True):
             reads = norm(x) if model.wiring is pre_norm else x
             ratios.append(root_mean_square(sublayer(reads)) / root_mean_square(x))
-        spread = [((x - x.mean(dim=(0, 1))).norm() / x.norm()).item() for x in stream]
-    return spread, mean(ratios)
+    return [token_spread(x) for x in stream], mean(ratios)
 
 # %% [markdown]
 # And here is the guess that we want to test. *In post-norm the sum of $x$ and branch is scaled back to size one, $x$ with
@@ -716,7 +722,8 @@ assert min(ratios["post-norm, cold"]) > 1.5 and max(ratios["post-norm, begun at 
 # trouble, then doubling them should break post-norm even *with* a warm-up. From the record, sixty steps at 0.01:
 
 # %%
-trained = {(row["name"], row["warm_up"], row["lr"]): row["losses"] for row in record["branches"]}
+trained = {(row["name"], row["warm_up"], row["lr"]): row["losses"]
+           for row in record["branches"]}
 trained["post-norm", 30, 1e-2] = swept(["post-norm"])["post-norm, warm-up"][1e-2]
 for name, warm_up in (("post-norm", 0), ("post-norm, branch × 0.2", 0),
                       ("post-norm, × 0.2 at the start only", 0), ("pre-norm", 0),
@@ -756,10 +763,14 @@ for row in record["branches"]:
     if row["warm_up"] == 0:
         rows.setdefault(row["name"], {})[f"rate {row['lr']:g}"] = row["losses"]
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
-                     level=("letter frequencies alone", frequencies))
+                     level=("letter frequencies alone", frequencies), highest=4)
 
 # %% [markdown]
-# @@BRANCHES@@
+# At 0.01 every way of making branches small works, even **without a single norm**: ReZero and branches that begin at zero
+# learn about as well as pre-norm, where plain residual connections end beyond the edge of the picture. So a better start cannot
+# replace residual connections, but with them it nearly replaces the norms. At 0.03 the ways part. Where a learned factor
+# holds the branch down, ReZero and LayerScale hardly notice. Matrices that only *begin* at zero can grow as they like, and
+# explode. (Six blocks and sixty steps. Which of these is best in a model a thousand times larger is another question.)
 #
 # ## Norms in today's models: sandwich norm, OLMo 2, QK-norm
 #
@@ -783,7 +794,9 @@ figures.block_wiring({
 # | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 (Liu et al. 2022), OLMo 2 (2025) |
 # | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM (Chowdhery et al. 2022), ViT-22B |
 #
-# In the last three, as in pre-norm, the residual stream is free. A norm at the end of a branch fixes how much the branch may add.
+# In the last three, as in pre-norm, the residual stream is free, and a norm at the end of a branch fixes how much it may add.
+# (Two of them are in the picture above. For us they are no better than pre-norm, and OLMo 2's is a little worse; it was
+# made for models of billions of parameters, and goes together with the next idea.)
 #
 # There is one more place. Attention scores are products of queries and keys, and if those grow during training, the
 # softmax becomes hard and its gradient vanishes. **QK-norm** normalises each query and each key before the product (Henry
@@ -840,12 +853,18 @@ final = record["printed"]
 differences = [wrong - right for wrong, right in
                zip(final["as printed"], final["repaired"], strict=True)]
 half = 2.365 * stdev(differences) / math.sqrt(8)          # Student's t for eight seeds, 95 %
-print(f"as printed − repaired: {mean(differences):+.4f} ± {half:.4f} nats per letter")
+print(f"as printed − repaired: {mean(differences):+.4f} ± {half:.4f} nats per letter, "
+      f"below zero in {sum(d < 0 for d in differences)} of 8")
 figures.paired_runs(final, ("as printed", "repaired"), half,
                     "loss on all numbers (nats per letter)")
 
+# %% tags=["hide-input"]
+assert mean(differences) + half < 0, "the loss prefers the bug"
+
 # %% [markdown]
-# @@PRINTED@@
+# The two columns of dots overlap, and an unpaired look would call it a draw. Paired, the difference is plain, small as it
+# is: its interval does not contain zero. And it points the wrong way. **The loss prefers the bug.** Whoever chooses by the
+# loss will keep it.
 #
 # But ask for a *property*, and it takes a millisecond. If the sublayers write nothing, a pre-norm block must return its
 # input. That follows from the equation, for every $x$, before any training:
@@ -903,7 +922,10 @@ figures.runs_over(swept(["as printed", "post-norm"]), "learning rate",
                   level=("letter frequencies alone", frequencies))
 
 # %% [markdown]
-# @@PREDICTED@@
+# As predicted: it learns where post-norm learns, and fails where post-norm fails. Whoever takes that code, believes its
+# comments, makes it six blocks deep and leaves out the warm-up "because pre-norm does not need one" will look for the
+# fault everywhere but in four lines that have always worked. The loss answers one question: whether something is learned,
+# at this size and with these settings. What a model *is* must be asked in other ways.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
@@ -957,8 +979,32 @@ for place, wiring in {"pre": pre_norm, "post": post_norm}.items():
 # >    DeepNorm. Pre-norm, with a final norm.</details>
 #
 # **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (about an hour and a half): seven exercises, two questions in words, and an
-# extension. **Next:** [lecture @transformer](@transformer), where these blocks become a Transformer. Below is a section
-# for those who have time left.
+# extension. **Next:** [lecture @transformer](@transformer), where these blocks become a Transformer. Below are two
+# sections for those who have time left.
+#
+# ## Going further: the gradient near the output
+#
+# The final norm of a pre-norm stack has a consequence. Its input has grown like $\sqrt L$, so by the third property of
+# norms the gradients that come back through it are smaller by $\sqrt L$. Xiong et al. (2020) derive this for the last
+# block: its gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic
+# axes that would be a slope of −½ and a slope of 0. Five depths, six seeds:
+
+# %%
+last = {}
+for row in record["last_gradient"]:
+    last.setdefault(row["wiring"], {})[row["depth"]] = row["norms"]
+figures.runs_over(last, "blocks", "gradient at the last block", log_x=True, log_y=True)
+for name, by_depth in last.items():
+    slopes = [figures.log_slope({depth: norms[seed] for depth, norms in by_depth.items()})
+              for seed in range(6)]
+    half = 2.571 * stdev(slopes) / math.sqrt(6)           # Student's t for six seeds, 95 %
+    print(f"{name}: slope {mean(slopes):+.2f} ± {half:.2f}")
+
+# %% [markdown]
+# In pre-norm the gradient falls with depth, though more slowly than $1/\sqrt L$: in the shallow stacks $x$ is still for
+# the most part what it was at the beginning, and has not grown. In post-norm it rises a little, at the edge of what
+# six seeds can tell; the theory says that it does not depend on depth. (It is often said that in post-norm the gradient *vanishes* towards the input. With this initialisation
+# it does not, as the columns above show. With others it may.)
 #
 # ## Going further: the loss landscape
 #
@@ -1036,7 +1082,8 @@ for with_residual in (False, True):
 figures.loss_landscapes(slices)
 
 # %% [markdown]
-# On the left a narrow gully between steep walls, on the right a wide valley. That is one pair of nets and one pair of
+# On the left a narrow gully between steep walls, on the right a wide valley. (The cross is where training ended. On the
+# right the slice goes a little lower beside it: a slice that training never followed.) That is one pair of nets and one pair of
 # directions, and pictures persuade too easily. So put two numbers on it, for three seeds: walk outwards in 36
 # directions. On what share of the steps does the loss rise, as it would in a bowl? And in what share of the disc is it
 # below 0.1?
@@ -1059,30 +1106,41 @@ for with_residual, found in bowls.items():
     print("residual:   " if with_residual else "no residual:", said)
 for seed in range(3):
     assert bowls[True][seed][0] > bowls[False][seed][0] + 0.03, "more of it slopes towards the middle"
-assert sum(low for _, low in bowls[True]) > 1.5 * sum(low for _, low in bowls[False]), "and the bottom is wider"
+assert sum(low for _, low in bowls[True]) > 2 * sum(low for _, low in bowls[False]), "and the bottom is wider"
 
 # %% [markdown]
-# For each seed the slice with residual connections rises more steadily, and together they hold @@LOW@@. A landscape
+# For each seed the slice with residual connections rises more steadily, and together they hold
+# more than twice as much low ground. A landscape
 # seen from the place where training has ended does not prove anything about how one gets there. It suggests.
 #
-# **Further reading.** Residual connections: He et al., [*Deep residual learning for image
+# **Further reading.** *Residual connections*: He et al., [*Deep residual learning for image
 # recognition*](https://arxiv.org/abs/1512.03385) (2016): figure 1, deeper is worse; and [*Identity mappings in deep
 # residual networks*](https://arxiv.org/abs/1603.05027) (2016), on the free path. Veit, Wilber and Belongie, [*Residual
 # networks behave like ensembles of relatively shallow networks*](https://arxiv.org/abs/1605.06431) (2016). Li et al.,
-# [*Visualizing the loss landscape of neural nets*](https://arxiv.org/abs/1712.09913) (2018). Initialisation: Glorot and
-# Bengio, [*Understanding the difficulty of training deep feedforward neural
+# [*Visualizing the loss landscape of neural nets*](https://arxiv.org/abs/1712.09913) (2018).
+#
+# *Initialisation*: Glorot and Bengio, [*Understanding the difficulty of training deep feedforward neural
 # networks*](https://proceedings.mlr.press/v9/glorot10a.html) (2010); He et al., [*Delving deep into
 # rectifiers*](https://arxiv.org/abs/1502.01852) (2015); Mishkin and Matas, [*All you need is a good
-# init*](https://arxiv.org/abs/1511.06422) (2016). Norms: Ba, Kiros and Hinton, [*Layer
-# normalization*](https://arxiv.org/abs/1607.06450) (2016); Zhang and Sennrich, [*Root mean square layer
+# init*](https://arxiv.org/abs/1511.06422) (2016).
+#
+# *Norms*: Ba, Kiros and Hinton, [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016), section 3; Ioffe and
+# Szegedy, [*Batch normalization*](https://arxiv.org/abs/1502.03167) (2015); Zhang and Sennrich, [*Root mean square layer
 # normalization*](https://arxiv.org/abs/1910.07467) (2019); Xu et al., [*Understanding and improving layer
-# normalization*](https://arxiv.org/abs/1911.07013) (2019). Placement and branches: Xiong et al., [*On layer normalization
-# in the Transformer architecture*](https://arxiv.org/abs/2002.04745) (2020); Liu et al., [*Understanding the difficulty of
-# training Transformers*](https://arxiv.org/abs/2004.08249) (2020); Bachlechner et al., [*ReZero is all you
-# need*](https://arxiv.org/abs/2003.04887) (2021); Zhang, Dauphin and Ma, [*Fixup
-# initialization*](https://arxiv.org/abs/1901.09321) (2019); Touvron et al., [*Going deeper with image
-# transformers*](https://arxiv.org/abs/2103.17239) (2021), LayerScale; Wang et al.,
-# [*DeepNet*](https://arxiv.org/abs/2203.00555) (2022). Today: Ding et al.,
-# [*CogView*](https://arxiv.org/abs/2105.13290) (2021), the sandwich; Henry et al., [*Query-key normalization for
+# normalization*](https://arxiv.org/abs/1911.07013) (2019).
+#
+# *Placement and branches*: Xiong et al., [*On layer normalization in the Transformer
+# architecture*](https://arxiv.org/abs/2002.04745) (2020), figure 1 and section 3; Liu et al., [*Understanding the
+# difficulty of training Transformers*](https://arxiv.org/abs/2004.08249) (2020); Radford et al., [*Language models are
+# unsupervised multitask learners*](https://openai.com/index/better-language-models/) (2019), GPT-2; Zhang, Dauphin and
+# Ma, [*Fixup initialization*](https://arxiv.org/abs/1901.09321) (2019); Bachlechner et al., [*ReZero is all you
+# need*](https://arxiv.org/abs/2003.04887) (2021); Touvron et al., [*Going deeper with image
+# transformers*](https://arxiv.org/abs/2103.17239) (2021), LayerScale; Wang et al., [*DeepNet: Scaling Transformers to
+# 1,000 layers*](https://arxiv.org/abs/2203.00555) (2022).
+#
+# *Today*: Ding et al., [*CogView*](https://arxiv.org/abs/2105.13290) (2021), the sandwich; Liu et al., [*Swin
+# Transformer V2*](https://arxiv.org/abs/2111.09883) (2022); Henry et al., [*Query-key normalization for
 # Transformers*](https://arxiv.org/abs/2010.04245) (2020); Dehghani et al., [*Scaling vision transformers to 22 billion
-# parameters*](https://arxiv.org/abs/2302.05442) (2023); [*2 OLMo 2 Furious*](https://arxiv.org/abs/2501.00656) (2025).
+# parameters*](https://arxiv.org/abs/2302.05442) (2023); Chowdhery et al., [*PaLM*](https://arxiv.org/abs/2204.02311)
+# (2022); and the reports on [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
+# [OLMo 2](https://arxiv.org/abs/2501.00656) and [Qwen 3](https://arxiv.org/abs/2505.09388).
