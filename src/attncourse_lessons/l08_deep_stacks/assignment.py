@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # Assignment @deep_stacks · Deep stacks: norms, residual connections, and a repair
+# # Assignment @deep_stacks · Deep stacks
 #
 # In this assignment you build what [lecture @deep_stacks](@deep_stacks) puts around attention and the
 # feed-forward network so that they can be stacked: LayerNorm and RMSNorm, a pre-norm and a post-norm block, and the

@@ -987,7 +987,7 @@ for place, wiring in {"pre": pre_norm, "post": post_norm}.items():
 # > 3. A longer warm-up, or a smaller learning rate. Branches that begin small: the matrices that write scaled down, or
 # >    DeepNorm. Pre-norm, with a final norm.</details>
 #
-# **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (about an hour and a half): seven exercises, two
+# **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (somewhat under two hours): seven exercises, two
 # questions in words, and an extension. **Next:** [lecture @transformer](@transformer), where these blocks become a
 # Transformer. Below are two sections for those who have time left.
 #
