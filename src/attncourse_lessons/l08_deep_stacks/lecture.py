@@ -254,7 +254,8 @@ for name, start in {"He": he, "calibrated": calibrated}.items():
 # %% [markdown]
 # He's matrices are too large here: attention has no ReLU to make up for, and $x$ explodes. The calibrated stack has
 # what we asked for, $x$ of one size from bottom to top. Does it learn? This cell reads a record of
-# `benchmarks/deep_stacks.py`, which trains exactly the models of this page. Each dot is a seed.
+# `benchmarks/deep_stacks.py`, which trains exactly the models of this page. Each mark is a seed;
+# an arrow at the edge stands for a loss beyond it.
 
 # %%
 record = measured("deep_stacks")
@@ -758,8 +759,8 @@ assert min(trained["post-norm", 0, 1e-2]) > 2 and min(trained["post-norm, branch
 # | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | Touvron et al. (2021) |
 # | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$, $\alpha = (2L)^{1/4}$; matrices smaller by $(8L)^{-1/4}$ at the start | Wang et al. (2022), for 1,000 layers |
 #
-# All of them, six deep, cold, at two learning rates and with three seeds. *Guess:* which rows without any norm will
-# learn?
+# All of them, six deep, cold, at two learning rates and with three seeds. (Two rows belong to the next
+# section.) *Guess:* which rows without any norm will learn?
 
 # %%
 rows = {}
