@@ -11,6 +11,8 @@ sublayers at the start, and see the same numbers in the same order. None stands 
   with the full rate at once and with a warm-up of 30 steps;
 * branches: what makes a sublayer's contribution small, in post-norm, in pre-norm and without any norm;
 * initialisation: six deep without residual connections, from Xavier's, He's and calibrated matrices;
+* partial: the same, calibrated, with residual connections around one kind of sublayer alone; the token spread at the
+  start is that of the last layer;
 * printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds;
 * last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds.
 
@@ -96,6 +98,17 @@ def norm_on_the_branch(x, sublayer, norm):
 def as_printed(x, sublayer, norm):
     x = norm(x)
     return x + sublayer(x)
+
+
+def residual_around(attention: bool) -> Callable:
+    """A residual connection around attention alone, or around feed-forward networks alone, at a constant size of x."""
+
+    def wiring(x, sublayer, norm):
+        if isinstance(sublayer, MultiHeadAttention) != attention:
+            return sublayer(x)
+        return (x + sublayer(x)) / math.sqrt(2)
+
+    return wiring
 
 
 WIRINGS = {"post-norm": post_norm, "pre-norm": pre_norm, "as printed": as_printed}
@@ -191,8 +204,13 @@ def calibrated(model: Speller) -> Speller:
     x = model.token(tokens) + model.position.weight[: tokens.shape[1]]            # (1000, n, d)
     for sublayer in model.sublayers:
         writes(sublayer).weight *= x.norm() / sublayer(x).norm()
-        x = sublayer(x)
+        x = model.wiring(x, sublayer, None)
     return model
+
+
+def token_spread(x: Tensor) -> float:
+    """How much of x (batch, n, d) differs between tokens: 0 where all are the same."""
+    return ((x - x.mean(dim=(0, 1))).norm() / x.norm()).item()
 
 
 def fresh(seed: int, wiring, depth: int, **options) -> Speller:
@@ -274,6 +292,23 @@ def initialisation(seeds: list[int]) -> list[dict]:
     return rows
 
 
+def partial(seeds: list[int]) -> list[dict]:
+    rows = []
+    wirings = {"neither": no_residual, "feed-forward": residual_around(False), "attention": residual_around(True)}
+    for name, wiring in wirings.items():
+        spreads = []
+        for seed in seeds:
+            model, stream = calibrated(fresh(seed, wiring, 6)), []
+            with torch.no_grad():
+                model(spelled[:, :-1].clamp(min=0), stream)
+            spreads.append(round(token_spread(stream[-1]), 4))
+        for lr in (1e-3, 3e-3, 1e-2):
+            losses = [loss_after(calibrated(fresh(seed, wiring, 6)), seed, lr=lr) for seed in seeds]
+            rows.append({"residual": name, "lr": lr, "losses": losses, "spreads": spreads})
+            print(f"residual around {name:>12}, lr {lr:<6}", losses, spreads, flush=True)
+    return rows
+
+
 def printed(n_seeds: int) -> dict[str, list]:
     models = {"as printed": (as_printed, False), "repaired": (pre_norm, False), "and final norm": (pre_norm, True)}
     found = {}
@@ -311,6 +346,7 @@ def main() -> None:
         "sweep": sweep(args.seeds),
         "branches": branches(args.seeds),
         "initialisation": initialisation(args.seeds),
+        "partial": partial(args.seeds),
         "printed": printed(args.more),
         "last_gradient": last_gradients(),
     }

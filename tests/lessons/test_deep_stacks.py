@@ -75,6 +75,15 @@ def test_models_of_a_seed_begin_alike_and_differ_in_their_branches_alone(benchma
         assert all(torch.equal(one, other) for one, other in zip(plain, weights(builders[name](0)), strict=True))
 
 
+@pytest.mark.parametrize("around_attention", [True, False])
+def test_x_is_led_around_one_kind_of_sublayer_alone(benchmark, around_attention):
+    model, x = benchmark.fresh(0, benchmark.no_residual, 1), torch.randn(2, 5, 32)
+    wiring = benchmark.residual_around(around_attention)
+    for sublayer, is_attention in zip(model.sublayers, (True, False), strict=True):
+        led_around = ((x + sublayer(x)) / 2**0.5, sublayer(x))
+        torch.testing.assert_close(wiring(x, sublayer, None), led_around[is_attention != around_attention])
+
+
 @pytest.mark.parametrize("name", ["ReZero", "no norm, 0 at the start"])
 def test_a_branch_of_zero_leaves_x_as_it_is(benchmark, name):
     model, stream = benchmark.branch_builders(3)[name](0), []
@@ -84,10 +93,17 @@ def test_a_branch_of_zero_leaves_x_as_it_is(benchmark, name):
 
 def test_every_comparison_of_the_record_has_its_seeds():
     record = measured("deep_stacks")
-    runs = [row["losses"] for part in ("sweep", "branches", "initialisation") for row in record[part]]
+    runs = [row["losses"] for part in ("sweep", "branches", "initialisation", "partial") for row in record[part]]
     assert all(len(losses) == len(record["seeds"]) >= 3 for losses in runs)
     assert {len(losses) for losses in record["printed"].values()} == {8}
     assert all(len(row["norms"]) == 6 for row in record["last_gradient"])
+
+
+def test_a_way_around_attention_helps_and_one_around_the_feed_forward_network_does_not():
+    lowest = {}
+    for row in measured("deep_stacks")["partial"]:
+        lowest.setdefault(row["residual"], []).extend(row["losses"])
+    assert sorted(lowest["attention"])[1] < 1 < 2 < min(lowest["feed-forward"] + lowest["neither"])
 
 
 def test_the_loss_prefers_the_printed_block():

@@ -124,14 +124,14 @@ if solved("rms_norm"):
 # is the whole self-attention, with its heads and its mask; `feed_forward` the network; `norm_1` and `norm_2` are two
 # norms, each with a gain and a bias of its own. You do the wiring.
 #
-# $$h = x + \operatorname{attend}(\operatorname{norm}_1(x)) \qquad
-# \text{output} = h + \operatorname{feed\_forward}(\operatorname{norm}_2(h))$$
+# There is no equation here, on purpose. The block has two sublayers, attention first, each on a branch. The first norm
+# belongs to attention, the second to the feed-forward network. On the way from x to the output no norm may stand.
 
 # %% exercise="pre_norm_block"
 def pre_norm_block(
     x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable
 ) -> Tensor:
-    """Attention, then the feed-forward network; each hears a normalised x and is added to x itself.
+    """Attention, then the feed-forward network, wired as a pre-norm block.
 
     x: (batch, n, d_model)
     returns (batch, n, d_model)
@@ -167,18 +167,18 @@ if solved("pre_norm_block"):
     print({f"after {depth}": round(sizes[depth - 1], 1) for depth in (2, 8, 32)})
 
 # %% [markdown]
-# ## 4 · A post-norm block
+# ## 4 · A post-norm block with DeepNorm's factor
 #
-# The original Transformer's: "Add & Norm" after each sublayer.
-#
-# $$h = \operatorname{norm}_1\bigl(x + \operatorname{attend}(x)\bigr) \qquad
-# \text{output} = \operatorname{norm}_2\bigl(h + \operatorname{feed\_forward}(h)\bigr)$$
+# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry`: in both
+# sums, what is there already counts `carry` times, and what the sublayer has found counts once. The sublayers read x
+# without the factor. If `carry` is 1, this is the original block.
 
 # %% exercise="post_norm_block"
 def post_norm_block(
-    x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable
+    x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable,
+    carry: float = 1.0,
 ) -> Tensor:
-    """Attention, then the feed-forward network; each is added to x, and the sum is normalised.
+    """Attention, then the feed-forward network; x counts `carry` times in each sum.
 
     x: (batch, n, d_model)
     returns (batch, n, d_model)
@@ -197,18 +197,23 @@ if solved("pre_norm_block") and solved("post_norm_block"):
     print({f"after {depth}": round(sizes[depth - 1], 1) for depth in (2, 8, 32)})
 
 # %% [markdown]
-# ## 5 · The stack
+# ## 5 · The stack, read at every depth
 #
 # `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 3, their residual connections inside.
-# `final_norm` is one more norm. What comes out goes to an output layer that expects vectors of the usual size. The list
-# may be of any length, empty too. A gradient must find its way from the top to x.
+# `final_norm` is one more norm. What passes it goes to an output layer that expects vectors of the usual size. The list
+# may be of any length, empty too.
+#
+# The residual stream has the same shape everywhere. So one can ask what the output layer would read *if the stack
+# ended here*, after no block, after one, and so on. (For language models this is known as the **logit lens**,
+# nostalgebraist 2020.) Return all of these levels, the lowest first. The last is the output of the whole stack, and
+# a gradient must find its way from it to x.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:
-    """All blocks, one after the other, and the norm that a pre-norm stack ends in.
+    """What an output layer would read if the stack ended here, for every depth.
 
-    x: (batch, n, d_model)
-    returns (batch, n, d_model)
+    x: (batch, n, d_model)   blocks: L functions of x, in their order
+    returns (L + 1, batch, n, d_model): level 0 is before the first block, level L is the stack's output
     """
     ...  # solution
 
@@ -218,7 +223,9 @@ check("pre_norm_stack", pre_norm_stack)
 # %% [markdown]
 # **Use it.** Your norm, your blocks and your stack become a language model that spells the numbers below a thousand, twelve
 # blocks deep. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. Then your post-norm block
-# tries the same. Who knows how frequent each letter is, and nothing more, pays 2.77 nats per letter. *Guess* both losses.
+# tries the same, first as it was in 2017, and then with a `carry` of 5. Who knows how frequent each letter is, and
+# nothing more, pays 2.77 nats per letter. *Guess* the three losses. Last, the pre-norm model is read at other depths:
+# how good is it if it is cut off after 0, 3, 6 or 9 of its blocks?
 
 # %%
 if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_block", "pre_norm_stack")):
@@ -254,14 +261,16 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
             blocks = [partial(self.block, attend=partial(attend, causal=True),
                               feed_forward=feed_forward, norm_1=norm_1, norm_2=norm_2)
                       for attend, feed_forward, norm_1, norm_2 in self.layers]
-            return self.output(pre_norm_stack(x, blocks, self.final_norm))
+            return self.output(pre_norm_stack(x, blocks, self.final_norm))      # (L + 1, batch, n, letters)
 
-    def loss_of(model, tokens):
+    def loss_of(model, tokens, level=-1):
         tokens = tokens[:, : int((tokens >= 0).sum(dim=1).max())]
-        logits = model(tokens[:, :-1].clamp(min=0))                     # (batch, n, letters)
+        logits = model(tokens[:, :-1].clamp(min=0))[level]              # (batch, n, letters)
         return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
-    for block in (pre_norm_block, post_norm_block):
+    models = {"post-norm": post_norm_block, "post-norm, carry 5": partial(post_norm_block, carry=5.0),
+              "pre-norm": pre_norm_block}
+    for name, block in models.items():
         torch.manual_seed(0)
         model = Speller(block)
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
@@ -271,7 +280,10 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
             loss.backward()
             optimiser.step()
         with torch.no_grad():
-            print(f"{block.__name__:>15}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
+            print(f"{name:>18}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
+    with torch.no_grad():
+        for level in (0, 3, 6, 9, 12):
+            print(f"pre-norm, read after {level:>2} blocks: {loss_of(model, spelled[::5], level):.2f}")
 
 # %% [markdown]
 # ## 6 · The gradient of a residual stack

@@ -183,8 +183,9 @@ def runs_over(
             within = [y for y in ys if y < highest]
             ax.plot([x] * len(within), within, style["marker"], color=style["color"], markersize=4, alpha=0.7)
             if len(within) < len(ys):
-                ax.plot(x, highest, "^", color=style["color"], markersize=8, clip_on=False)
-        ax.plot(list(runs), middles, label=name, color=style["color"], linestyle=style["linestyle"], linewidth=2)
+                ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False)
+        inside = [place for place, middle in enumerate(middles) if middle < highest]
+        ax.plot(list(runs), middles, label=name, markevery=inside, **style | {"markersize": 5, "markeredgewidth": 1})
         listed = ", ".join(f"{middle:.2g} at {x:g}" for x, middle in zip(runs, middles, strict=True))
         said.append(f"{name}: {listed}")
     if log_x:
@@ -248,7 +249,7 @@ def runs_in_rows(
             within = [x for x in xs if x < highest]
             ax.plot(within, [at] * len(within), label=setting if y == 0 else None, **style)
             if len(within) < len(xs):
-                ax.plot(highest, at, ">", color=style["color"], markersize=7, clip_on=False)
+                ax.plot(highest, at, marker=r"$\rightarrow$", color=style["color"], markersize=12, clip_on=False)
         listed = "; ".join(f"{setting} " + ", ".join("none" if v is None else f"{v:.2f}" for v in values)
                            for setting, values in row.items())  # fmt: skip
         said.append(f"{name}: {listed}")

@@ -101,6 +101,8 @@ slip("begun with ones", (*ALL, "silent branches"),
      words="""
     The product begins with a matrix full of ones, or of zeros. What leaves every matrix as it is in a matrix product is
     the identity, with ones on the diagonal alone.""")
+slip("the number one for the identity", (*ALL, "silent branches"), {STEP: "(1 + J) @ product"}, words="""
+    In torch `1 + J` adds one to *every* entry. The identity has ones on the diagonal alone: `torch.eye`.""")
 slip("a layer left out", ALL,
      {"in jacobians": "in jacobians[1:]"},
      {"in jacobians": "in jacobians[:-1]"},
