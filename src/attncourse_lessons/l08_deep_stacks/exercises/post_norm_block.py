@@ -100,8 +100,8 @@ ADDS, ADDS_AGAIN = "carry * x + attend(x)", "carry * x + feed_forward(x)"
 
 slip("pre-norm", (*POST, "size"),
      {ATTENDS: "carry * x + attend(norm_1(x))", THINKS: "carry * x + feed_forward(norm_2(x))"}, words="""
-    This is the other order: the sublayers hear a normalised x, and the sum stays as it is. In the original
-    Transformer it is the sum that is normalised, and the sublayers hear x.""")
+    This is the other order: the sublayers read a normalised x, and the sum stays as it is. In the original
+    Transformer it is the sum that is normalised, and the sublayers read x.""")
 slip("norm at the end of the branch", (*POST, "size"),
      {ATTENDS: "carry * x + norm_1(attend(x))", THINKS: "carry * x + norm_2(feed_forward(x))"},
      words="""
@@ -132,7 +132,7 @@ slip("added to the first x", (*POST, "size"), {"x = norm_1": "h = norm_1", "feed
      words="""
     What the feed-forward network found was added to the original x, which has been through neither attention nor
     its norm. Each sublayer adds to what the one before it has left.""")
-slip("sublayers hear through a norm, too", (*POST, "size"),
+slip("sublayers read through a norm, too", (*POST, "size"),
      {"attend(x)": "attend(norm_1(x))", "feed_forward(x)": "feed_forward(norm_2(x))"},
      words="""
     The sums are normalised as they should be, but the sublayers were handed a normalised x as well. (Some recent

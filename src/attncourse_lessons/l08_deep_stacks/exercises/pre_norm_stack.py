@@ -37,7 +37,7 @@ exercise = Exercise(
     hints=(
         "The blocks hold their residual connections themselves. What is left to do between them?",
         "In a pre-norm stack no norm stands in the path of x. How large is x after twelve blocks, and who has seen to "
-        "it that the output layer hears something of the usual size?",
+        "it that the output layer reads something of the usual size?",
         "Two things are kept apart: x, which goes on to the next block as the last block left it, and the list of what "
         "an output layer would read. How many entries has that list if there are no blocks?",
     ),
@@ -125,7 +125,7 @@ slip("the norm stands in the path", ("output", "any depth"),
 slip("a second residual connection", (*ORDER, "final norm"), {"x = block(x)": "x = x + block(x)"}, words="""
     x was added once more around each block. The blocks have their residual connections inside: with silent
     sublayers such a stack would double x at every block.""")
-slip("all blocks hear the first x", ORDER, {"levels =": "first = x\nlevels =", "block(x)": "block(first)"}, words="""
+slip("all blocks read the first x", ORDER, {"levels =": "first = x\nlevels =", "block(x)": "block(first)"}, words="""
     Each block worked on the original x, so the stack is only as deep as its last block. Hand on what the block
     before has returned.""")
 slip("norm in front of the stack", NORM, {FIRST: "x = final_norm(x)\nlevels = [x]", EACH: "append(x)"}, words="""
