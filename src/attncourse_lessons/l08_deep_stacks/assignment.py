@@ -286,6 +286,10 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
             print(f"pre-norm, read after {level:>2} blocks: {loss_of(model, spelled[::5], level):.2f}")
 
 # %% [markdown]
+# All blocks read and write one residual stream. So what a few of them have written can be read already, and the later
+# ones refine it. Nobody has trained this model to be cut off. (It is one model of one seed: it shows that this can be
+# so, and not that it must.)
+#
 # ## 6 · The gradient of a residual stack
 #
 # Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
@@ -453,19 +457,22 @@ if solved("repair_the_block"):
 # %% [markdown]
 # ## 9 · Where does the gradient go?
 #
-# Let $f_1, \dots, f_L$ be sublayers, and $x_\ell = x_{\ell-1} + f_\ell(\operatorname{norm}(x_{\ell-1}))$.
+# The lecture writes $\partial x_L / \partial x_0$ for $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. Now there is a norm in
+# each layer as well. Let $J_\ell$ be the Jacobian of $f_\ell$ and $N_\ell$ that of the norm, each at what it reads.
+# ($J_{ij} = \partial y_i / \partial x_j$, as in the lecture.)
 #
-# **(a)** Write $\partial x_L / \partial x_0$ as a product over the layers, in the right order, and say what it becomes if
-# all $f_\ell$ are constant. ($J_{ij} = \partial y_i / \partial x_j$, as in the lecture.) **(b)** A slide says of the residual connection: "the gradient is 1". Where is that true, and what has it
-# left out? Answer in three to five lines. (2 points)
+# **(a)** Write the product for a post-norm stack and for a pre-norm stack (without its final norm), in the right order.
+# What is left of each if all $f_\ell$ are constant? **(b)** A slide says of the residual connection: "the gradient
+# is 1". Where is that true, and what has it left out? Answer in three to five lines. (2 points)
 
-# %% [markdown] written="where-does-the-gradient-go" points=2 minutes=8 difficulty=2
+# %% [markdown] written="where-does-the-gradient-go" points=2 minutes=10 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) $(I + J_L)(I + J_{L-1}) \cdots (I + J_1)$, with $J_\ell$ the Jacobian of $f_\ell(\operatorname{norm}(\cdot))$ at $x_{\ell-1}$ and
-#    the *last* layer on the left; half a point for the factors without an order or in the other one. (Whoever says that vectors are
-#    rows and $J_{ij} = \partial y_j / \partial x_i$ may reverse it.) For constant $f_\ell$ every $J_\ell$ is 0, and the product is $I$.
+# 1. (a) Half a point for each. Post-norm: $N_L (I + J_L) \cdots N_1 (I + J_1)$; for constant $f_\ell$ every $J_\ell$ is 0, and
+#    $N_L \cdots N_1$ is left, which is not $I$. Pre-norm: $(I + J_L N_L) \cdots (I + J_1 N_1)$, of which $I$ is left. The *last*
+#    layer is on the left; the other order, or none, costs half a point once. (Whoever says that vectors are rows and
+#    $J_{ij} = \partial y_j / \partial x_i$ may reverse it.)
 # 2. (b) The path through the additions alone contributes exactly the identity. The whole gradient is that plus what comes back
 #    through the sublayers, which may add to it or take from it: multiplied out, there are $2^L$ terms, of which one is $I$. Half a
 #    point for "plus the sublayers' part" without a word on that it can be large or opposed. (Also good: it is true of pre-norm; in
