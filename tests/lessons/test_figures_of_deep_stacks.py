@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, bars, boxed, contours, joined, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, contours, curves, joined, labels, places, strokes, texts
 from matplotlib.patches import Circle
 from proven import proven
 
@@ -33,34 +33,42 @@ def test_wirings_are_read_out_step_by_step(shown):
     assert "plain: attention in place of x." in shown[0]
 
 
-def test_a_gradient_that_explodes_is_shown_and_said():
-    drawn, words = figures.gradient_flow([1.5, 3.0, 2e11], [float("inf"), 20.0], "residual, 2 deep")
-    assert "x goes from size 1.5 to 2e+11" in words and "20 in the last block and inf in the first" in words
-    assert [text.get_text() for text in drawn.axes[1].texts] == ["∞", "20"]
+def test_a_branch_may_have_norms_at_both_ends(shown):
+    figures.block_wiring({"sandwich": ["norm → attention → norm"], "after": ["attention → norm"]})
+    assert "sandwich: attention of a normalised x, normalised, added to x." in shown[0]
+    assert "after: attention of x, normalised, added to x." in shown[0]
 
 
-def test_frames_of_the_gradient_flow_have_the_same_axes():
-    still, moved = (figures.gradient_flow([1.0, size], [size, 1.0])[0] for size in (1e-7, 1e7))
-    assert [ax.get_ylim() for ax in still.axes] == [ax.get_ylim() for ax in moved.axes]
+def test_flows_say_where_they_begin_and_end(shown):
+    figures.flow_grid({"residual": {2: ([1.5, 3.0, 2e11], [1e12, 20.0])}})
+    assert "residual, 2 deep: x from 1.5 to 2e+11, gradient 1e+12 in the first block and 20 in the last" in shown[0]
 
 
-def test_landscapes_say_how_much_of_them_is_low(shown):
-    side = torch.linspace(-1, 1, 5)
-    bowl = 2 * (side[:, None] ** 2 + side**2) + 0.01
-    figures.loss_landscapes({"bowl": (side, bowl), "plain": (side, torch.full((5, 5), 0.05))})
-    assert "bowl: 0.01 in the middle, at most 4; below 0.1 in 4% of it" in shown[0]
-    assert "plain: 0.05 in the middle, at most 0.05; below 0.1 in 100% of it" in shown[0]
+def test_runs_over_rates_say_their_medians_and_the_level(shown):
+    lines = {"cold": {0.1: [2.0, 3.0, 1.0], 1.0: [None, 4.0, None]}, "warm-up": {0.1: [0.5, 0.25]}}
+    figures.runs_over(lines, "rate", "loss", level=("guessing", 2.5), highest=10)
+    assert "loss against rate, a mark a seed" in shown[0]
+    assert "cold: 2 at 0.1, 10 at 1; warm-up: 0.38 at 0.1; guessing: 2.50." in shown[0]
 
 
-def test_runs_are_read_out_by_group(shown):
-    viz.strip_plot({"right": [0.25, 0.5], "wrong": [0.125]}, "loss")
-    assert shown[0] == "loss, one mark a run, an upright line at each mean. right: 0.250, 0.500; wrong: 0.125."
+def test_rows_say_every_run_and_those_that_left_the_numbers(shown):
+    figures.runs_in_rows({"post": {"0.1": [1.0, None]}, "pre": {"0.1": [0.5, 0.25]}}, "loss", highest=10)
+    assert "loss, a mark a seed. post: 0.1 1.00, none. pre: 0.1 0.50, 0.25." in shown[0]
 
 
-def test_one_vector_normalised_in_several_ways_says_its_largest_numbers():
-    vectors = {"inside": torch.tensor([-1.0, 1.0]), "none": torch.tensor([-2.0, 1.5])}
-    _, words = figures.normed_vector(vectors, "a vector")
-    assert words == "The numbers of a vector. The largest of them: inside 1.00, none 1.50."
+def test_paired_runs_say_the_mean_of_their_differences(shown):
+    figures.paired_runs({"wrong": [0.25, 0.5], "right": [0.5, 1.0]}, ("wrong", "right"), 0.125, "loss")
+    assert "wrong: 0.250, 0.500; right: 0.500, 1.000. wrong less right: mean −0.3750 ± 0.1250." in shown[0]
+
+
+def test_training_curves_say_how_far_the_seeds_are_apart(shown):
+    figures.training_curves({"deep": [[3.0, 2.0, 1.0], [3.0, 2.0, 2.0]]}, "loss")
+    assert "deep: from 3 to 1.5, the seeds end between 1 and 2." in shown[0]
+
+
+def test_the_slope_of_a_power_law_is_its_exponent():
+    assert figures.log_slope({1: 8.0, 2: 4.0, 8: 1.0}) == -1.0
+    assert figures.log_slope({1: 1.0, 2: 2.0, 4: 2.0}) == 0.5
 
 
 # What is drawn
@@ -95,13 +103,15 @@ def near(x, y):
 
 @proven
 def test_a_wiring_is_read_from_x_upwards():
-    wirings = {"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention", "norm"]}
-    post, pre, plain = axes(figures.block_wiring, wirings)
-    assert [ax.get_title() for ax in (post, pre, plain)] == ["post", "pre", "plain"]
+    wirings = {"post": ["attention", "norm"], "pre": ["norm → attention"], "after": ["attention → norm"],
+               "plain": ["only attention", "norm"]}  # fmt: skip
+    post, pre, after, plain = axes(figures.block_wiring, wirings)
+    assert [ax.get_title() for ax in (post, pre, after, plain)] == ["post", "pre", "after", "plain"]
+    assert {("attention", "norm"), ("norm", "+")} <= set(joined(after)) and boxed(after) == ["attention", "norm"]
     assert ("attention", "+") in joined(post) and ("+", "norm") in joined(post) and boxed(post) == ["attention", "norm"]
     assert {("norm", "attention"), ("attention", "+")} <= set(joined(pre)) and boxed(pre) == ["norm", "attention"]
     assert {("$x$", "attention"), ("attention", "norm")} <= set(joined(plain)) and boxed(plain) == ["attention", "norm"]
-    for ax, around in ((post, "attention"), (pre, "attention")):
+    for ax, around in ((post, "attention"), (pre, "attention"), (after, "norm")):
         # Past the sublayer x goes straight up to the plus; the sublayer hears x from below and comes back in there.
         stream, out, back = strokes(ax)
         at = places(ax)
@@ -114,14 +124,67 @@ def test_a_wiring_is_read_from_x_upwards():
 
 
 @proven
-def test_the_sizes_of_x_go_up_the_blocks_and_the_gradients_stand_in_theirs():
-    up, down = axes(figures.gradient_flow, [1.5, 3.0, 2e11], [float("inf"), 20.0, 1e-12])
-    assert (up.get_title(), down.get_title()) == ("size of x", "gradient in the block")
-    assert strokes(up) == [[(0, 1.5), (1, 3), (2, 1e9)], [(0, 1), (1, 1)]]        # from before the first block on
-    assert strokes(down) == [[(1, 1e9), (2, 20), (3, 1e-9)], [(0, 1), (1, 1)]]    # beyond the axes: at their ends
-    assert texts(up) == [("1.5", 0, 1.5), ("2e+11", 2, 1e9)]
-    assert texts(down) == [("∞", 1, 1e9), ("1e-12", 3, 1e-9)]
-    assert up.get_yscale() == down.get_yscale() == "log"
+def test_each_wiring_has_a_column_with_its_sizes_above_and_its_gradients_below():
+    flows = {"plain": {2: ([1.5, 3.0, 2.0], [4.0, 20.0]), 3: ([1.0, 0.5, 0.25, 7.0], [9.0, 8.0, 6.0])},
+             "other": {2: ([2.0, 5.0, 6.0], [0.5, 0.25])}}  # fmt: skip
+    above, above_2, below, below_2 = axes(figures.flow_grid, flows)
+    assert [ax.get_title() for ax in (above, above_2, below, below_2)] == ["plain", "other", "", ""]
+    assert strokes(above)[:2] == [[(0, 1.5), (1, 3), (2, 2)], [(0, 1), (1, 0.5), (2, 0.25), (3, 7)]]
+    assert strokes(below)[:2] == [[(1, 4), (2, 20)], [(1, 9), (2, 8), (3, 6)]]
+    assert strokes(above_2) == [[(0, 2), (1, 5), (2, 6)], [(0, 1), (1, 1)]]
+    assert strokes(below_2) == [[(1, 0.5), (2, 0.25)], [(0, 1), (1, 1)]]
+    assert strokes(above)[2] == strokes(below)[2] == [(0, 1), (1, 1)]
+    assert curves(above_2) == {"2 deep": {0: 2, 1: 5, 2: 6}}
+    assert {ax.get_yscale() for ax in (above, above_2, below, below_2)} == {"log"}
+
+
+@proven
+def test_every_seed_has_a_mark_and_lines_go_through_the_medians():
+    lines = {"cold": {0.1: [2.0, 3.0, 1.0], 1.0: [None, 4.0, 40.0]},
+             "warm-up": {0.1: [0.5, 0.25, 0.75], 1.0: [8, 6, 7]}}  # fmt: skip
+    (ax,) = axes(figures.runs_over, lines, "rate", "loss", log_x=True, level=("guessing", 2.5), highest=10)
+    assert strokes(ax) == [
+        [(0.1, 2), (0.1, 3), (0.1, 1)], [(1, 4)], [(1, 10)], [(0.1, 2), (1, 10)],
+        [(0.1, 0.5), (0.1, 0.25), (0.1, 0.75)], [(1, 8), (1, 6), (1, 7)], [(0.1, 0.5), (1, 7)],
+        [(0, 2.5), (1, 2.5)],
+    ]  # fmt: skip
+    assert curves(ax) == {"cold": {"0.1": 2, "1": 10}, "warm-up": {"0.1": 0.5, "1": 7}}
+    assert labels(ax.xaxis) == {0.1: "0.1", 1: "1"} and places(ax) == {"guessing": (1, 2.5)}
+
+
+@proven
+def test_a_row_shows_its_runs_setting_by_setting():
+    rows = {"post": {"0.1": [1.0, 3.0], "1": [None, 2.0]}, "pre": {"0.1": [0.5, 0.25], "1": [0.75, 1.5]}}
+    (ax,) = axes(figures.runs_in_rows, rows, "loss", level=("guessing", 2.5), highest=10)
+    assert strokes(ax) == [
+        [(0, 0), (1, 0)], [(1, -0.12), (3, -0.12)], [(2, 0.12)], [(10, 0.12)],
+        [(0, 1), (1, 1)], [(0.5, 0.88), (0.25, 0.88)], [(0.75, 1.12), (1.5, 1.12)], [(2.5, 0), (2.5, 1)],
+    ]  # fmt: skip
+    assert labels(ax.yaxis) == {0: "post", 1: "pre"} and ax.yaxis_inverted()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0.1", "1"]
+    assert places(ax) == {"guessing": (2.5, 1)}
+    assert ax.xaxis.get_major_formatter()(0.5, 0) == "0.5"
+
+
+@proven
+def test_a_line_joins_the_runs_of_a_seed_and_the_differences_stand_beside():
+    groups = {"wrong": [0.25, 0.5], "right": [0.75, 1.5]}
+    left, right = axes(figures.paired_runs, groups, ("wrong", "right"), 0.125, "loss")
+    assert strokes(left) == [[(0.25, 0), (0.75, 1)], [(0.5, 0), (1.5, 1)]]
+    assert labels(left.yaxis) == {0: "wrong", 1: "right"} and left.yaxis_inverted()
+    assert left.get_title().startswith("a line joins") and right.get_title() == "wrong − right"
+    assert strokes(right) == [
+        [(0, 0), (0, 1)], [(-0.5, 0.25), (-1, 0.25)], [(-0.875, -0.25), (-0.625, -0.25)], [(-0.75, -0.25)]
+    ]  # fmt: skip
+    assert labels(right.yaxis) == {0.25: "each seed", -0.25: "mean, 95 %"}
+
+
+@proven
+def test_thin_lines_are_seeds_and_the_thick_one_is_their_mean():
+    (ax,) = axes(figures.training_curves, {"one": [[3.0, 2.0, 1.0], [5.0, 2.0, 2.0]], "six": [[4.0, 3.0, 2.5]]}, "loss")
+    assert strokes(ax)[:2] == [[(1, 3), (2, 2), (3, 1)], [(1, 5), (2, 2), (3, 2)]]
+    assert strokes(ax)[3] == [(1, 4), (2, 3), (3, 2.5)]
+    assert curves(ax) == {"one": {1: 4, 2: 2, 3: 1.5}, "six": {1: 4, 2: 3, 3: 2.5}}
 
 
 @proven
@@ -129,7 +192,9 @@ def test_a_landscape_is_as_high_as_the_losses_are():
     side = torch.linspace(-1, 1, 9)
     steep = 10 ** (-1.5 * side + 0.5 * side[:, None] - 1)                 # rows go up, columns to the right
     flat = 10 ** (side + side[:, None] - 1.25)
-    first, second = axes(figures.loss_landscapes, {"steep": (side, steep), "flat": (side, flat)})
+    first, second, key = axes(figures.loss_landscapes, {"steep": (side, steep), "flat": (side, flat)})
+    heights = {-4: "0.0001", -3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10"}
+    assert labels(key.yaxis) == heights
     assert (first.get_title(), second.get_title()) == ("steep", "flat")
     for ax, height in ((first, lambda x, y: -1.5 * x + 0.5 * y - 1), (second, lambda x, y: x + y - 1.25)):
         assert len(contours(ax)) >= 5
@@ -149,10 +214,3 @@ def test_each_run_has_a_mark_in_the_row_of_its_group_and_each_group_its_mean():
         [(0.25, 0), (0.75, 0)], [(0.5, -0.3), (0.5, 0.3)], [(0.125, 1)], [(0.125, 0.7), (0.125, 1.3)]
     ]  # fmt: skip
     assert labels(ax.yaxis) == {0: "right", 1: "wrong"} and ax.yaxis_inverted() and ax.get_xlabel() == "loss"
-
-
-@proven
-def test_the_numbers_of_a_vector_are_bars_one_beside_the_other_for_each_formula():
-    (ax,) = axes(figures.normed_vector, {"inside": torch.tensor([-1.0, 0.5]), "none": torch.tensor([-1.75, 1.5])})
-    assert bars(ax) == {"inside": {-0.205: -1, 0.795: 0.5}, "none": {0.205: -1.75, 1.205: 1.5}}
-    assert strokes(ax) == [[(0, 0), (1, 0)]]

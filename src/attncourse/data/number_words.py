@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 from babel.dates import format_date, get_month_names
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from num2words import num2words
 from torch import Tensor
 
@@ -94,6 +94,21 @@ def say(item: int | datetime.date, language: str) -> str:
         month=format_date(item, "MMMM", locale=language),
         year=num2words(item.year, lang=language, to="year"),
     )
+
+
+def spelled_numbers(limit: int = 1000) -> tuple[str, Int[Tensor, "limit n"]]:
+    """The letters that numbers below `limit` are spelled with in English, and the numbers spelled, a row for each.
+
+    A full stop stands at the beginning and at the end of a number, and is letter 0; shorter ones are filled up with -1.
+
+    >>> letters, tokens = spelled_numbers(3)
+    >>> letters, tokens[1].tolist()
+    ('.enortwz', [0, 3, 2, 1, 0, -1])
+    """
+    texts = [f".{say(number, 'en')}." for number in range(limit)]
+    letters = "." + "".join(sorted({*"".join(texts)} - {"."}))
+    rows = [torch.tensor([letters.index(letter) for letter in text]) for text in texts]
+    return letters, torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
 class Part(NamedTuple):

@@ -10,13 +10,15 @@
 # # Assignment @deep_stacks · Deep stacks
 #
 # In this assignment you build what [lecture @deep_stacks](@deep_stacks) puts around attention and the
-# feed-forward network so that they can be stacked: two norms, the two places to put them, and the stack itself. Then
-# you are handed a block that trains splendidly and is wrong.
+# feed-forward network so that they can be stacked: LayerNorm and RMSNorm, a pre-norm and a post-norm block, and the
+# stack itself. Then you get a block that trains well and is wrong, and repair it. After each check comes a cell that
+# *uses* what you wrote; in exercise 5 your blocks learn to spell, twelve deep. It waits until the check gives all points,
+# and is not graded.
 #
 # The answers are short, a few lines each. Under each exercise stands a check. A check on other numbers and other sizes
 # decides your points.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
+# Two rules hold throughout. Return new tensors, and leave those that come in as they are. And let a
 # gradient through wherever something is to be learned.
 #
 # {exercises}
@@ -26,13 +28,14 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
         "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -63,6 +66,23 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 check("layer_norm", layer_norm)
 
 # %% [markdown]
+# **Use it.** A layer of torch's, with gain and bias as if they had been trained: does your function give the same? And
+# *guess* what is left of it if every vector becomes ten times as large and is shifted by 7.
+
+# %%
+if solved("layer_norm"):
+    torch.manual_seed(0)
+    theirs = nn.LayerNorm(512)
+    nn.init.normal_(theirs.weight, mean=1.0, std=0.3)
+    nn.init.normal_(theirs.bias, std=0.3)
+    x = torch.randn(2, 7, 512)                           # (batch, n, d_model)
+    for name, inputs in {"x": x, "10 x + 7": 10 * x + 7, "x / 1000": x / 1000}.items():
+        yours = layer_norm(inputs, theirs.weight, theirs.bias, theirs.eps)
+        from_torch = (yours - theirs(inputs)).abs().max().item()
+        moved = (yours - theirs(x)).abs().max().item()
+        print(f"{name:>8}: {from_torch:.0e} from torch's layer, {moved:.0e} from what it makes of x")
+
+# %% [markdown]
 # ## 2 · RMSNorm
 #
 # $$
@@ -84,20 +104,34 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 check("rms_norm", rms_norm)
 
 # %% [markdown]
+# **Use it.** QK-norm: the scores of attention are products of queries and keys, and large ones make the softmax hard. Put
+# your norm in front of the product. *Guess* how much of the weight the first key gets, without and with it.
+
+# %%
+if solved("rms_norm"):
+    torch.manual_seed(0)
+    queries, keys = 6 * torch.randn(2, 200, 32)          # (n, d_k) each: grown during training
+    gain = torch.ones(32)
+    for name, q, k in (("without", queries, keys),
+                       ("with", rms_norm(queries, gain, 1e-6), rms_norm(keys, gain, 1e-6))):
+        weights = (q @ k.mT / math.sqrt(32)).softmax(dim=-1)            # (n, n)
+        print(f"{name:>8} QK-norm: the largest of 200 weights is {weights.max(dim=-1).values.mean():.2f}")
+
+# %% [markdown]
 # ## 3 · A pre-norm block
 #
 # From here on the parts are handed to you as functions, each from (batch, n, d_model) to (batch, n, d_model): `attend`
 # is the whole self-attention, with its heads and its mask; `feed_forward` the network; `norm_1` and `norm_2` are two
 # norms, each with a gain and a bias of its own. You do the wiring.
 #
-# $$h = x + \operatorname{attend}(\operatorname{norm}_1(x)) \qquad
-# \text{output} = h + \operatorname{feed\_forward}(\operatorname{norm}_2(h))$$
+# There is no equation here, on purpose. The block has two sublayers, attention first, each on a branch. The first norm
+# belongs to attention, the second to the feed-forward network. On the way from x to the output no norm may stand.
 
 # %% exercise="pre_norm_block"
 def pre_norm_block(
     x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable
 ) -> Tensor:
-    """Attention, then the feed-forward network; each hears a normalised x and is added to x itself.
+    """Attention, then the feed-forward network, wired as a pre-norm block.
 
     x: (batch, n, d_model)
     returns (batch, n, d_model)
@@ -108,18 +142,43 @@ def pre_norm_block(
 check("pre_norm_block", pre_norm_block)
 
 # %% [markdown]
-# ## 4 · A post-norm block
+# **Use it.** Thirty-two of your blocks, one after the other, with random sublayers. *Guess* how large x will be after 2, 8
+# and 32 of them, if it has size 1 at the beginning.
+
+# %%
+if solved("pre_norm_block"):
+    from attncourse.attention import MultiHeadAttention
+    from attncourse.layers import FeedForward
+    from attncourse.transformer import initialise
+
+    def sizes_through(block, blocks=32, d=64):
+        """How large x is after each block."""
+        torch.manual_seed(0)
+        x, sizes = torch.randn(8, 10, d), []                            # (batch, n, d)
+        with torch.no_grad():
+            for _ in range(blocks):
+                attend, feed_forward = MultiHeadAttention(d, n_heads=4), FeedForward(d, 4 * d)
+                initialise(nn.ModuleList([attend, feed_forward]))
+                x = block(x, attend, feed_forward, nn.LayerNorm(d), nn.LayerNorm(d))
+                sizes.append(x.square().mean().sqrt().item())
+        return sizes
+
+    sizes = sizes_through(pre_norm_block)
+    print({f"after {depth}": round(sizes[depth - 1], 1) for depth in (2, 8, 32)})
+
+# %% [markdown]
+# ## 4 · A post-norm block with DeepNorm's factor
 #
-# The original Transformer's: "Add & Norm" after each sublayer.
-#
-# $$h = \operatorname{norm}_1\bigl(x + \operatorname{attend}(x)\bigr) \qquad
-# \text{output} = \operatorname{norm}_2\bigl(h + \operatorname{feed\_forward}(h)\bigr)$$
+# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry`: in both
+# sums, what is there already counts `carry` times, and what the sublayer has found counts once. The sublayers read x
+# without the factor. If `carry` is 1, this is the original block.
 
 # %% exercise="post_norm_block"
 def post_norm_block(
-    x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable
+    x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable,
+    carry: float = 1.0,
 ) -> Tensor:
-    """Attention, then the feed-forward network; each is added to x, and the sum is normalised.
+    """Attention, then the feed-forward network; x counts `carry` times in each sum.
 
     x: (batch, n, d_model)
     returns (batch, n, d_model)
@@ -130,18 +189,31 @@ def post_norm_block(
 check("post_norm_block", post_norm_block)
 
 # %% [markdown]
-# ## 5 · The stack
+# **Use it.** The same with your post-norm block (the cell above must have run). *Guess* first.
+
+# %%
+if solved("pre_norm_block") and solved("post_norm_block"):
+    sizes = sizes_through(post_norm_block)
+    print({f"after {depth}": round(sizes[depth - 1], 1) for depth in (2, 8, 32)})
+
+# %% [markdown]
+# ## 5 · The stack, read at every depth
 #
 # `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 3, their residual connections inside.
-# `final_norm` is one more norm. What comes out goes to an output layer that expects vectors of the usual size. The list
-# may be of any length, empty too. A gradient must find its way from the top to x.
+# `final_norm` is one more norm. What passes it goes to an output layer that expects vectors of the usual size. The list
+# may be of any length, empty too.
+#
+# The residual stream has the same shape everywhere. So one can ask what the output layer would read *if the stack
+# ended here*, after no block, after one, and so on. (For language models this is known as the **logit lens**,
+# nostalgebraist 2020.) Return all of these levels, the lowest first. The last is the output of the whole stack, and
+# a gradient must find its way from it to x.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:
-    """All blocks, one after the other, and the norm that a pre-norm stack ends in.
+    """What an output layer would read if the stack ended here, for every depth.
 
-    x: (batch, n, d_model)
-    returns (batch, n, d_model)
+    x: (batch, n, d_model)   blocks: L functions of x, in their order
+    returns (L + 1, batch, n, d_model): level 0 is before the first block, level L is the stack's output
     """
     ...  # solution
 
@@ -149,7 +221,120 @@ def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> T
 check("pre_norm_stack", pre_norm_stack)
 
 # %% [markdown]
-# ## 6 · The loss fell, so it is right?
+# **Use it.** Your norm, your blocks and your stack become a language model that spells the numbers below a thousand, twelve
+# blocks deep. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. Then your post-norm block
+# tries the same, first as it was in 2017, and then with a `carry` of 5. Who knows how frequent each letter is, and
+# nothing more, pays 2.77 nats per letter. *Guess* the three losses. Last, the pre-norm model is read at other depths:
+# how good is it if it is cut off after 0, 3, 6 or 9 of its blocks?
+
+# %%
+if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_block", "pre_norm_stack")):
+    from functools import partial
+
+    from attncourse.data.number_words import spelled_numbers
+
+    letters, spelled = spelled_numbers(1000)                            # (1000, n + 1), −1 is padding
+
+    class Norm(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.gain, self.bias = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
+
+        def forward(self, x):
+            return layer_norm(x, self.gain, self.bias, 1e-5)
+
+    class Speller(nn.Module):
+        def __init__(self, block, depth=12, d=32):
+            super().__init__()
+            self.block = block
+            self.token, self.position = nn.Embedding(len(letters), d), nn.Embedding(64, d)
+            self.layers = nn.ModuleList()
+            for _ in range(depth):
+                sublayers = [MultiHeadAttention(d, n_heads=4), FeedForward(d, 4 * d)]
+                self.layers.append(nn.ModuleList([*sublayers, Norm(d), Norm(d)]))
+            self.final_norm = Norm(d) if block is pre_norm_block else nn.Identity()
+            self.output = nn.Linear(d, len(letters))
+            initialise(self)
+
+        def forward(self, tokens):                                      # (batch, n)
+            x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
+            blocks = [partial(self.block, attend=partial(attend, causal=True),
+                              feed_forward=feed_forward, norm_1=norm_1, norm_2=norm_2)
+                      for attend, feed_forward, norm_1, norm_2 in self.layers]
+            return self.output(pre_norm_stack(x, blocks, self.final_norm))      # (L + 1, batch, n, letters)
+
+    def loss_of(model, tokens, level=-1):
+        tokens = tokens[:, : int((tokens >= 0).sum(dim=1).max())]
+        logits = model(tokens[:, :-1].clamp(min=0))[level]              # (batch, n, letters)
+        return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
+
+    models = {"post-norm": post_norm_block, "post-norm, carry 5": partial(post_norm_block, carry=5.0),
+              "pre-norm": pre_norm_block}
+    for name, block in models.items():
+        torch.manual_seed(0)
+        model = Speller(block)
+        optimiser = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
+        for _ in range(80):
+            loss = loss_of(model, spelled[torch.randint(1000, (16,))])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        with torch.no_grad():
+            print(f"{name:>18}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
+    with torch.no_grad():
+        for level in (0, 3, 6, 9, 12):
+            print(f"pre-norm, read after {level:>2} blocks: {loss_of(model, spelled[::5], level):.2f}")
+
+# %% [markdown]
+# All blocks read and write one residual stream. So what a few of them have written can be read already, and the later
+# ones refine it. Nobody has trained this model to be cut off. (It is one model of one seed: it shows that this can be
+# so, and not that it must.)
+#
+# ## 6 · The gradient of a residual stack
+#
+# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
+# $J_1, \dots, J_L$, each where its layer reads. How does $x_L$ change with $x_0$? Mind the order, and what there is to
+# return for a stack of no layers.
+
+# %% exercise="stack_jacobian"
+def stack_jacobian(jacobians: Tensor) -> Tensor:
+    """How x after a stack of residual layers changes with x before it.
+
+    jacobians: (L, d, d), from the first layer to the last; row i, column j is ∂output_i/∂input_j; L may be 0
+    returns (d, d): row i, column j is ∂x_L[i]/∂x_0[j]
+    """
+    ...  # solution
+
+# %% check="stack_jacobian"
+check("stack_jacobian", stack_jacobian)
+
+# %% [markdown]
+# **Use it.** The gradient that autograd carries through a stack of ten residual layers, and yours; and how large it gets if
+# the branches are small, as GPT-2's are at the start. *Guess:* with what factor does the gradient grow in ten layers?
+
+# %%
+if solved("stack_jacobian"):
+    jacobian = torch.autograd.functional.jacobian
+    for scale in (1.0, 1 / math.sqrt(10)):
+        torch.manual_seed(0)
+        matrices = scale * torch.randn(10, 16, 16) / 4                  # (L, d, d)
+        x = x_0 = torch.randn(16)                                       # (d,)
+        branches = []
+        for W in matrices:
+            branches.append(jacobian(lambda y, W=W: (W @ y).tanh(), x))
+            x = x + (W @ x).tanh()
+
+        def stack(x, matrices=matrices):
+            for W in matrices:
+                x = x + (W @ x).tanh()
+            return x
+
+        yours, theirs = stack_jacobian(torch.stack(branches)), jacobian(stack, x_0)
+        print(f"branches × {scale:.2f}: off by {(yours - theirs).abs().max():.0e}; "
+              f"a step of x grows by {yours.norm() / 4:.1f} on average")
+
+# %% [markdown]
+# ## 7 · The loss fell, so it is right?
 #
 # The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, a model made of it
 # learns, and its loss falls as one would wish. It has four faults, all of them in `forward`; `__init__` is in order.
@@ -219,7 +404,30 @@ class RepairedBlock(nn.Module):
 check("repair_the_block", RepairedBlock)
 
 # %% [markdown]
-# ## 7 · Why the batch must not matter
+# **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. Take its parameters over, and
+# compare, with a causal mask. And the structural test from above: what does it say now?
+
+# %%
+if solved("repair_the_block"):
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+    for norm in (theirs.norm1, theirs.norm2):                           # as if they had been trained
+        nn.init.normal_(norm.weight, mean=1.0, std=0.3)
+        nn.init.normal_(norm.bias, std=0.3)
+    yours = RepairedBlock(32, 4, 64)
+    for mine, other in ((yours.norm_1, theirs.norm1), (yours.norm_2, theirs.norm2), (yours.down, theirs.linear2),
+                        (yours.up, theirs.linear1), (yours.attention, theirs.self_attn)):
+        mine.load_state_dict(other.state_dict())
+    x, causal = 3 * torch.randn(2, 6, 32) + 1, torch.ones(6, 6, dtype=torch.bool).tril()
+    same = (yours(x, causal) - theirs(x, src_mask=~causal)).abs().max().item()
+    print(f"from torch's block: {same:.0e}")
+    for layer in (yours.attention.out_proj, yours.down):
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    print("sublayers that write nothing: x moves by", (yours(x, causal) - x).abs().max().item())
+
+# %% [markdown]
+# ## 8 · Why the batch must not matter
 #
 # Somebody replaces LayerNorm in a language model by a norm whose mean and variance are taken, for each feature, over
 # all positions of all sentences in the batch.
@@ -247,20 +455,24 @@ check("repair_the_block", RepairedBlock)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8 · Where does the gradient go?
+# ## 9 · Where does the gradient go?
 #
-# Let $f_1, \dots, f_L$ be sublayers, and $x_\ell = x_{\ell-1} + f_\ell(\operatorname{norm}(x_{\ell-1}))$.
+# The lecture writes $\partial x_L / \partial x_0$ for $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. Now there is a norm in
+# each layer as well. Let $J_\ell$ be the Jacobian of $f_\ell$ and $N_\ell$ that of the norm, each at what it reads.
+# ($J_{ij} = \partial y_i / \partial x_j$, as in the lecture.)
 #
-# **(a)** Write $\partial x_L / \partial x_0$ as a product over the layers, and say what it becomes if all $f_\ell$ are
-# constant. **(b)** A slide says of the residual connection: "the gradient is 1". Where is that true, and what has it
-# left out? Answer in three to five lines. (2 points)
+# **(a)** Write the product for a post-norm stack and for a pre-norm stack (without its final norm), in the right order.
+# What is left of each if all $f_\ell$ are constant? **(b)** A slide says of the residual connection: "the gradient
+# is 1". Where is that true, and what has it left out? Answer in three to five lines. (2 points)
 
-# %% [markdown] written="where-does-the-gradient-go" points=2 minutes=8 difficulty=2
+# %% [markdown] written="where-does-the-gradient-go" points=2 minutes=10 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) $\prod_{\ell} \bigl(I + J_\ell\bigr)$, with $J_\ell$ the Jacobian of $f_\ell(\operatorname{norm}(\cdot))$ at $x_{\ell-1}$ (in either order,
-#    depending on the convention). For constant $f_\ell$ every $J_\ell$ is 0, and the product is $I$.
+# 1. (a) Half a point for each. Post-norm: $N_L (I + J_L) \cdots N_1 (I + J_1)$; for constant $f_\ell$ every $J_\ell$ is 0, and
+#    $N_L \cdots N_1$ is left, which is not $I$. Pre-norm: $(I + J_L N_L) \cdots (I + J_1 N_1)$, of which $I$ is left. The *last*
+#    layer is on the left; the other order, or none, costs half a point once. (Whoever says that vectors are rows and
+#    $J_{ij} = \partial y_j / \partial x_i$ may reverse it.)
 # 2. (b) The path through the additions alone contributes exactly the identity. The whole gradient is that plus what comes back
 #    through the sublayers, which may add to it or take from it: multiplied out, there are $2^L$ terms, of which one is $I$. Half a
 #    point for "plus the sublayers' part" without a word on that it can be large or opposed. (Also good: it is true of pre-norm; in
@@ -289,6 +501,20 @@ def fold_the_norm(gain: Tensor, bias: Tensor, W: Tensor, b: Tensor) -> tuple[Ten
 
 # %% check="fold_the_norm"
 check("fold_the_norm", fold_the_norm)
+
+# %% [markdown]
+# **Use it.** A norm with 1,024 parameters in front of a layer, and the same without them:
+
+# %%
+if solved("fold_the_norm"):
+    torch.manual_seed(0)
+    norm, linear = nn.LayerNorm(512), nn.Linear(512, 64)
+    nn.init.normal_(norm.weight, mean=1.0, std=0.3)
+    nn.init.normal_(norm.bias, std=0.3)
+    W, b = fold_the_norm(norm.weight, norm.bias, linear.weight.mT, linear.bias)
+    x = 5 * torch.randn(3, 7, 512) + 2                                  # (batch, n, d_model)
+    y = nn.functional.layer_norm(x, (512,))                             # no gain, no bias
+    print(f"off by {(linear(norm(x)) - (y @ W + b)).abs().max().item():.0e}")
 
 # %% [markdown]
 # ---

@@ -1,11 +1,12 @@
-"""Deep stacks: what a norm does to a vector, how blocks are wired, how gradients come down, and slices of the loss."""
+"""Deep stacks: what a norm does to a vector, how blocks are wired, what flows through them, runs, landscapes."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.axis import Axis
 from matplotlib.patches import Circle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, box
@@ -13,7 +14,6 @@ from attncourse.viz.style import (
     BLUE,
     GREEN,
     GREY,
-    HATCHES,
     INK,
     ORANGE,
     PALE,
@@ -21,7 +21,8 @@ from attncourse.viz.style import (
     SERIES,
     WEIGHTS,
     figure,
-    hold_still,
+    line_style,
+    name_lines,
     show,
     stage,
 )
@@ -80,8 +81,8 @@ def norm_steps(points: Tensor) -> None:
 def block_wiring(blocks: Mapping[str, Sequence[str]]) -> None:
     """How blocks are wired, side by side, from the bottom up: {title: steps}.
 
-    A step is "norm" (on the way of x), a sublayer's name (x goes round it and is added to what it finds), "norm → name"
-    (the sublayer hears a normalised x), or "only name" (nothing goes round it).
+    A step is "norm" (on the way of x), a branch, which x goes around and to which it is added, or "only name" (nothing
+    goes around it). A branch is a sublayer's name, or a chain in the order of reading, such as "norm → name → norm".
     """
     top = 1.6 + max(sum(_height(step) for step in steps) for steps in blocks.values())
     drawn, _ = figure(2.35 * len(blocks) + 0.3, 0.6 + 0.31 * top, columns=len(blocks))
@@ -101,7 +102,7 @@ def block_wiring(blocks: Mapping[str, Sequence[str]]) -> None:
 def _height(step: str) -> float:
     if step == "norm" or step.startswith("only "):
         return 1.7
-    return 4.3 if " → " in step else 2.9
+    return 1.4 + 1.5 * len(step.split(" → "))
 
 
 def _step(ax: Axes, y: float, step: str) -> float:
@@ -112,15 +113,13 @@ def _step(ax: Axes, y: float, step: str) -> float:
         name = step.removeprefix("only ")
         box(ax, 0, y + 1.2, name, ORANGE if step == "norm" else GREEN, width=1.5 if step == "norm" else 3.1)
         return y + height
-    norm, _, name = step.rpartition(" → ")
     ax.plot([0, 0], [y, y + height], color=BLUE, linewidth=2.2)
     ax.plot([0, 1.9], [y + 0.35, y + 0.35], color=GREY, linewidth=1.4)
     at = y + 0.35
-    for label, colour, width in ((norm, ORANGE, 1.5), (name, GREEN, 3.1)):
-        if label:
-            arrow(ax, (1.9, at), (1.9, at + 0.5))
-            box(ax, 1.9, at + 1.0, label, colour, width=width)
-            at += 1.5
+    for label in step.split(" → "):
+        arrow(ax, (1.9, at), (1.9, at + 0.5))
+        box(ax, 1.9, at + 1.0, label, ORANGE if label == "norm" else GREEN, width=1.5 if label == "norm" else 3.1)
+        at += 1.5
     ax.plot([1.9, 1.9], [at, y + height - 0.35], color=GREY, linewidth=1.4)
     arrow(ax, (1.9, y + height - 0.35), (0.36, y + height - 0.35))
     ax.add_patch(Circle((0, y + height - 0.35), 0.34, facecolor="white", edgecolor=PURPLE, linewidth=1.6, zorder=3))
@@ -133,53 +132,204 @@ def _step_in_words(step: str) -> str:
         return "a norm on the way of x"
     if step.startswith("only "):
         return f"{step.removeprefix('only ')} in place of x"
-    norm, _, name = step.rpartition(" → ")
-    return f"{name} of {'a normalised x' if norm else 'x'} added to x"
+    *before, name = step.removesuffix(" → norm").split(" → ")
+    after = ", normalised," if step.endswith(" → norm") else ""
+    return f"{name} of {'a normalised x' if before else 'x'}{after} added to x"
 
 
-def _short(value: float) -> str:
-    """A number in at most six signs."""
-    if not np.isfinite(value):
-        return "∞"
-    return f"{value:.2g}" if 0.01 <= value < 100 else f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+")
+def training_curves(runs: Mapping[str, Sequence[Sequence[float]]], y_name: str) -> None:
+    """Losses against steps, {name: a list of losses for each seed}: each seed thin, their mean thick."""
+    drawn, ax = figure(6.6, 3.2)
+    said = []
+    for i, (name, seeds) in enumerate(runs.items()):
+        style = line_style(i)
+        steps = range(1, len(seeds[0]) + 1)
+        for losses in seeds:
+            ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.6)
+        middle = np.mean(seeds, axis=0)
+        ax.plot(steps, middle, label=name, markevery=max(1, len(middle) // 8), **style)
+        ends = sorted(losses[-1] for losses in seeds)
+        said.append(
+            f"{name}: from {middle[0]:.2g} to {middle[-1]:.2g}, the seeds end between {ends[0]:.2g} and {ends[-1]:.2g}"
+        )
+    name_lines(ax, "training step", y_name)
+    show(drawn, f"{y_name} against training step, thin lines for seeds and thick for their mean. {'; '.join(said)}.")
 
 
-SHOWN = (1e-9, 1e9)  # what a gradient's axis holds, in all frames the same
+Runs = Mapping[float, Sequence[float | None]]  # {x: a value for each seed}, None where it is no number any more
 
 
-def gradient_flow(sizes: Sequence[float], gradients: Sequence[float], title: str = "") -> tuple[Figure, str]:
-    """How large x is on its way up, block by block, and the gradient in each block.
+def runs_over(
+    lines: Mapping[str, Runs],
+    x_name: str,
+    y_name: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    level: tuple[str, float] | None = None,
+    highest: float = 20.0,
+) -> None:
+    """A mark for each seed at each x, and a line through the medians; `level` is dotted, with its name.
 
-    For `explore`. What is beyond the axes stands at their ends. Returns the figure and the words for it.
+    What is above `highest`, or no number any more, stands at the upper edge as an arrow.
     """
-    drawn, (up, down) = figure(6.5, 2.9, columns=2)
-    hold_still(drawn, left=0.11, right=0.97, bottom=0.18, top=0.8, wspace=0.33)
-    for ax, values, start, name in ((up, sizes, 0, "size of x"), (down, gradients, 1, "gradient in the block")):
-        ys = np.clip(np.nan_to_num(np.asarray(values, dtype=float), nan=SHOWN[1], posinf=SHOWN[1]), *SHOWN)
-        xs = np.arange(start, start + len(ys))
-        ax.plot(xs, ys, color=BLUE if ax is up else ORANGE, marker="o", markersize=4, linewidth=1.8)
-        ax.axhline(1, color=GREY, linestyle=":", linewidth=1)
-        for i in (0, -1):
-            x, value, y = xs[i], values[i], ys[i]
-            low = y > 1e7 or (i and len(ys) < 4)                          # there is no room above
-            at = (0, -13 if low else 8)
-            ax.annotate(_short(value), (x, y), at, textcoords="offset points", ha="center", fontsize=9, color=INK)
-        ax.set_yscale("log")
-        ax.set_ylim(SHOWN[0] / 3, SHOWN[1] * 3)
-        ax.set_yticks([1e-8, 1e-4, 1, 1e4, 1e8])
-        ax.set_xlim(-1.6, 25.6)
-        ax.set_xticks([0, 6, 12, 18, 24])
-        ax.grid(axis="y", color=PALE, linewidth=0.8)
+    drawn, ax = figure(7.2, 3.6)
+    said = []
+    for i, (name, runs) in enumerate(lines.items()):
+        style = line_style(i)
+        middles = []
+        for x, values in runs.items():
+            ys = [_at_most(value, highest) for value in values]
+            middles.append(float(np.median(ys)))
+            within = [y for y in ys if y < highest]
+            ax.plot([x] * len(within), within, style["marker"], color=style["color"], markersize=4, alpha=0.7)
+            if len(within) < len(ys):
+                ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False)
+        inside = [place for place, middle in enumerate(middles) if middle < highest]
+        ax.plot(list(runs), middles, label=name, markevery=inside, **style | {"markersize": 5, "markeredgewidth": 1})
+        listed = ", ".join(f"{middle:.2g} at {x:g}" for x, middle in zip(runs, middles, strict=True))
+        said.append(f"{name}: {listed}")
+    if log_x:
+        ax.set_xscale("log")
+        xs = sorted({x for runs in lines.values() for x in runs})
+        ax.set_xticks(xs, [f"{x:g}" for x in xs])
         ax.minorticks_off()
-        ax.set_title(name, fontsize=10)
-    up.set_xlabel("blocks passed →")
-    down.set_xlabel("block (the loss comes after the last)")
-    if title:
-        drawn.suptitle(title, fontsize=11)
-    return drawn, (
-        f"{title or 'A stack'}: on the way up x goes from size {sizes[0]:.2g} to {sizes[-1]:.2g}. The gradient is "
-        f"{gradients[-1]:.2g} in the last block and {gradients[0]:.2g} in the first."
-    )
+    if log_y:
+        _few_ticks(ax.yaxis, ax)
+    if level is not None:
+        ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ax.annotate(level[0], (1, level[1]), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                    ha="right", va="bottom", fontsize=8.5, color=GREY)  # fmt: skip
+        said.append(f"{level[0]}: {level[1]:.2f}")
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
+
+
+def _at_most(value: float | None, highest: float) -> float:
+    return highest if value is None or not np.isfinite(value) else min(value, highest)
+
+
+def _few_ticks(axis: Axis, ax: Axes) -> None:
+    """A logarithmic axis with plain numbers: 0.5, 1, 2, 5, and over many powers of ten these alone."""
+    (ax.set_yscale if axis is ax.yaxis else ax.set_xscale)("log")
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def log_slope(line: Mapping[float, float]) -> float:
+    """The exponent of the power law that fits positive points {x: y} best.
+
+    >>> log_slope({1: 8.0, 2: 4.0, 4: 2.0})
+    -1.0
+    """
+    return round(float(np.polyfit(np.log(list(line)), np.log(list(line.values())), 1)[0]), 6)
+
+
+def runs_in_rows(
+    rows: Mapping[str, Mapping[str, Sequence[float | None]]],
+    x_name: str,
+    level: tuple[str, float] | None = None,
+    highest: float = 20.0,
+) -> None:
+    """A row for each variant, {row: {setting: a value for each seed}}, settings side by side in marks of their own.
+
+    What is above `highest`, or no number any more, stands at the right edge as an arrow.
+    """
+    drawn, ax = figure(7.6, 0.9 + 0.36 * len(rows))
+    settings = list(dict.fromkeys(setting for row in rows.values() for setting in row))
+    said = []
+    for y, (name, row) in enumerate(rows.items()):
+        ax.axhline(y, color=PALE, linewidth=1, zorder=1)
+        for setting, values in row.items():
+            i = settings.index(setting)
+            style = line_style(i) | {"linestyle": "none", "markersize": 6}
+            at = y + 0.24 * (i - (len(settings) - 1) / 2)
+            xs = [_at_most(value, highest) for value in values]
+            within = [x for x in xs if x < highest]
+            ax.plot(within, [at] * len(within), label=setting if y == 0 else None, **style)
+            if len(within) < len(xs):
+                ax.plot(highest, at, marker=r"$\rightarrow$", color=style["color"], markersize=12, clip_on=False)
+        listed = "; ".join(f"{setting} " + ", ".join("none" if v is None else f"{v:.2f}" for v in values)
+                           for setting, values in row.items())  # fmt: skip
+        said.append(f"{name}: {listed}")
+    _few_ticks(ax.xaxis, ax)
+    if level is not None:
+        ax.axvline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ax.annotate(level[0], (level[1], 1), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
+                    ha="center", va="bottom", fontsize=8.5, color=GREY)  # fmt: skip
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel(x_name)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    show(drawn, f"{x_name}, a mark a seed. {'. '.join(said)}.")
+
+
+def paired_runs(groups: Mapping[str, Sequence[float]], pair: tuple[str, str], half: float, x_name: str) -> None:
+    """Runs of the same seeds, joined across groups; beside them the pair's differences, their mean and its interval.
+
+    `half` is half of the interval's length.
+    """
+    drawn, (left, right) = figure(7.6, 2.9, columns=2)
+    names = list(groups)
+    for values in zip(*groups.values(), strict=True):
+        left.plot(values, range(len(names)), "o-", color=GREY, markerfacecolor=BLUE, markersize=5, linewidth=0.9)
+    left.set_yticks(range(len(names)), names)
+    left.set_ylim(len(names) - 0.5, -0.5)
+    left.tick_params(axis="y", length=0)
+    left.set_xlabel(x_name)
+    left.set_title("a line joins the runs of a seed")
+    differences = [a - b for a, b in zip(groups[pair[0]], groups[pair[1]], strict=True)]
+    middle = float(np.mean(differences))
+    right.axvline(0, color=INK, linewidth=1)
+    right.plot(differences, [0.25] * len(differences), "o", color=BLUE, markersize=5)
+    right.plot([middle - half, middle + half], [-0.25, -0.25], color=ORANGE, linewidth=2.4)
+    right.plot(middle, -0.25, "D", color=ORANGE, markersize=7)
+    right.set_yticks([0.25, -0.25], ["each seed", "mean, 95 %"])
+    right.set_ylim(-0.7, 0.7)
+    right.tick_params(axis="y", length=0)
+    right.set_xlabel("difference")
+    right.set_title(f"{pair[0]} − {pair[1]}")
+    listed = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items())
+    said = f"{listed}. {pair[0]} less {pair[1]}: mean {middle:.4f} ± {half:.4f}".replace("-", "−")
+    show(drawn, f"{x_name}, runs of one seed joined. {said}.")
+
+
+Flow = tuple[Sequence[float], Sequence[float]]  # sizes of x, gradients in the blocks
+
+
+def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
+    """{wiring: {depth: flow}}: above, how large x is after each sublayer; below, the gradient in each block.
+
+    A column for each wiring, a line for each depth. Each column has its own scale, with 1 marked.
+    """
+    drawn, _ = figure(2.35 * len(flows) + 0.6, 4.6, rows=2, columns=len(flows))
+    said = []
+    for k, (wiring, by_depth) in enumerate(flows.items()):
+        up, down = drawn.axes[k], drawn.axes[k + len(flows)]
+        for i, (depth, (sizes, gradients)) in enumerate(by_depth.items()):
+            style = line_style(i) | {"markersize": 0}
+            up.plot(range(len(sizes)), sizes, label=f"{depth} deep", **style)
+            down.plot(range(1, len(gradients) + 1), gradients, **style)
+            said.append(
+                f"{wiring}, {depth} deep: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
+                f"first block and {gradients[-1]:.2g} in the last"
+            )
+        up.set_title(wiring)
+        for ax, values in ((up, [s for sizes, _ in by_depth.values() for s in sizes]),
+                           (down, [g for _, gradients in by_depth.values() for g in gradients])):  # fmt: skip
+            ax.set_yscale("log")
+            ax.set_ylim(min(0.09, 0.5 * min(values)), max(11, 2 * max(values)))
+            ax.axhline(1, color=GREY, linestyle=":", linewidth=1)
+            ax.minorticks_off()
+            ax.tick_params(labelsize=8.5)
+        up.set_xlabel("sublayers passed")
+        down.set_xlabel("block")
+    drawn.axes[0].set_ylabel("size of x")
+    drawn.axes[len(flows)].set_ylabel("gradient in the block")
+    drawn.axes[len(flows) - 1].legend(frameon=False, fontsize=8.5)
+    show(drawn, f"Flows through untrained stacks. {'; '.join(said)}.")
 
 
 def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
@@ -196,37 +346,21 @@ def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
         shade = ax.contourf(side, side, low, levels=fills, cmap=WEIGHTS.reversed(), alpha=0.75, extend="both")
         shade.set_rasterized(True)
         lines = ax.contour(side, side, low, levels=np.log10(levels), colors=INK, linewidths=0.9, linestyles="solid")
-        ax.clabel(lines, fmt={level: f"{10**level:.2g}" for level in lines.levels}, fontsize=8)
+        ax.clabel(lines, fmt={level: f"{10**level:.2g}" for level in lines.levels}, fontsize=8, inline_spacing=2)
         ax.plot(0, 0, "+", color="white", markersize=10, markeredgewidth=2)
         ax.set_aspect("equal")
         ticks = [float(side[0]), 0.0, float(side[-1])]
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.set_title(title)
+        ax.set_xlabel("along one direction")
         middle = losses[len(side) // 2, len(side) // 2].item()
         share = (losses < 0.1).float().mean().item()
         said.append(
             f"{title}: {middle:.2g} in the middle, at most {losses.max().item():.2g}; below 0.1 in {share:.0%} of it"
         )
+    drawn.axes[0].set_ylabel("along another direction")
+    key = drawn.colorbar(shade, ax=drawn.axes[: len(slices)], shrink=0.8, ticks=[-4, -3, -2, -1, 0, 1])
+    key.ax.set_yticklabels([f"{10.0**tick:g}" for tick in key.get_ticks()], fontsize=8)
+    key.set_label("loss (nats)", fontsize=9)
     show(drawn, f"Loss on a square slice around where training ended. {'; '.join(said)}.")
-
-
-def normed_vector(formulas: Mapping[str, Tensor], title: str = "") -> tuple[Figure, str]:
-    """The numbers of one vector, normalised in several ways, {name: (d,)}, side by side: for `explore`.
-
-    Returns the figure and the words for it.
-    """
-    drawn, ax = figure(6.3, 2.9)
-    hold_still(drawn, left=0.09, right=0.8, bottom=0.09, top=0.87)
-    width = 0.82 / len(formulas)
-    for i, (name, numbers) in enumerate(formulas.items()):
-        places = np.arange(len(numbers)) + width * (i - (len(formulas) - 1) / 2)
-        hatch = HATCHES[i % len(HATCHES)]
-        ax.bar(places, numbers.tolist(), width=width, color=SERIES[i], hatch=hatch, edgecolor="white", label=name)
-    ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.set_ylim(-1.9, 1.9)
-    ax.set_xticks([])
-    ax.set_title(title)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    largest = ", ".join(f"{name} {numbers.max().item():.2f}" for name, numbers in formulas.items())
-    return drawn, f"The numbers of {title or 'one vector'}. The largest of them: {largest}."

@@ -1,6 +1,15 @@
-"""Two norms, two places to put them, a stack, and a block that trains although it is wrong."""
+"""Two norms, two places to put them, a stack and its gradient, and a block that trains although it is wrong."""
 
-from . import fold_the_norm, layer_norm, post_norm_block, pre_norm_block, pre_norm_stack, repair_the_block, rms_norm
+from . import (
+    fold_the_norm,
+    layer_norm,
+    post_norm_block,
+    pre_norm_block,
+    pre_norm_stack,
+    repair_the_block,
+    rms_norm,
+    stack_jacobian,
+)
 
 # In the order in which they are set.
 EXERCISES = tuple(
@@ -11,6 +20,7 @@ EXERCISES = tuple(
         pre_norm_block,
         post_norm_block,
         pre_norm_stack,
+        stack_jacobian,
         repair_the_block,
         fold_the_norm,
     )

@@ -88,7 +88,7 @@ def normed(y, gain=1.0, bias=0.0, eps=1e-5):
 def parts(draw):
     """x (batch, n, d), attention, feed-forward network, two norms: drawn functions that stand for trained sublayers."""
     batch, n, d = draw.sizes(3, 3, 7)
-    mix = draw.normal(n, n).softmax(dim=-1)                               # (n, n)  attention: words hear each other
+    mix = draw.normal(n, n).softmax(dim=-1)                               # (n, n)  attention: tokens read each other
     W, W_1, W_2 = draw.normal(d, d), draw.normal(d, 2 * d), draw.normal(2 * d, d)
     (gain_1, gain_2), (bias_1, bias_2) = 1 + draw.normal(2, d) / 3, draw.normal(2, d) / 2
 

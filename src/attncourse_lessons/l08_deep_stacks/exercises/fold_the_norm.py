@@ -70,6 +70,9 @@ slip("bias times the gain", ("bias",), {"bias @ W": f"bias @ ({MATRIX})"}, words
     and then the bias is added.""")
 slip("the layer's bias forgotten", ("bias",), {" + b": ""}, words="""
     The new bias holds the norm's part and not the layer's own b.""")
+slip("the gain forgotten", ("matrix",), {MATRIX: "W.clone()"}, words="""
+    The matrix is W as it was, without the gain. The new layer gets y before the gain has met it, so its matrix must
+    hold the gain.""")
 slip("divided by the gain", ("matrix",), {MATRIX: "W / gain[:, None]"}, words="""
     The gain was divided out. The new layer gets vectors that have *not* been multiplied by it, and must make up for
     that.""")

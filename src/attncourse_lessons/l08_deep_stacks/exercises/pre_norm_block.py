@@ -1,4 +1,4 @@
-"""pre_norm_block: Attention, then the feed-forward network; each hears a normalised x and is added to x itself."""
+"""pre_norm_block: Attention, then the feed-forward network; each reads a normalised x and is added to x itself."""
 
 import torch
 
@@ -50,7 +50,7 @@ def silent_sublayers(answer, draw):
 
 @aspect("attention's half", points=1, hint=1)
 def attentions_half(answer, draw):
-    """attention hears the normalised x, and what it found is added to x"""
+    """attention reads the normalised x, and what it found is added to x"""
     x, attend, _, norm_1, norm_2 = parts(draw)
     return answer(x, attend, _silent, norm_1, norm_2)
 
@@ -89,7 +89,7 @@ slip("residual from the normalised x", PRE,
      {"x + attend": "norm_1(x) + attend"},
      words="""
     What the sublayer found was added to the *normalised* x, and x itself is gone. It happens when the norm's result
-    is stored under the name x. (A deck's code does it.) The norm is only for the sublayer's ears: keep x, and add
+    is stored under the name x. (A deck's code does it.) The norm is only for what the sublayer reads: keep x, and add
     to it.""")
 slip("post-norm", PRE, {f"x + {ATTENDS}": "norm_1(x + attend(x))", f"x + {THINKS}": "norm_2(x + feed_forward(x))"},
      words="""
@@ -97,16 +97,16 @@ slip("post-norm", PRE, {f"x + {ATTENDS}": "norm_1(x + attend(x))", f"x + {THINKS
     sublayer. In a pre-norm block no norm stands on the path from x to the output; it stands on the branch, in front
     of the sublayer.""")
 slip("norm after the sublayer", PRE[:-1], {ATTENDS: "norm_1(attend(x))", THINKS: "norm_2(feed_forward(x))"}, words="""
-    The branch was normalised at its end and not at its beginning. The sublayer then hears x at whatever size it has
+    The branch was normalised at its end and not at its beginning. The sublayer then reads x at whatever size it has
     grown to, and even where it finds nothing its norm adds a bias.""")
 slip("one norm for both", ("feed-forward's half", "together"), {"norm_2": "norm_1"}, words="""
-    Both sublayers hear through the same norm. The block has two, with gains and biases of their own: `norm_1` for
+    Both sublayers read through the same norm. The block has two, with gains and biases of their own: `norm_1` for
     attention, `norm_2` for the feed-forward network.""")
 slip("norms exchanged", HALVES, {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
-    Each sublayer hears through the other's norm. `norm_1` is attention's.""")
-slip("a sublayer hears x as it is", HALVES, {"norm_1(x)": "x", "norm_2(x)": "x"}, words="""
+    Each sublayer reads through the other's norm. `norm_1` is attention's.""")
+slip("a sublayer reads x as it is", HALVES, {"norm_1(x)": "x", "norm_2(x)": "x"}, words="""
     A norm was left out: a sublayer was handed x itself. x grows from block to block, and a sublayer deep in the
-    stack would hear something many times as loud as the first one. Each sublayer hears a normalised x.""")
+    stack would read something many times as large as the first one does. Each sublayer reads a normalised x.""")
 slip("no residual", PRE,
      {"x + attend": "attend", "x + feed_forward": "feed_forward"},
      {"x + feed_forward": "feed_forward"},
@@ -114,7 +114,8 @@ slip("no residual", PRE,
      words="""
     What a sublayer found *replaced* x. Where it has nothing to say, everything that came before is lost. Add.""")
 slip("feed-forward first", ("together",), {ATTENDS: THINKS, THINKS: ATTENDS}, words="""
-    The feed-forward network came before attention. First a word collects, then it thinks about what it has.""")
+    The feed-forward network came before attention. First attention collects from other tokens, then the network works
+    on each token.""")
 slip("cut off from the gradient", ("gradient",),
      {"x + attend": "x.detach() + attend", "x + feed_forward": "x.detach() + feed_forward"},
      {ATTENDS: f"{ATTENDS}.detach()"},  # in attention's branch
@@ -126,14 +127,14 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("a sublayer hears x as it is", fails=("attention's half", "together"))
+@variant("a sublayer reads x as it is", fails=("attention's half", "together"))
 def attention_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
     """Attention."""
     x = x + attend(x)
     return x + feed_forward(norm_2(x))
 
 
-@variant("a sublayer hears x as it is", fails=("feed-forward's half", "together"))
+@variant("a sublayer reads x as it is", fails=("feed-forward's half", "together"))
 def feed_forward_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
     """The feed-forward network."""
     x = x + attend(norm_1(x))
@@ -143,13 +144,13 @@ def feed_forward_hears_x_as_it_is(x, attend, feed_forward, norm_1, norm_2):
 @misconception("side by side", fails=("together",))
 def side_by_side(x, attend, feed_forward, norm_1, norm_2):
     """Both sublayers worked on the same x, side by side. (Some models do that on purpose, to save time.) Here they work
-    one after the other: the feed-forward network hears what attention has brought."""
+    one after the other: the feed-forward network reads what attention has brought."""
     return x + attend(norm_1(x)) + feed_forward(norm_2(x))
 
 
 @misconception("added to the first x", fails=("attention's half", "together"))
 def both_added_to_the_first_x(x, attend, feed_forward, norm_1, norm_2):
-    """What the feed-forward network found was added to the x that came in. The network has heard what attention found,
+    """What the feed-forward network found was added to the x that came in. The network has read what attention found,
     but that is no part of the sum: the block's output lacks it. Add to what attention has left."""
     h = x + attend(norm_1(x))
     return x + feed_forward(norm_2(h))

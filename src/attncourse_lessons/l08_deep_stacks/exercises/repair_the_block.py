@@ -23,15 +23,15 @@ class _Block(nn.Module):
         self.down = nn.Linear(d_ff, d_model)
 
     def forward(self, x, mask):
-        heard = self.norm_1(x)
-        found, _ = self.attention(heard, heard, heard, attn_mask=~mask)
+        normal_x = self.norm_1(x)
+        found, _ = self.attention(normal_x, normal_x, normal_x, attn_mask=~mask)
         x = x + found
         return x + self.down(self.up(self.norm_2(x)).relu())
 
 
 def solution(self, x, mask):
-    heard = self.norm_1(x)
-    answer, _ = self.attention(heard, heard, heard, attn_mask=~mask)
+    normal_x = self.norm_1(x)
+    answer, _ = self.attention(normal_x, normal_x, normal_x, attn_mask=~mask)
     x = x + answer
     return x + self.down(self.up(self.norm_2(x)).relu())
 
@@ -48,8 +48,8 @@ exercise = Exercise(
         "Imagine the sublayers silent: if `found` is zero, what does each line make of x? In a pre-norm block x must "
         "come out as it went in. Where does it stop being x?",
         "Count how often each thing that `__init__` makes is used. And is every argument of `forward` used?",
-        "Give what the sublayer hears a name of its own, `heard = self.norm_1(x)`, and leave the name x to the stream. "
-        "In `nn.MultiheadAttention` a boolean `attn_mask` is True where looking is *forbidden*.",
+        "Give what the sublayer reads a name of its own, `normal_x = self.norm_1(x)`, and leave the name x to the "
+        "stream. In `nn.MultiheadAttention` a boolean `attn_mask` is True where looking is *forbidden*.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -85,7 +85,7 @@ def silent_sublayers(answer, draw):
 
 @aspect("attention's half", points=1, hint=2)
 def attentions_half(answer, draw):
-    """attention hears the normalised x, and what it found is added to x"""
+    """attention reads the normalised x, and what it found is added to x"""
     module, x, mask = _silenced(answer, draw, *FEED_FORWARD)
     return module(x, mask)
 
@@ -139,17 +139,17 @@ def gradient(answer, draw):
 STREAM = ("silent sublayers", "attention's half", "feed-forward's half", "together")
 
 slip("residual from the normalised x", STREAM,
-     {"heard = ": "x = heard = ", "x + self.down": "self.norm_2(x) + self.down"},
+     {"normal_x = ": "x = normal_x = ", "x + self.down": "self.norm_2(x) + self.down"},
      {"x + self.down": "self.norm_2(x) + self.down"},  # attention's half is repaired, the other is not
-     {"heard = ": "x = heard = "},  # the other way round
+     {"normal_x = ": "x = normal_x = "},  # the other way round
      words="""
     A residual connection still starts at the *normalised* x: `x = self.norm_…(x)` forgets the x that is to be added
     to, in one of the halves or in both. Silence both sublayers, and x must come out as it went in.""")
 slip("one norm for both", ("feed-forward's half", "together", "gradient"), {"norm_2": "norm_1"}, words="""
-    The feed-forward network hears through attention's norm, and `norm_2` is never called: it would stay as it was
+    The feed-forward network reads through attention's norm, and `norm_2` is never called: it would stay as it was
     made, and learn nothing. Nothing crashes, and the loss falls all the same.""")
 slip("mask not handed on", ("mask",), {", attn_mask=~mask": ""}, words="""
-    `forward` is given a mask and does nothing with it, so every position hears the future. The loss of a language
+    `forward` is given a mask and does nothing with it, so every position reads the future. The loss of a language
     model would be splendid (lecture @masking).""")
 slip("a mask of numbers", ("mask",),
      {"~mask": "mask.float()"},
@@ -166,30 +166,30 @@ slip("a mask of its own", ("attention's half", "together"),
      words="""
     The block made a causal mask itself and did not look at the one that it was given. An encoder hands over one that
     forbids nothing. Whom a position may look at is for the caller to say.""")
-slip("another bend", ("feed-forward's half", "together"),
+slip("another activation function", ("feed-forward's half", "together"),
      {"self.up(self.norm_2(x)).relu()": "nn.functional.gelu(self.up(self.norm_2(x)))"},
      {".relu()": ".tanh()"},
      words="""
-    The ReLU was exchanged for another bend. That was not broken: weights that were trained with one bend do not fit
-    another.""")
+    The ReLU was exchanged for another activation function. The ReLU was not broken: weights that were trained with one
+    activation function do not fit another.""")
 slip("mask upside down", (*STREAM, "mask", "gradient"), {"~mask": "mask"}, words="""
     Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
     True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes
     NaN.""")
-slip("a sublayer hears x as it is", (*HALVES, "gradient"), {"self.norm_1(x)": "x", "self.norm_2(x)": "x"}, words="""
-    The stream is right now, but on the way a norm got lost: a sublayer hears x at whatever size it has grown to, in
+slip("a sublayer reads x as it is", (*HALVES, "gradient"), {"self.norm_1(x)": "x", "self.norm_2(x)": "x"}, words="""
+    The stream is right now, but on the way a norm got lost: a sublayer reads x at whatever size it has grown to, in
     part or altogether. In self-attention queries, keys *and* values are made of the normalised x.""")
 slip("the feed-forward network works beside attention", ("together",),
      {"x = x + answer\nreturn x": "return x + answer"},
      words="""
     What is normalised for the feed-forward network is the x from before attention, or what attention found was left
-    out of the sum. It is to hear, and to add to, what attention has left.""")
+    out of the sum. It is to read, and to add to, what attention has left.""")
 slip("no residual", STREAM,
      {"x + answer": "answer", "x + self.down": "self.down"},
      {"x + self.down": "self.down"},
      words="""
     What a sublayer found replaces x, in one half or in both. With silent sublayers nothing would be left of it.""")
-slip("no bend", ("feed-forward's half", "together"), {".relu()": ""}, words="""
+slip("no activation function", ("feed-forward's half", "together"), {".relu()": ""}, words="""
     The ReLU got lost in the repair, and two linear layers in a row are one (lecture @masking).""")
 slip("cut off from the gradient", ("gradient",),
      {"self.norm_1(x)": "self.norm_1(x).detach()", "x + answer": "x.detach() + answer"},
@@ -222,27 +222,27 @@ def one_norm_for_both_and_the_residual_from_it(self, x, mask):
 @misconception("post-norm", fails=STREAM)
 def post_norm(self, x, mask):
     """This is a correct block, of the other kind: the sums are normalised. A pre-norm block normalises what a sublayer
-    hears and leaves the sums alone."""
+    reads and leaves the sums alone."""
     x = self.norm_1(x + self.attention(x, x, x, attn_mask=~mask)[0])
     return self.norm_2(x + self.down(self.up(x).relu()))
 
 
-@variant("a sublayer hears x as it is", fails=("attention's half", "together", "gradient"))
+@variant("a sublayer reads x as it is", fails=("attention's half", "together", "gradient"))
 def attention_hears_x_as_it_is(self, x, mask):
     """Attention."""
     x = x + self.attention(x, x, x, attn_mask=~mask)[0]
     return x + self.down(self.up(self.norm_2(x)).relu())
 
 
-@variant("a sublayer hears x as it is", fails=("feed-forward's half", "together", "gradient"))
+@variant("a sublayer reads x as it is", fails=("feed-forward's half", "together", "gradient"))
 def feed_forward_hears_x_as_it_is(self, x, mask):
     """The feed-forward network."""
-    heard = self.norm_1(x)
-    x = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    normal_x = self.norm_1(x)
+    x = x + self.attention(normal_x, normal_x, normal_x, attn_mask=~mask)[0]
     return x + self.down(self.up(x).relu())
 
 
-@variant("a sublayer hears x as it is", fails=("attention's half", "together"))
+@variant("a sublayer reads x as it is", fails=("attention's half", "together"))
 def keys_and_values_not_normalised(self, x, mask):
     """Attention's keys and values."""
     x = x + self.attention(self.norm_1(x), x, x, attn_mask=~mask)[0]
@@ -252,8 +252,8 @@ def keys_and_values_not_normalised(self, x, mask):
 @variant("the feed-forward network works beside attention", fails=("attention's half", "together"))
 def both_added_to_the_first_x(self, x, mask):
     """Added to the first x."""
-    heard = self.norm_1(x)
-    h = x + self.attention(heard, heard, heard, attn_mask=~mask)[0]
+    normal_x = self.norm_1(x)
+    h = x + self.attention(normal_x, normal_x, normal_x, attn_mask=~mask)[0]
     return x + self.down(self.up(self.norm_2(h)).relu())
 
 
@@ -285,7 +285,7 @@ def a_mask_that_is_added(self, x, mask):
 def copies_returned_in_float64(self, x, mask):
     """Adds to a copy of the stream."""
     stream = x.clone()
-    heard = self.norm_1(stream)
-    stream = stream + self.attention(heard, heard, heard, attn_mask=torch.eq(mask, False))[0]
+    normal_x = self.norm_1(stream)
+    stream = stream + self.attention(normal_x, normal_x, normal_x, attn_mask=torch.eq(mask, False))[0]
     hidden = self.up(self.norm_2(stream)).clamp(min=0)
     return stream.double() + self.down(hidden).double()

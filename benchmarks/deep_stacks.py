@@ -1,0 +1,369 @@
+"""Lecture 08's deep stacks: which wirings of sublayers learn to spell, at which learning rate, from which start.
+
+    python benchmarks/deep_stacks.py [--seeds 0 1 2] [--more 8] [--save FILE] [--json]
+
+A small causal language model spells the numbers below a thousand, letter by letter. It has `depth` blocks of attention
+and feed-forward network; a `wiring` says how x gets past a sublayer. What is measured is the loss on all thousand
+numbers (nats per letter) after 60 steps of Adam on 16 numbers each. Models of one seed have the same embeddings and
+sublayers at the start, and see the same numbers in the same order. None stands for a loss that is no number any more.
+
+* sweep: post-norm, pre-norm and a block that one deck prints, six deep, at five learning rates,
+  with the full rate at once and with a warm-up of 30 steps;
+* branches: what makes a sublayer's contribution small, in post-norm, in pre-norm and without any norm;
+* initialisation: six deep without residual connections, from Xavier's, He's and calibrated matrices;
+* partial: the same, calibrated, with residual connections around one kind of sublayer alone; the token spread at the
+  start is that of the last layer;
+* printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds;
+* last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds.
+
+One thread; about six minutes of processor time.
+"""
+
+import argparse
+import json
+import math
+import platform
+import re
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attncourse.attention import MultiHeadAttention
+from attncourse.data.number_words import spelled_numbers
+from attncourse.layers import FeedForward, LayerNorm
+from attncourse.transformer import initialise
+
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+WARM_UPS = (0, 30)
+DEPTHS = (2, 4, 8, 16, 32)
+letters, spelled = spelled_numbers(1000)
+
+
+class CausalAttention(MultiHeadAttention):
+    def forward(self, x):
+        return super().forward(x, causal=True)
+
+
+class Speller(nn.Module):
+    """A language model of letters, as on lecture 08's page."""
+
+    def __init__(self, wiring, depth, d=32, final_norm=False):
+        super().__init__()
+        self.wiring = wiring
+        self.token, self.position = nn.Embedding(len(letters), d), nn.Embedding(64, d)
+        self.sublayers = nn.ModuleList()
+        for _ in range(depth):
+            self.sublayers += [CausalAttention(d, n_heads=4), FeedForward(d, 4 * d)]
+        self.norms = nn.ModuleList(LayerNorm(d) for _ in self.sublayers)
+        self.final_norm = LayerNorm(d) if final_norm else nn.Identity()
+        self.output = nn.Linear(d, len(letters))
+        initialise(self)
+
+    def forward(self, tokens, stream=None):
+        x = self.token(tokens) + self.position.weight[: tokens.shape[1]]          # (batch, n, d)
+        for sublayer, norm in zip(self.sublayers, self.norms, strict=True):
+            if stream is not None:
+                stream.append(x)
+            x = self.wiring(x, sublayer, norm)
+        if stream is not None:
+            stream.append(x)
+        return self.output(self.final_norm(x))                                    # (batch, n, letters)
+
+
+def no_residual(x, sublayer, norm):
+    return sublayer(x)
+
+
+def residual(x, sublayer, norm):
+    return x + sublayer(x)
+
+
+def post_norm(x, sublayer, norm):
+    return norm(x + sublayer(x))
+
+
+def pre_norm(x, sublayer, norm):
+    return x + sublayer(norm(x))
+
+
+def norm_on_the_branch(x, sublayer, norm):
+    return x + norm(sublayer(x))
+
+
+def as_printed(x, sublayer, norm):
+    x = norm(x)
+    return x + sublayer(x)
+
+
+def residual_around(attention: bool) -> Callable:
+    """A residual connection around attention alone, or around feed-forward networks alone, at a constant size of x."""
+
+    def wiring(x, sublayer, norm):
+        if isinstance(sublayer, MultiHeadAttention) != attention:
+            return sublayer(x)
+        return (x + sublayer(x)) / math.sqrt(2)
+
+    return wiring
+
+
+WIRINGS = {"post-norm": post_norm, "pre-norm": pre_norm, "as printed": as_printed}
+
+
+def post_norm_scaled(carry: float, branch: float) -> Callable:
+    """Post-norm with a factor on x and one on what is added to it."""
+
+    def wiring(x, sublayer, norm):
+        return norm(carry * x + branch * sublayer(x))
+
+    return wiring
+
+
+class Scaled(nn.Module):
+    """A sublayer times a learned factor, or a factor for each feature."""
+
+    def __init__(self, sublayer: nn.Module, start: Tensor):
+        super().__init__()
+        self.sublayer, self.scale = sublayer, nn.Parameter(start)
+
+    def forward(self, x):
+        return self.scale * self.sublayer(x)
+
+
+def loss_of(model, chosen):
+    tokens = spelled[chosen]
+    tokens = tokens[:, : int((tokens >= 0).sum(dim=1).max())]
+    logits = model(tokens[:, :-1].clamp(min=0))                                   # (batch, n, letters)
+    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
+
+
+def train(model, lr, warm_up=0, steps=60, seed=0):
+    draws, losses = torch.Generator().manual_seed(seed), []
+    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = lr * min(1.0, (step + 1) / (warm_up + 1))
+        loss = loss_of(model, torch.randint(1000, (16,), generator=draws))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def writes(sublayer: nn.Module) -> nn.Linear:
+    """The linear layer with which a sublayer writes."""
+    return sublayer.output if isinstance(sublayer, MultiHeadAttention) else sublayer.down
+
+
+def quieter(model: Speller, factor: float) -> Speller:
+    """The matrices that write begin smaller."""
+    with torch.no_grad():
+        for sublayer in model.sublayers:
+            writes(sublayer).weight *= factor
+    return model
+
+
+def deep_norm_start(model: Speller, factor: float) -> Speller:
+    """As DeepNorm begins: values, output projections, feed-forward networks are smaller; queries and keys are not."""
+    with torch.no_grad():
+        for sublayer in model.sublayers:
+            attention = isinstance(sublayer, MultiHeadAttention)
+            for linear in (sublayer.value, sublayer.output) if attention else (sublayer.up, sublayer.down):
+                linear.weight *= factor
+    return model
+
+
+def scaled(model: Speller, start: Tensor) -> Speller:
+    model.sublayers = nn.ModuleList(Scaled(sublayer, start.clone()) for sublayer in model.sublayers)
+    return model
+
+
+def normed_after(model: Speller, d: int) -> Speller:
+    """A second norm at the end of each branch."""
+    model.sublayers = nn.ModuleList(nn.Sequential(sublayer, LayerNorm(d)) for sublayer in model.sublayers)
+    return model
+
+
+def he(model: Speller) -> Speller:
+    """He et al. 2015: every matrix has variance 2 / d_in."""
+    for module in model.sublayers.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=math.sqrt(2 / module.in_features))
+    return model
+
+
+@torch.no_grad()
+def calibrated(model: Speller) -> Speller:
+    """Each sublayer writes as large as it reads (after Mishkin and Matas 2016), on all numbers."""
+    tokens = spelled[:, :-1].clamp(min=0)
+    x = model.token(tokens) + model.position.weight[: tokens.shape[1]]            # (1000, n, d)
+    for sublayer in model.sublayers:
+        writes(sublayer).weight *= x.norm() / sublayer(x).norm()
+        x = model.wiring(x, sublayer, None)
+    return model
+
+
+def token_spread(x: Tensor) -> float:
+    """How much of x (batch, n, d) differs between tokens: 0 where all are the same."""
+    return ((x - x.mean(dim=(0, 1))).norm() / x.norm()).item()
+
+
+def fresh(seed: int, wiring, depth: int, **options) -> Speller:
+    torch.manual_seed(seed)
+    return Speller(wiring, depth, **options)
+
+
+def loss_after(model: Speller, seed: int, **options) -> float | None:
+    """Train it; the loss on all numbers."""
+    train(model, seed=seed, **options)
+    with torch.no_grad():
+        loss = loss_of(model, torch.arange(1000)).item()
+    return round(loss, 4) if math.isfinite(loss) else None
+
+
+def sweep(seeds: list[int]) -> list[dict]:
+    rows = []
+    for name, wiring in WIRINGS.items():
+        for warm_up in WARM_UPS:
+            for lr in RATES:
+                models = [fresh(seed, wiring, 6, final_norm=(name == "pre-norm")) for seed in seeds]
+                losses = [loss_after(model, seed, lr=lr, warm_up=warm_up)
+                          for seed, model in zip(seeds, models, strict=True)]  # fmt: skip
+                rows.append({"wiring": name, "warm_up": warm_up, "lr": lr, "losses": losses})
+                print(f"{name:>12}, warm-up {warm_up:>2}, lr {lr:<6}", losses, flush=True)
+    return rows
+
+
+def branch_builders(depth: int, d: int = 32) -> dict[str, Callable[[int], Speller]]:
+    """{name: seed → model}. All have 2 · depth sublayers; they differ in how large these are beside x."""
+    alpha, beta, few = (2 * depth) ** 0.25, (8 * depth) ** -0.25, (2 * depth) ** -0.5
+
+    def plain(wiring, final_norm=False):
+        return lambda seed: fresh(seed, wiring, depth, final_norm=final_norm)
+
+    def pre(seed):
+        return fresh(seed, pre_norm, depth, final_norm=True)
+
+    def bare(seed):
+        return fresh(seed, residual, depth)
+
+    return {
+        "post-norm": plain(post_norm),
+        "post-norm, branch × 0.5": plain(post_norm_scaled(1.0, 0.5)),
+        "post-norm, branch × 0.2": plain(post_norm_scaled(1.0, 0.2)),
+        "post-norm, branch × 2": plain(post_norm_scaled(1.0, 2.0)),
+        "post-norm, × 0.2 at the start only": lambda seed: quieter(plain(post_norm)(seed), 0.2),
+        "DeepNorm": lambda seed: deep_norm_start(plain(post_norm_scaled(alpha, 1.0))(seed), beta),
+        "pre-norm": pre,
+        "pre-norm, 1/√(2L) at the start": lambda seed: quieter(pre(seed), few),
+        "LayerScale": lambda seed: scaled(pre(seed), torch.full((d,), 0.1)),
+        "norm on the branch (OLMo 2)": plain(norm_on_the_branch, final_norm=True),
+        "sandwich": lambda seed: normed_after(pre(seed), d),
+        "no norm": bare,
+        "no norm, 0 at the start": lambda seed: quieter(bare(seed), 0.0),
+        "ReZero": lambda seed: scaled(bare(seed), torch.zeros(())),
+    }
+
+
+def branches(seeds: list[int]) -> list[dict]:
+    rows = []
+    for name, build in branch_builders(6).items():
+        for lr in (1e-2, 3e-2):
+            for warm_up in (0, 30) if "× 2" in name else (0,):
+                losses = [loss_after(build(seed), seed, lr=lr, warm_up=warm_up) for seed in seeds]
+                rows.append({"name": name, "warm_up": warm_up, "lr": lr, "losses": losses})
+                print(f"{name:>36}, warm-up {warm_up:>2}, lr {lr:<6}", losses, flush=True)
+    return rows
+
+
+def initialisation(seeds: list[int]) -> list[dict]:
+    rows = []
+    starts = {"Xavier": lambda model: model, "He": he, "calibrated": calibrated}
+    for name, start in starts.items():
+        for lr in (1e-3, 3e-3, 1e-2):
+            losses = [loss_after(start(fresh(seed, no_residual, 6)), seed, lr=lr) for seed in seeds]
+            rows.append({"start": name, "lr": lr, "losses": losses})
+            print(f"{name:>12}, lr {lr:<6}", losses, flush=True)
+    return rows
+
+
+def partial(seeds: list[int]) -> list[dict]:
+    rows = []
+    wirings = {"neither": no_residual, "feed-forward": residual_around(False), "attention": residual_around(True)}
+    for name, wiring in wirings.items():
+        spreads = []
+        for seed in seeds:
+            model, stream = calibrated(fresh(seed, wiring, 6)), []
+            with torch.no_grad():
+                model(spelled[:, :-1].clamp(min=0), stream)
+            spreads.append(round(token_spread(stream[-1]), 4))
+        for lr in (1e-3, 3e-3, 1e-2):
+            losses = [loss_after(calibrated(fresh(seed, wiring, 6)), seed, lr=lr) for seed in seeds]
+            rows.append({"residual": name, "lr": lr, "losses": losses, "spreads": spreads})
+            print(f"residual around {name:>12}, lr {lr:<6}", losses, spreads, flush=True)
+    return rows
+
+
+def printed(n_seeds: int) -> dict[str, list]:
+    models = {"as printed": (as_printed, False), "repaired": (pre_norm, False), "and final norm": (pre_norm, True)}
+    found = {}
+    for name, (wiring, final_norm) in models.items():
+        found[name] = [loss_after(fresh(seed, wiring, 2, final_norm=final_norm), seed, lr=5e-3, warm_up=30, steps=90)
+                       for seed in range(n_seeds)]  # fmt: skip
+        print(f"{name:>16}", found[name], flush=True)
+    return found
+
+
+def last_gradients(n_seeds: int = 6) -> list[dict]:
+    rows = []
+    for name in ("post-norm", "pre-norm"):
+        for depth in DEPTHS:
+            norms = []
+            for seed in range(n_seeds):
+                model = fresh(seed, WIRINGS[name], depth, d=64, final_norm=(name == "pre-norm"))
+                loss_of(model, torch.arange(0, 1000, 30)).backward()
+                norms.append(round(model.sublayers[-1].down.weight.grad.norm().item(), 4))
+            rows.append({"wiring": name, "depth": depth, "norms": norms})
+            print(f"{name:>12}, {depth:>2} deep", norms, flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--more", type=int, default=8, help="seeds of the paired comparison")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    measured = {
+        "sweep": sweep(args.seeds),
+        "branches": branches(args.seeds),
+        "initialisation": initialisation(args.seeds),
+        "partial": partial(args.seeds),
+        "printed": printed(args.more),
+        "last_gradient": last_gradients(),
+    }
+    seeds = " ".join(map(str, args.seeds))
+    result = {
+        "benchmark": "deep_stacks",
+        "command": f"python benchmarks/deep_stacks.py --seeds {seeds} --more {args.more}",
+        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
+        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        "seeds": args.seeds, "processor_seconds": round(time.process_time()), **measured,
+    }  # fmt: skip
+    if args.save:
+        text = json.dumps(result, indent=1)
+        args.save.write_text(re.sub(r"\n {3,}|\n {2}(?=[\]}])", " ", text) + "\n", encoding="utf-8")
+    if args.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Lecture 08's models are the ones that were measured, and the record says what the lecture says."""
+
+import importlib.util
+from pathlib import Path
+from statistics import mean
+
+import jupytext
+import pytest
+import torch
+
+from attncourse_lessons import course
+from attncourse_lessons.results import measured
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks/deep_stacks.py"
+DEFINES = ("letters, spelled =", "class Speller(", "class CausalAttention", "def train(", "def he(model")
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("deep_stacks", BENCHMARK)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the lecture's cells define: its imports, its models, its training."""
+    (lesson,) = [lesson for lesson in course.lessons if lesson.name == "deep_stacks"]
+    package = f"{course.package}.{lesson.module}"
+    names = {"__name__": f"{package}.lecture", "__package__": package}
+    for cell in jupytext.read(lesson.folder / "lecture.py", fmt="py:percent").cells:
+        if cell.cell_type == "code" and any(words in cell.source for words in ("import torch\n", *DEFINES)):
+            exec(cell.source.split("\n\n\nfor ")[0], names)
+    return names
+
+
+def weights(model):
+    return [value for key, value in model.state_dict().items() if key != "wiring"]
+
+
+def test_the_page_shows_the_model_that_the_benchmark_trains(benchmark, page):
+    shown = page["fresh"](benchmark.pre_norm, 2, seed=1, final_norm=True)
+    kept = benchmark.fresh(1, benchmark.pre_norm, 2, final_norm=True)
+    assert all(torch.equal(one, other) for one, other in zip(weights(shown), weights(kept), strict=True))
+    tokens = benchmark.spelled[:3, :8].clamp(min=0)
+    torch.testing.assert_close(shown(tokens), kept(tokens))
+
+
+def test_the_page_trains_as_the_benchmark_does(benchmark, page):
+    losses = page["train"](page["fresh"](benchmark.post_norm, 1), lr=1e-2, warm_up=2, steps=3, seed=4)
+    kept = benchmark.train(benchmark.fresh(0, benchmark.post_norm, 1), 1e-2, warm_up=2, steps=3, seed=4)
+    assert losses == pytest.approx(kept)
+
+
+@pytest.mark.parametrize("start", ["he", "calibrated"])
+def test_the_page_starts_as_the_benchmark_does(benchmark, page, start):
+    models = [getattr(benchmark, start)(benchmark.fresh(0, benchmark.no_residual, 2)),
+              page[start](page["fresh"](page["no_residual"], 2))]  # fmt: skip
+    assert all(torch.allclose(one, other) for one, other in zip(*map(weights, models), strict=True))
+
+
+def test_a_calibrated_sublayer_writes_as_large_as_it_reads(benchmark):
+    model, stream = benchmark.calibrated(benchmark.fresh(0, benchmark.no_residual, 3)), []
+    with torch.no_grad():
+        model(benchmark.spelled[:, :-1].clamp(min=0), stream)
+    sizes = [x.norm().item() for x in stream]
+    assert sizes == pytest.approx([sizes[0]] * 7, rel=1e-4)
+
+
+def test_models_of_a_seed_begin_alike_and_differ_in_their_branches_alone(benchmark):
+    builders = benchmark.branch_builders(2)
+    plain = weights(builders["post-norm"](0))
+    for name in ("post-norm, branch × 0.2", "post-norm, branch × 2"):
+        assert all(torch.equal(one, other) for one, other in zip(plain, weights(builders[name](0)), strict=True))
+
+
+@pytest.mark.parametrize("around_attention", [True, False])
+def test_x_is_led_around_one_kind_of_sublayer_alone(benchmark, around_attention):
+    model, x = benchmark.fresh(0, benchmark.no_residual, 1), torch.randn(2, 5, 32)
+    wiring = benchmark.residual_around(around_attention)
+    for sublayer, is_attention in zip(model.sublayers, (True, False), strict=True):
+        led_around = ((x + sublayer(x)) / 2**0.5, sublayer(x))
+        torch.testing.assert_close(wiring(x, sublayer, None), led_around[is_attention != around_attention])
+
+
+@pytest.mark.parametrize("name", ["ReZero", "no norm, 0 at the start"])
+def test_a_branch_of_zero_leaves_x_as_it_is(benchmark, name):
+    model, stream = benchmark.branch_builders(3)[name](0), []
+    model(benchmark.spelled[:4, :9].clamp(min=0), stream)
+    assert all(torch.equal(x, stream[0]) for x in stream)
+
+
+def test_every_comparison_of_the_record_has_its_seeds():
+    record = measured("deep_stacks")
+    runs = [row["losses"] for part in ("sweep", "branches", "initialisation", "partial") for row in record[part]]
+    assert all(len(losses) == len(record["seeds"]) >= 3 for losses in runs)
+    assert {len(losses) for losses in record["printed"].values()} == {8}
+    assert all(len(row["norms"]) == 6 for row in record["last_gradient"])
+
+
+def test_a_way_around_attention_helps_and_one_around_the_feed_forward_network_does_not():
+    lowest = {}
+    for row in measured("deep_stacks")["partial"]:
+        lowest.setdefault(row["residual"], []).extend(row["losses"])
+    assert sorted(lowest["attention"])[1] < 1 < 2 < min(lowest["feed-forward"] + lowest["neither"])
+
+
+def test_the_loss_prefers_the_printed_block():
+    printed = measured("deep_stacks")["printed"]
+    assert mean(printed["as printed"]) < mean(printed["repaired"])
