@@ -14,7 +14,6 @@ from attncourse.viz.diagrams import arrow, dots, rgb
 from attncourse.viz.figures import as_matrix
 from attncourse.viz.style import (
     BLUE,
-    GREEN,
     GREY,
     INK,
     MARKERS,
