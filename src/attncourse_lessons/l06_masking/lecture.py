@@ -134,7 +134,7 @@ for _ in range(3):
 difference = (H - A_product @ X @ W_product).abs().max().item()
 print(f"three layers and one differ by {difference:.0e}")
 print("smallest weight of the one:", round(A_product.min().item(), 2),
-      "  its rows sum to", A_product.sum(dim=-1).tolist())
+      "  its rows sum to", [round(total, 6) for total in A_product.sum(dim=-1).tolist()])
 
 # %% tags=["hide-input"]
 assert difference < 1e-12 and A_product.min() > 0
@@ -438,13 +438,13 @@ def write(model, count, seed=0):
 
 shares = {"no mask": [], "causal mask": []}
 for (name, seed), model in models.items():
-    written = write(model, 200)
-    shares[name].append(sum(text in texts for text in written) / 200)
+    written = write(model, 100)
+    shares[name].append(sum(text in texts for text in written) / 100)
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers, such as", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [markdown]
-# Those with a mask write numbers, the others rubbish. Copying the next letter from where it stands was so much easier
+# Those with a mask write numbers, most of the time, and the others rubbish, or nothing at all. Copying the next letter from where it stands was so much easier
 # than learning to spell that they have learned nothing else. When they write, there is nothing to copy.
 #
 # Note what would *not* have found it. The training loss is splendid. A validation loss would be as splendid, because
@@ -628,7 +628,7 @@ figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 # %% [markdown]
 # Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the right.
 # So cutting off everything to the right must change nothing, at any layer. *But how much longer will it take to ask the
-# questions one by one?* Take all thousand numbers.
+# questions one by one?* Take every other number.
 
 # %%
 @torch.no_grad()
@@ -637,16 +637,16 @@ def step_by_step(model, tokens):
     return torch.stack(steps, dim=1)                  # (batch, n, letters)
 
 
-goes_in, must_come_out = batch_of(texts)              # (1000, 32) each
+goes_in, must_come_out = batch_of(texts[::2])         # (500, 32) each
 honest, cheat = models["causal mask", 0], models["no mask", 0]
 with torch.no_grad():
     start = time.process_time()
-    one_pass = honest(goes_in)                        # (1000, 32, letters)
+    one_pass = honest(goes_in)                        # (500, 32, letters)
     middle = time.process_time()
-    one_by_one = step_by_step(honest, goes_in)        # (1000, 32, letters)
+    one_by_one = step_by_step(honest, goes_in)        # (500, 32, letters)
     end = time.process_time()
-    copied = cheat(goes_in)                           # (1000, 32, letters)
-    one_by_one_copied = step_by_step(cheat, goes_in)  # (1000, 32, letters)
+    copied = cheat(goes_in)                           # (500, 32, letters)
+    one_by_one_copied = step_by_step(cheat, goes_in)  # (500, 32, letters)
 print(f"logits differ by {(one_pass - one_by_one).abs().max().item():.1e}")
 print(f"one pass {middle - start:.2f} s, step by step {end - middle:.2f} s")
 first, second = (loss_of(logits, must_come_out).item() for logits in (one_pass, one_by_one))
@@ -660,8 +660,7 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
 # %% [markdown]
 # The same logits up to rounding, for a fraction of the work. Step by step 32 passes are made, through half of the text on
-# average: about sixteen times as many tokens. (The clock may say less, because a short text needs fewer scores for each
-# token.) One pass through a text of $n$ tokens gives $n$ losses and their gradients. This is what the mask has bought. A
+# average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and their gradients. This is what the mask has bought. A
 # recurrent network can be taught with the true words, too, but it has to walk along the text. Here every position is
 # computed at the same time, which is a large part of the reason why Transformers could be trained on so much text. For
 # the models without a mask the two questions are *not* the same, and so the comparison is one more leak test.
