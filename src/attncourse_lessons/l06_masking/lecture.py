@@ -24,7 +24,9 @@
 # * explain how one pass through an **autoregressive** model trains all positions of a text (**teacher forcing**).
 #
 # [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first. This
-# lecture mends the other two, in two halves: first something other than averages, then a way not to see the future.
+# lecture mends the other two, in two halves. The first half is about something other than averages: repeated averaging,
+# the feed-forward network, rank collapse. The second is about what must not be seen: the causal mask, tests for leaks,
+# teacher forcing, padding, the other masks in use, and NaN.
 #
 # ## Repeated averaging: six pots of paint
 #
@@ -145,10 +147,10 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 # three hundred. However deep the stack, every output is a weighted average of the same few vectors, the rows of
 # $X W_1 W_2 W_3$. It lies in *their* convex hull.
 #
-# > **This holds for one head.** With several heads a layer is a sum, $\sum_h A_h X W_h$, and its matrices can no longer
-# > be sorted to the left and to the right. [Lecture @many_heads](@many_heads) builds two heads that *subtract*: their
-# > output is the difference of two tokens, which is no average. What several heads do not change is what happens to the
-# > vector of a single token: it is multiplied by matrices and added to others, never bent.
+# > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$ for two, and its matrices
+# > can no longer be sorted to the left and to the right. [Lecture @many_heads](@many_heads) answers with two heads that
+# > *subtract*: their output is the difference of two tokens, which is no average. What several heads do not change is what
+# > happens to the vector of a single token: it is multiplied by matrices and added to others, and nothing else.
 #
 # > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages and
 # > matrices. The *weights* come out of a softmax of the input, so the stack is no linear function of $X$. (A question of
@@ -218,10 +220,11 @@ figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 # So a layer has a division of labour. **Attention moves information between tokens and, apart from a matrix, does
 # nothing to it. The feed-forward network computes something for each token and moves nothing.**
 #
-# What does it compute? Read it one **hidden unit** at a time. Unit $u$ compares the token with a column of $W_1$; if the
-# sum exceeds its threshold, it adds a row of $W_2$ to the output, as strongly as it fired. Geva et al. (2021) therefore
-# call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. It is attention over a fixed memory, with ReLU in the
-# place of the softmax. *Guess:* in a network as it is initialised, how many of 64 units fire for one token?
+# What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$
+# and adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, as strongly
+# as the sum is large. Geva et al. (2021) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*.
+# It is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a network as it is
+# initialised, how many of 64 units fire for one token?
 
 # %%
 torch.manual_seed(0)
@@ -230,8 +233,8 @@ sentence = torch.randn(7, 16)                         # (n, d_model)
 token, fired = sentence[3], 0                         # (d_model,)
 output = network.down.bias                            # (d_model,)  b_2, to which units add
 up, down = network.up, network.down
-for key, threshold, value in zip(up.weight, up.bias, down.weight.mT, strict=True):
-    strength = (token @ key + threshold).relu()       # ()   does this unit recognise the token?
+for key, bias, value in zip(up.weight, up.bias, down.weight.mT, strict=True):
+    strength = (token @ key + bias).relu()            # ()   does this unit recognise the token?
     output = output + strength * value                # (d_model,)
     fired += int(strength > 0)
 print(f"{fired} of 64 units fired; unit by unit is the network:",
@@ -246,11 +249,12 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # %% [markdown]
 # About half fire. In a trained network they need not; Geva et al. look for what makes single units fire.
 #
-# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani et
-# al. 2017), a convention and no law. It makes $8\,d^2$ parameters, beside $4\,d^2$ in the four matrices of an attention
-# (query, key, value and one for the output): two thirds. Today's models use smoother activation functions, **GELU** and
-# **SiLU** (also called Swish), or gated ones such as **SwiGLU**; [lecture @transformer](@transformer) compares them. Some
-# texts write the network for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
+# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani
+# et al. 2017), a convention and no law. It makes $8\,d^2$ parameters, beside $4\,d^2$ in the four matrices of an
+# attention (query, key, value and one for the output): two thirds. Today's models use smoother activation functions,
+# **GELU** and **SiLU** (also called Swish), or gated ones such as **SwiGLU**; [lecture @transformer](@transformer)
+# compares them. Some texts write the network for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same
+# with transposed matrices.
 #
 # > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
 # > no feed-forward networks. What comes out, as a function of what went in?
@@ -263,14 +267,15 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 #
 # ## Rank collapse: what keeps tokens apart
 #
-# Does the feed-forward network also stop the pots from becoming alike? This can be measured. The **relative residual** of
+# Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
 # a matrix of token vectors is the share of it that is *not* common to all its rows: 1 if the tokens have nothing in
 # common, 0 if all have become the same vector. Then the matrix has rank one, hence the name **rank collapse**, or *token
 # uniformity* (Dong et al. 2021; in graph networks, *oversmoothing*).
 #
 # We stack twelve layers with random matrices, as at initialisation, in four ways: attention alone; with a feed-forward
 # network after each; with a **residual connection** around each, which means that a layer *adds* what it has found to
-# what was there, $x + \operatorname{attention}(x)$; and with both. *Please draw the four curves before you run it.* Which
+# what was there, $x + \operatorname{attention}(x)$; and with both. (The factors with $\sqrt d$ keep the numbers at one
+# size.) *Please draw the four curves before you run it.* Which
 # of the two additions keeps the tokens apart?
 
 # %%
@@ -283,9 +288,9 @@ def stack(feed_forward, residual, seed, layers=12, n=32, d=64):
     torch.manual_seed(seed)
     H, measured = torch.randn(n, d).double(), []      # (n, d)
     for _ in range(layers):
-        W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)      # sizes stay
+        W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)      # (d, d)
         W_1 = torch.randn(d, 4 * d).double() / math.sqrt(d)
-        W_2 = torch.randn(4 * d, d).double() / math.sqrt(2 * d)           # half of 4d are 0
+        W_2 = torch.randn(4 * d, d).double() / math.sqrt(2 * d)
         x = layer_norm(H, eps=0)                      # all vectors at one size
         found, _ = attend(x @ W_Q, x @ W_K, x @ W_V)  # (n, d)
         H = H + found if residual else found
@@ -335,8 +340,9 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # **autoregressive**. A recurrent network reads from left to right and could not look ahead if it wanted to.
 # Self-attention hands every token to every token, the one that is to be predicted among them.
 #
-# What happens if nobody forbids it? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token is
-# a letter here, and a full stop stands for the beginning and for the end.
+# What happens if nobody forbids it? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token
+# is a letter here, and a full stop stands for the beginning (`<bos>` in [lecture @bottleneck](@bottleneck)) and for
+# the end.
 
 # %%
 texts = [say(number, "en") for number in range(1000)]
@@ -398,8 +404,8 @@ def train(masked, seed, steps=150):
 # %% [markdown]
 # *Before you train:* how small can the loss become? That is not a question about the model. All thousand numbers are
 # equally likely, so nobody can say which one is coming. That costs $\ln 1000 \approx 6.9$ nats per number, whoever is
-# asked. Divided by the letters of a number (the full stop at its end counts as one) it is the **entropy** of these texts,
-# the least that honest prediction can cost.
+# asked. Divided by the letters of a number (the full stop at its end counts as one) it is the **entropy** of these
+# texts, the least that honest prediction can cost.
 
 # %%
 least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)    # nats per letter
@@ -444,8 +450,9 @@ for (name, seed), model in models.items():
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [markdown]
-# Those with a mask write numbers, most of the time, and the others rubbish, or nothing at all. Copying the next letter from where it stands was so much easier
-# than learning to spell that they have learned nothing else. When they write, there is nothing to copy.
+# Those with a mask write numbers, most of the time, and the others rubbish, or nothing at all. Copying the next
+# letter from where it stands was so much easier than learning to spell that they have learned nothing else. When they
+# write, there is nothing to copy.
 #
 # Note what would *not* have found it. The training loss is splendid. A validation loss would be as splendid, because
 # unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning, and
@@ -546,9 +553,9 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
 # (Each number of an output is asked separately, and not their sum. After a newly made LayerNorm that sum is always zero,
 # and a constant has no gradient, however much leaks.)
 #
-# Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask on
-# inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which of the
-# four leak?* In the picture a cross marks a leak.
+# Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
+# on inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which
+# of the four leak?* In the picture a cross marks a leak.
 
 # %%
 torch.manual_seed(1)
@@ -609,9 +616,9 @@ print("yet the first three outputs move by", round(moved, 3))
 assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
 # %% [markdown]
-# The detector acquits it, and it leaks. A count goes up in steps; between the steps it has no slope, and the gradient is
-# a slope. **A gradient that is not zero proves a leak; one that is zero proves nothing.** A better test does what was done
-# with `other_end`: change the future, and see whether the past has moved.
+# The detector acquits it, and it leaks. A count goes up in steps; between the steps it has no slope, and the gradient
+# is a slope. **A gradient that is not zero proves a leak; one that is zero proves nothing.** A better test does what
+# was done with `other_end`: change the future, and see whether the past has moved.
 #
 # **Now you:** [a06](@masking/assignment), exercise 5. You write such a test, and it has to catch leaks that hide rather
 # well.
@@ -659,11 +666,12 @@ assert torch.allclose(one_pass, one_by_one, atol=1e-3) and end - middle > 4 * (m
 assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
 # %% [markdown]
-# The same logits up to rounding, for a fraction of the work. Step by step 32 passes are made, through half of the text on
-# average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and their gradients. This is what the mask has bought. A
-# recurrent network can be taught with the true words, too, but it has to walk along the text. Here every position is
-# computed at the same time, which is a large part of the reason why Transformers could be trained on so much text. For
-# the models without a mask the two questions are *not* the same, and so the comparison is one more leak test.
+# The same logits up to rounding, for a fraction of the work. Step by step 32 passes are made, through half of the
+# text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
+# their gradients. This is what the mask has bought. A recurrent network can be taught with the true words, too, but
+# it has to walk along the text. Here every position is computed at the same time, which is a large part of the reason
+# why Transformers could be trained on so much text. For the models without a mask the two questions are *not* the
+# same, and so the comparison is one more leak test.
 #
 # Teacher forcing has a price. In training a model only ever sees true beginnings. When it writes, it reads what it has
 # written, mistakes included, and it was never trained on those. This difference is called **exposure bias** (the term of
@@ -671,9 +679,10 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 #
 # ## Padding masks, and both together
 #
-# Padding is the other reason for a mask; [lecture @cross_attention](@cross_attention) met it. The padding mask depends on
-# the sentence and is the same for all queries. The causal mask depends on the place and is the same for all sentences.
-# Both must allow it, so they are joined by *and*. Broadcasting does the rest, if the axes are where they belong:
+# Padding is the other reason for a mask; [lecture @cross_attention](@cross_attention) met it. The padding mask
+# depends on the sentence and is the same for all queries. The causal mask depends on the place and is the same for
+# all sentences. Both must allow it, so they are joined by *and*. Broadcasting does the rest, if the axes are where
+# they belong:
 
 # %%
 lengths = torch.tensor([5, 3])
@@ -687,8 +696,8 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
 
 # %% [markdown]
 # Hatched cells are forbidden. Rows of padding are pale, because whatever padding asks is thrown away. Note that the
-# axis of length one stands in the middle. Put it at the end, `[:, :, None]`, and the mask forbids *rows*: padding may not
-# ask, and everybody may attend to padding. Nothing crashes.
+# axis of length one stands in the middle. Put it at the end, `[:, :, None]`, and the mask forbids *rows*: padding may
+# not ask, and everybody may attend to padding. Nothing crashes.
 #
 # *A question before the next cell.* In a decoder the causal mask is there anyhow, and the padding stands at the end.
 # Somebody forgets the padding mask. Which outputs change?
@@ -755,9 +764,10 @@ figures.mask_zoo({
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
-# Padding in *front* is usual when a batch of prompts is to be continued, since then all of them end at the same place.
-# Now the first rows have no past but padding, and nobody at all to attend to. Each setting below has a mask, and a way of
-# carrying it out. Hatched cells are forbidden, framed ones have weight where they must not, orange ones are NaN.
+# Padding in *front* is usual when a batch of prompts is to be continued, since then all of them end at the same
+# place. Now the first rows have no past but padding, and nobody at all to attend to. Each setting below has a mask,
+# and a way of carrying it out. Hatched cells are forbidden, framed ones have weight where they must not, orange ones
+# are NaN.
 #
 # 1. Which masks make NaN out of −∞? What have their rows in common?
 # 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What has come in its place?
@@ -818,8 +828,8 @@ for mask in masks.values():
 #
 # </details>
 #
-# Does it matter, if it happens to padding only? With NaN it does. *Guess:* in the setting of the still picture two rows of
-# padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
+# Does it matter, if it happens to padding only? With NaN it does. *Guess:* in the setting of the still picture two
+# rows of padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
 
 # %%
 mask = masks["causal and padding"]                    # (5, 5)
@@ -830,8 +840,9 @@ print("NaN rows after two layers:", second.isnan().any(dim=-1).tolist())
 assert first[:2].isnan().all() and not first[2:].isnan().any() and second.isnan().all()
 
 # %% [markdown]
-# One. The tokens give padding the weight zero, and zero times NaN is NaN. **A mask cannot keep out what is not a number.**
-# That is why a row with nothing to attend to must be given something finite, and why zeros are a good choice.
+# One. The tokens give padding the weight zero, and zero times NaN is NaN. **A mask cannot keep out what is not a
+# number.** That is why a row with nothing to attend to must be given something finite, and why zeros are a good
+# choice.
 #
 # Last, the habit of writing −1e9. In float16, in which large models were trained for years, the lowest number is −65504:
 
@@ -890,17 +901,18 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # >    NaN of that row. The function puts zeros there (older versions of torch made NaN too), and then nothing gives the
 # >    mistake away but a loss that is splendid.</details>
 #
-# **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in words, and
-# an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
+# **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
+# words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
 #
 # **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
 # 3.2.3, third point, is the causal mask in one sentence, section 3.3 the feed-forward network. Dong, Cordonnier and
 # Loukas, [*Attention is not all you need: pure attention loses rank doubly exponentially with
 # depth*](https://arxiv.org/abs/2103.03404) (2021). Geva et al., [*Transformer feed-forward layers are key-value
 # memories*](https://arxiv.org/abs/2012.14913) (2021). Hendrycks and Gimpel, [*Gaussian error linear
-# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually running
-# fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al., [*Sequence level
-# training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al., [*Exploring the limits
-# of transfer learning with a unified text-to-text Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure 3 draws
-# the fully visible, the causal and the prefix mask. Zhao et al., [*Analysing the impact of sequence composition on language
-# model pre-training*](https://arxiv.org/abs/2402.13991) (2024).
+# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually
+# running fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al.,
+# [*Sequence level training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al.,
+# [*Exploring the limits of transfer learning with a unified text-to-text
+# Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure 3 draws the fully visible, the causal and the prefix
+# mask. Zhao et al., [*Analysing the impact of sequence composition on language model
+# pre-training*](https://arxiv.org/abs/2402.13991) (2024).
