@@ -392,7 +392,7 @@ def train(masked, seed, steps=150):
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, steps, pct_start=0.2)
     for _ in range(steps):
-        goes_in, must_come_out = batch_of([texts[i] for i in torch.randint(1000, (48,))])
+        goes_in, must_come_out = batch_of([texts[i] for i in torch.randint(1000, (32,))])
         loss = loss_of(model(goes_in), must_come_out)
         optimizer.zero_grad()
         loss.backward()
@@ -422,7 +422,7 @@ for name, ends in last.items():
     print(f"{name:>11}: the last 20 steps cost", ", ".join(f"{loss:.3f}" for loss in ends))
 
 # %% tags=["hide-input"]
-assert max(last["no mask"]) < 0.1 * least, "far below what is possible"
+assert max(last["no mask"]) < 0.2 * least, "far below what is possible"
 assert least - 0.03 < min(last["causal mask"]), "0.03 for the luck of the draw"
 assert max(last["causal mask"]) < 1.35 * least, "near it"
 
