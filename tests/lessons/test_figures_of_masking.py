@@ -68,13 +68,13 @@ POTS += [POTS[0] * torch.tensor([0.5, 1.0]), POTS[0] / 2]
 @pytest.mark.parametrize(("at", "title"), [(0, "before"), (1, "after 1 round: 50% of the area")])
 def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(at, title):
     rows, plane = axes(figures.mixing_rounds, POTS, at)
-    trails, marks = strokes(plane)[::2], strokes(plane)[1::2]
-    assert marks == [[tuple(place)] for place in POTS[at].tolist()]
-    assert trails == [[tuple(pots[i].tolist()) for pots in POTS[: at + 1]] for i in range(5)]
+    assert strokes(plane) == [[tuple(place)] for place in POTS[at].tolist()]
+    assert strokes(rows) == [[(i + 0.5, at + 0.5)] for i in range(5)]
+    assert [mark.get_marker() for mark in rows.lines] == [mark.get_marker() for mark in plane.lines]
     assert (plane.get_xlabel(), plane.get_ylabel(), plane.get_title()) == ("red", "blue", title)
     hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in plane.patches]
     assert hulls == [{tuple(corner) for corner in pots[:4].tolist()} for pots in POTS[: at + 1]]
-    colours = [line.get_color() for line in plane.lines[1::2]]
+    colours = [line.get_color() for line in plane.lines]
     assert colours == [(x, 0.15, y) for x, y in POTS[at].tolist()]
     assert rows.yaxis_inverted() and plane.get_aspect() == 1
     assert labels(rows.xaxis) == {i + 0.5: name for i, name in enumerate("ABCDE")}
@@ -98,7 +98,8 @@ def test_attention_joins_all_tokens_and_the_network_stays_in_each_ones_column():
     assert all(start[0] == end[0] and start[1] < end[1] for start, end in arrows(ax)) and len(arrows(ax)) == 9
     said = sorted((y, words) for words, x, y in texts(ax) if x > 2)
     assert [words for _, words in said][1:] == [
-        "$d$ = 4", r"$x\,W_1 + b_1$", "$d_{ff}$ = 16, max(0, ·)", r"$\cdot\; W_2 + b_2$", "$d$ = 4",
+        r"$d_\mathrm{model}$ = 4", r"$x\,W_1 + b_1$", r"$d_\mathrm{ff}$ = 16, max(0, ·)", r"$\cdot\; W_2 + b_2$",
+        r"$d_\mathrm{model}$ = 4",
     ]  # fmt: skip
     assert [words for words, x, y in texts(ax) if y < 0] == ["the", "chef", "ran"]
 

@@ -76,7 +76,7 @@ if solved("feed_forward"):
     phrases = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]])     # praise, not
     verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])
     for d_ff in (2, 4, 16):
-        successes = 0
+        learned, failed = [], []
         for seed in range(10):
             torch.manual_seed(seed)
             shapes = ((2, d_ff), (d_ff,), (d_ff, 1), (1,))
@@ -87,10 +87,18 @@ if solved("feed_forward"):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            successes += int(loss < 0.01)
-        print(f"{d_ff:>2} hidden units: {successes} of 10 starts learn the verdict")
+            before_relu = phrases @ parameters[0] + parameters[1]                # (4, d_ff)
+            working = (before_relu > 0).any(dim=0).sum().item()                  # units
+            (learned if loss < 0.01 else failed).append(working)
+        print(f"{d_ff:>2} hidden units: {len(learned)} of 10 starts learn the verdict")
+        print("   units that still fire, where it was learned:", learned, " where not:", failed)
 
 # %% [markdown]
+# Two units *can* do it, as the lecture's two did by hand. But a unit that lies below zero for all four phrases has no
+# gradient and stays silent: a **dead ReLU**. The second lines count the units that still fire for some phrase at the end.
+# Of one width, the starts that fail have fewer of them than those that learn, with a single exception. A wide network can
+# lose several and still learn.
+#
 # ## 2 · The causal mask
 #
 # An autoregressive model predicts token $i + 1$ from the tokens up to token $i$, and during training all of them are
@@ -132,11 +140,11 @@ if solved("causal_mask"):
 
 # %% exercise="padding_mask"
 def padding_mask(lengths: Tensor, n: int) -> Tensor:
-    """Which positions may be attended to, because there is a word.
+    """Which positions may be attended to, because there is a token.
 
-    lengths: (batch,), whole numbers from 0 to n: the words of sentence b stand at the
+    lengths: (batch,), whole numbers from 0 to n: the tokens of sentence b stand at the
         positions 0 to lengths[b] − 1
-    returns (batch, 1, n), booleans: True where there is a word
+    returns (batch, 1, n), booleans: True where there is a token
     """
     ...  # solution
 
@@ -318,7 +326,7 @@ if solved("test_for_leaks"):
 # %% [markdown]
 # ## 6 · In your own words: a loss that is too good
 #
-# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats a letter; on validation
+# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats per letter; on validation
 # texts, which the model has never seen, it is 0.02 as well; and the mail to you ends with "so it does not even
 # overfit". Asked to write, the model produces *nnnennnn enene*.
 #
@@ -338,7 +346,7 @@ if solved("test_for_leaks"):
 #    loss gets half a point.
 # 2. (b) While it writes, the next letter does not exist yet: there is nothing to copy, and it has learned nothing else.
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
-# 3. (c) English cannot be predicted that well: 0.02 nats a letter would mean guessing nearly every letter right, though
+# 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right, though
 #    the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a nat or
 #    more). To settle it: change the text after a position and see whether the logits at the position change (with or
 #    without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a

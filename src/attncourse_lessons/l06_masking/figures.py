@@ -37,7 +37,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     """Pots of paint after `at` rounds of mixing, and all rounds before: for a widget. Returns figure and alt.
 
     `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round. On the left every pot in
-    its colour, a row a round; on the right the same in the plane of red and blue, with what the pots span.
+    its colour, a row a round; on the right the same in the plane of red and blue: each pot with the mark that is in
+    its square on the left, what the pots span, and in grey what they spanned in the rounds before.
     """
     drawn, (rows, plane) = figure(7.4, 3.9, columns=2)
     hold_still(drawn, left=0.08, right=0.98, bottom=0.14, top=0.84, wspace=0.3)
@@ -66,9 +67,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
                     edgecolor=BLUE if last else GREY, linewidth=1.8 if last else 0.9, zorder=1)
         )  # fmt: skip
     for i, (x, y) in enumerate(pots[at].tolist()):
-        trail = torch.stack([colours[i] for colours in pots[: at + 1]])                   # (at + 1, 2)
-        plane.plot(trail[:, 0], trail[:, 1], color=PALE, linewidth=1.1, zorder=2)
         plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=9, markeredgecolor="white", zorder=3)
+        rows.plot(i + 0.5, at + 0.5, MARKERS[i % 8][0], color="white", markersize=7, zorder=3)
     everything = torch.cat(list(pots)).numpy()
     low, high = everything.min() - 0.06, everything.max() + 0.06
     plane.set_xlim(low, high)
@@ -115,11 +115,11 @@ def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
     dots(ax, n, [0, 1])
     for y, said, colour in (
         (0.5, "attention\nmoves things\nbetween tokens", ORANGE),
-        (1.75, f"$d$ = {d_model}", BLUE),
+        (1.75, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
         (2.22, r"$x\,W_1 + b_1$", INK),
-        (2.65, f"$d_{{ff}}$ = {d_ff}, max(0, ·)", PURPLE),
+        (2.65, f"$d_\\mathrm{{ff}}$ = {d_ff}, max(0, ·)", PURPLE),
         (3.1, r"$\cdot\; W_2 + b_2$", INK),
-        (3.55, f"$d$ = {d_model}", BLUE),
+        (3.55, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
     ):
         ax.text(n - 0.42, y, said, ha="left", va="center", fontsize=10, color=colour)
     ax.text((n - 1) / 2, 4.05, "feed-forward network: one network, used in every column; no line between columns",
@@ -146,7 +146,9 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
         layers = np.arange(1, run.shape[1] + 1)
         typical = run.log().mean(dim=0).exp()                                 # (layers,)
         marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
-        ax.plot(layers, typical, color=colour, linewidth=1.8, marker=marker, markersize=4, label=name, zorder=2)
+        # Dashed over solid: where two lines lie on each other, both are seen.
+        ax.plot(layers, typical, color=colour, linewidth=1.8, linestyle=("-", "--")[k % 2], marker=marker, markersize=4,
+                label=name, zorder=2)  # fmt: skip
         for seed in run:
             ax.plot(layers, seed, marker, color=colour, markersize=3.5, alpha=0.45, zorder=3)
         said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
@@ -259,7 +261,7 @@ def _squares(ax: Axes, asking: Sequence[str], answering: Sequence[str], small: b
     ax.xaxis.tick_top()
     ax.set_xticks(np.arange(len(answering)) + 0.5, answering)
     ax.set_yticks(np.arange(len(asking)) + 0.5, asking)
-    ax.tick_params(length=0, labelsize=7 if small else 10, pad=1 if small else 3)
+    ax.tick_params(length=0, labelsize=8 if small else 10, pad=1 if small else 3)
     ax.spines[:].set_visible(False)
     if small:
         ax.set_aspect("equal")

@@ -17,7 +17,7 @@
 #
 # * show what a stack of self-attention layers with one head can never do;
 # * write the **position-wise feed-forward network**, and say why it needs an **activation function**;
-# * explain **rank collapse**, and name the part of a Transformer that prevents it;
+# * explain **rank collapse**, and name the part of a Transformer that holds it off;
 # * write a **causal mask** and a **padding mask**, combine them, and read the other masks that are in use;
 # * find a leak of the future in a model without training it;
 # * keep NaN out of masked attention;
@@ -74,7 +74,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # matrix of attention weights, a row for each pot. A softmax makes them, here from random scores. *Before you move the
 # sliders:* can a pot become redder than the reddest was in the round before? The slider *sharpness* multiplies the
 # scores (it is one over the temperature of [lecture @lookup](@lookup)), until a pot is filled from hardly more than one
-# other. Will that stop what you see?
+# other. Will that stop what you see? On the right each pot is a point, with the mark that its square has on the left.
+# The blue shape is what the six span now, and the grey ones are what they spanned in earlier rounds.
 
 # %%
 def mix(sharpness, rounds=6):
@@ -274,9 +275,9 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 #
 # We stack twelve layers with random matrices, as at initialisation, in four ways: attention alone; with a feed-forward
 # network after each; with a **residual connection** around each, which means that a layer *adds* what it has found to
-# what was there, $x + \operatorname{attention}(x)$; and with both. (The factors with $\sqrt d$ keep the numbers at one
-# size.) *Please draw the four curves before you run it.* Which
-# of the two additions keeps the tokens apart?
+# what was there, $x + \operatorname{attention}(x)$; and with both. In all four, each layer first brings the tokens'
+# vectors to one size (`layer_norm`, [lecture @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them
+# there. *Please draw the four curves before you run it.* Which of the two additions keeps the tokens apart?
 
 # %%
 def relative_residual(H):
@@ -309,8 +310,10 @@ figures.relative_residuals(runs)
 
 # %%
 for kind, run in runs.items():
-    low, high = run[:, 4].min().item(), run[:, 4].max().item()
-    print(f"{kind:>16}: after five layers between {low:.1e} and {high:.1e}, over five seeds")
+    for layers in (5, 12):
+        there = run[:, layers - 1]                    # (5,)  a number for each seed
+        low, high = there.min().item(), there.max().item()
+        print(f"{kind:>16}, after {layers:>2} layers: {low:.1e} to {high:.1e}, over five seeds")
 assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
 assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 
@@ -318,7 +321,8 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # Attention alone has made one vector of thirty-two tokens by the fifth layer, to the last digit of double precision, and
 # faster in every layer: nearly equal tokens have nearly equal rows of weights. The feed-forward network has not slowed
 # it down. What keeps the tokens apart, *at initialisation*, is the residual connection: each pot keeps its own paint and
-# only pours something in.
+# only pours something in. The two upper curves fall as well, but slowly: after twelve layers about half is left. So the
+# residual connection holds the collapse off; it does not abolish it.
 #
 # How could the network have helped? It is *the same function at every position*. Where two tokens have become the same
 # vector, it returns the same vector for both. It may stretch small differences, and so delay the end.
@@ -326,9 +330,10 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network as
 # > the easy fix. That nothing is *computed* from what was averaged is one problem, and the network solves it, as in the
 # > restaurant. That everything becomes *alike* is another, and the residual connection solves it. Dong, Cordonnier and
-# > Loukas (2021) prove that for attention alone the differences vanish doubly exponentially with depth. Their abstract
-# > says that skip connections and feed-forward networks stop it. Their theorems are more careful: the networks can slow
-# > it down, if they stretch enough. Ours, of the usual size, did not.
+# > Loukas (2021) prove that for attention alone the differences vanish *doubly exponentially* with depth: each layer
+# > multiplies the number of zeros behind the decimal point, as the blue curve does. Their abstract says that skip
+# > connections (residual connections) and feed-forward networks stop it. Their theorems are more careful: the networks
+# > can slow it down, if they stretch enough. Ours, of the usual size, did not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
 # @deep_stacks](@deep_stacks) looks at that connection from the side of the gradients. Now the second half.
@@ -427,8 +432,9 @@ assert least - 0.03 < min(last["causal mask"]), "0.03 for the luck of the draw"
 assert max(last["causal mask"]) < 1.35 * least, "near it"
 
 # %% [markdown]
-# The models without a mask have a loss that is *impossible*. No prediction can do that; somebody has looked at the
-# answers, which were printed on the back of the sheet. Let them write, letter by letter, where there is no back.
+# The models without a mask have a loss that is *impossible*. No prediction can do that: these models have read the
+# answers, which are among their inputs. Now let all six models write, letter by letter. There the next letter does not
+# exist yet. *Guess:* of a hundred texts, how many are numbers, with the mask and without?
 
 # %%
 @torch.no_grad()
@@ -450,8 +456,8 @@ for (name, seed), model in models.items():
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [markdown]
-# Those with a mask write numbers, most of the time, and the others rubbish, or nothing at all. Copying the next
-# letter from where it stands was so much easier than learning to spell that they have learned nothing else. When they
+# The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
+# copying the next letter from its place is so much easier than spelling that they have learned nothing else. When they
 # write, there is nothing to copy.
 #
 # Note what would *not* have found it. The training loss is splendid. A validation loss would be as splendid, because
@@ -546,16 +552,18 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
     rows = []
     for output in model(x):                           # (d_out,)  one for each position
         gradients = [torch.autograd.grad(number, x, retain_graph=True)[0] for number in output]
-        rows.append(torch.stack(gradients).norm(dim=(0, 2)))              # (n,)
+        gradient = torch.stack(gradients)             # (d_out, n, d)  number, input, feature
+        rows.append(gradient.norm(dim=(0, 2)))        # (n,)  one size for each input
     return torch.stack(rows)                          # (n, n)  row i: what output i depends on
 
 # %% [markdown]
-# (Each number of an output is asked separately, and not their sum. After a newly made LayerNorm that sum is always zero,
-# and a constant has no gradient, however much leaks.)
+# (Each number of an output is asked separately, and not their sum. A layer norm, for instance, makes vectors whose
+# numbers sum to zero when it is new. That sum is a constant and has no gradient, however much leaks.)
 #
 # Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
 # on inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which
-# of the four leak?* In the picture a cross marks a leak.
+# of the four leak?* In the picture a cross marks a leak, and darker cells mean a larger gradient (each map has its own
+# scale).
 
 # %%
 torch.manual_seed(1)
@@ -670,7 +678,7 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
 # their gradients. This is what the mask has bought. A recurrent network can be taught with the true words, too, but
 # it has to walk along the text. Here every position is computed at the same time, which is a large part of the reason
-# why Transformers could be trained on so much text. For the models without a mask the two questions are *not* the
+# why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
 # same, and so the comparison is one more leak test.
 #
 # Teacher forcing has a price. In training a model only ever sees true beginnings. When it writes, it reads what it has
@@ -736,7 +744,7 @@ everywhere = torch.ones(n, n, dtype=torch.bool)
 figures.mask_zoo({
     "bidirectional\n(encoder)": (padded, padded, everywhere & no_padding),
     "causal\n(decoder-only)": (plain, plain, causal_mask(n)),
-    "causal, padding\nin a batch": (padded, padded, causal_mask(n) & no_padding),
+    "causal\nand padding": (padded, padded, causal_mask(n) & no_padding),
     "prefix LM": (prefix, prefix, causal_mask(n) | (place < 3)),
     "packed\ndocuments": (documents, documents,
                           torch.block_diag(causal_mask(3), causal_mask(2), causal_mask(3))),
@@ -844,7 +852,8 @@ assert first[:2].isnan().all() and not first[2:].isnan().any() and second.isnan(
 # number.** That is why a row with nothing to attend to must be given something finite, and why zeros are a good
 # choice.
 #
-# Last, the habit of writing −1e9. In float16, in which large models were trained for years, the lowest number is −65504:
+# Last, the habit of writing −1e9. For years large models computed their activations in **float16**, numbers of 16 bits.
+# *Guess:* does −1e9 fit?
 
 # %%
 half = scores.half()                                  # (5, 5)
@@ -861,6 +870,10 @@ assert not masked_softmax(half, mask).isnan().any(), "the lowest of the scores' 
 assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 
 # %% [markdown]
+# It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has the
+# range of float32 and fewer digits, so −1e9 fits there. The last line is the answer to question 2 once more: a score of 3
+# that is added to −1e9 is lost.
+#
 # **Now you:** [a06](@masking/assignment), exercise 4.
 #
 # ## In short
@@ -874,7 +887,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # > | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
 # >
 # > Attention moves information between tokens; the position-wise feed-forward network computes with it, and needs an
-# > activation function to say more than a linear map. The residual connection, not the network, prevents rank collapse at
+# > activation function to say more than a linear map. The residual connection, not the network, holds off rank collapse at
 # > initialisation. A causal mask makes self-attention autoregressive, so that one pass trains all positions of a text. A
 # > leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give rows with nothing
 # > allowed zeros.
