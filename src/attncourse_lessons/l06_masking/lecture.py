@@ -417,7 +417,8 @@ least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)    # nats
 models, losses = {}, {"no mask": [], "causal mask": []}
 for name in losses:
     for seed in range(3):
-        models[name, seed], line = train(name == "causal mask", seed)
+        model, line = train(masked=name == "causal mask", seed=seed)
+        models[name, seed] = model
         losses[name].append(line)
 figures.losses_of_runs(losses, least)
 
@@ -461,8 +462,8 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 # write, there is nothing to copy.
 #
 # Note what would *not* have found it. The training loss is splendid. A validation loss would be as splendid, because
-# unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning, and
-# for real text, whose entropy nobody knows, we do not have even that.
+# unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning. The
+# entropy of real text is not known exactly, so there even this warning is weak.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
@@ -841,7 +842,8 @@ for mask in masks.values():
 
 # %%
 mask = masks["causal and padding"]                    # (5, 5)
-first = weigh("−∞", mask) @ x[0]                      # (5, 8)  a layer: two rows of NaN
+values = x[0]                                         # (5, 8)  one sentence of those above
+first = weigh("−∞", mask) @ values                    # (5, 8)  a layer: two rows of NaN
 second = weigh("−∞", mask) @ first                    # (5, 8)  and one more
 print("NaN rows after one layer: ", first.isnan().any(dim=-1).tolist())
 print("NaN rows after two layers:", second.isnan().any(dim=-1).tolist())
