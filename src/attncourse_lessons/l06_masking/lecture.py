@@ -453,7 +453,7 @@ shares = {"no mask": [], "causal mask": []}
 for (name, seed), model in models.items():
     written = write(model, 100)
     shares[name].append(sum(text in texts for text in written) / 100)
-    print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers, such as", written[:2])
+    print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [markdown]
