@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from drawn import axes, cells, grid, strokes, texts, written
+from drawn import arrows, axes, cells, curves, grid, labels, strokes, texts, written
+from matplotlib.colors import to_hex
 from proven import proven
 
 from attncourse.attention import causal_mask, masked_softmax
@@ -17,9 +18,9 @@ def test_pots_say_how_much_of_what_they_spanned_is_left():
     square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.5, 0.5]])
     _, before = figures.mixing_rounds([square, square / 2], 0)
     drawn, after = figures.mixing_rounds([square, square / 2], 1)
-    assert before.startswith("5 points in the plane before the first round")
+    assert before.startswith("5 pots of paint, each in its colour") and "before the first round" in before
     assert "after 1 round." in after and "25% of the area" in after
-    assert drawn.axes[0].get_title() == "after 1 round: 25% of the area"
+    assert drawn.axes[1].get_title() == "after 1 round: 25% of the area"
 
 
 def test_who_hears_whom_counts_the_leaks_above_the_diagonal_alone(shown):
@@ -66,13 +67,144 @@ POTS += [POTS[0] * torch.tensor([0.5, 1.0]), POTS[0] / 2]
 @proven
 @pytest.mark.parametrize(("at", "title"), [(0, "before"), (1, "after 1 round: 50% of the area")])
 def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(at, title):
-    (ax,) = axes(figures.mixing_rounds, POTS, at)
-    assert strokes(ax) == [[tuple(place)] for place in POTS[at].tolist()]
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("red", "blue", title)
-    hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in ax.patches]
+    rows, plane = axes(figures.mixing_rounds, POTS, at)
+    assert strokes(plane) == [[tuple(place)] for place in POTS[at].tolist()]
+    assert strokes(rows) == [[(i + 0.5, at + 0.5)] for i in range(5)]
+    assert [mark.get_marker() for mark in rows.lines] == [mark.get_marker() for mark in plane.lines]
+    assert (plane.get_xlabel(), plane.get_ylabel(), plane.get_title()) == ("red", "blue", title)
+    hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in plane.patches]
     assert hulls == [{tuple(corner) for corner in pots[:4].tolist()} for pots in POTS[: at + 1]]
-    colours = [line.get_color() for line in ax.lines]
+    colours = [line.get_color() for line in plane.lines]
     assert colours == [(x, 0.15, y) for x, y in POTS[at].tolist()]
+    assert rows.yaxis_inverted() and plane.get_aspect() == 1
+    assert labels(rows.xaxis) == {i + 0.5: name for i, name in enumerate("ABCDE")}
+    assert labels(rows.yaxis) == {turn + 0.5: str(turn) for turn in range(3)}
+    squares = {(int(x), int(y)): colour for (x, y, *_), (colour, _) in cells(rows).items()}
+    assert squares == {
+        (i, turn): to_hex((red, 0.15, blue))
+        for turn, pots in enumerate(POTS[: at + 1]) for i, (red, blue) in enumerate(pots.tolist())
+    }  # fmt: skip
+
+
+@proven
+def test_attention_joins_all_tokens_and_the_network_stays_in_each_ones_column():
+    (ax,) = axes(figures.position_wise, ["the", "chef", "ran"], 4, 16)
+    lines = strokes(ax)
+    assert lines[:9] == [[(j, 0), (i, 1)] for i in range(3) for j in range(3)]
+    assert lines[9:] == [[(i, level) for i in range(3)] for level in (0, 1)]
+    boxes = sorted((round(x + width / 2, 6), round(y + height / 2, 6), round(width, 6))
+                   for x, y, width, height in cells(ax))  # fmt: skip
+    assert boxes == [(i, y, width) for i in range(3) for y, width in ((1.75, 0.21), (2.65, 0.84), (3.55, 0.21))]
+    assert all(start[0] == end[0] and start[1] < end[1] for start, end in arrows(ax)) and len(arrows(ax)) == 9
+    said = sorted((y, words) for words, x, y in texts(ax) if x > 2)
+    assert [words for _, words in said][1:] == [
+        r"$d_\mathrm{model}$ = 4", r"$x\,W_1 + b_1$", r"$d_\mathrm{ff}$ = 16, max(0, ·)", r"$\cdot\; W_2 + b_2$",
+        r"$d_\mathrm{model}$ = 4",
+    ]  # fmt: skip
+    assert [words for words, x, y in texts(ax) if y < 0] == ["the", "chef", "ran"]
+
+
+def test_the_network_says_how_wide_it_is_where(shown):
+    figures.position_wise(["a", "b"], d_model=4, d_ff=16)
+    assert "its vector, 4 wide, times W_1 gives a hidden layer, 16 wide" in shown[0]
+
+
+RUNS = {"alone": torch.tensor([[0.5, 0.01, 0.0001], [0.5, 0.0001, 0.000001]]),
+        "residual": torch.tensor([[0.75, 0.5, 0.25], [0.75, 0.5, 0.25]])}  # fmt: skip
+
+
+@proven
+def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_logarithms():
+    (ax,) = axes(figures.relative_residuals, RUNS)
+    assert curves(ax) == {
+        "alone": {"1": 0.5, "2": pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)},
+        "residual": {"1": 0.75, "2": 0.5, "3": 0.25},
+    }
+    points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
+              if line.get_linestyle() == "None"]  # fmt: skip
+    assert points == [pytest.approx(seed.tolist()) for run in RUNS.values() for seed in run]
+    assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "layer", "relative residual")
+
+
+def test_residuals_are_told_and_zero_is_refused_on_a_logarithmic_axis(shown):
+    figures.relative_residuals(RUNS)
+    assert "2 seeds" in shown[0] and "residual: 0.75 after the first layer, 0.25 after the last" in shown[0]
+    with pytest.raises(ValueError, match="expected numbers above 0"):
+        figures.relative_residuals({"zero": torch.zeros(1, 2)})
+
+
+@proven
+def test_a_loss_is_a_line_a_seed_and_the_least_possible_lies_level():
+    runs = {"no mask": [[2.0, 1.0, 0.1], [2.0, 1.5, 0.2]], "mask": [[2.0, 1.0, 0.5]]}
+    (ax,) = axes(figures.losses_of_runs, runs, 0.3)
+    assert [[y for _, y in stroke] for stroke in strokes(ax)] == [[2, 1, 0.1], [2, 1.5, 0.2], [2, 1, 0.5], [0.3, 0.3]]
+    assert [[x for x, _ in stroke] for stroke in strokes(ax)[:3]] == [[1, 2, 3]] * 3
+    assert len({line.get_color() for line in ax.lines}) == 3
+    assert ax.lines[0].get_color() == ax.lines[1].get_color() and ax.get_yscale() == "log"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no mask", "mask", "least possible, 0.300"]
+
+
+def test_losses_are_smoothed_over_a_fortieth(shown):
+    figures.losses_of_runs({"a": [[4.0] * 40 + [2.0] * 40]}, 1.0)
+    assert "the least possible is 1.000. a ends at 2." in shown[0]
+
+
+@proven
+def test_forbidden_scores_are_hatched_and_a_low_score_is_not():
+    scores = torch.tensor([[0.5, 9.0, 9.0], [-3.0, 1.0, 9.0], [0.25, 2.0, -1.0]])
+    left, right = axes(figures.masked_scores, scores, causal_mask(3), WORDS)
+    assert (left.get_title(), right.get_title()) == ("scores", "weights")
+    assert written(left) == {
+        "pad": {"pad": "0.50", "the": "−∞", "chef": "−∞"},
+        "the": {"pad": "−3.00", "the": "1.00", "chef": "−∞"},
+        "chef": {"pad": "0.25", "the": "2.00", "chef": "−1.00"},
+    }
+    weights = masked_softmax(scores, causal_mask(3))
+    assert written(right) == {
+        row: {word: f"{weights[i, j]:.2f}" if j <= i else "0" for j, word in enumerate(WORDS)}
+        for i, row in enumerate(WORDS)
+    }
+    for ax in (left, right):
+        looks = {(y, x): look for (x, y, *_), look in cells(ax).items()}
+        assert {place for place, (_, hatch) in looks.items() if hatch} == {(0, 1), (0, 2), (1, 2)}
+        assert all(colour != "#ffffff" for colour, hatch in looks.values() if not hatch)  # the lowest has one, too
+    dark = {place: -sum(int(colour[i : i + 2], 16) for i in (1, 3, 5))
+            for place, (colour, hatch) in looks.items() if not hatch}  # fmt: skip
+    assert sorted(dark, key=dark.get)[::-1][:2] == [(0, 0), (1, 1)]
+    assert [words for words, x, _ in sorted(texts(right), key=lambda text: text[2]) if x > 3] == ["sum"] + ["1.00"] * 3
+
+
+def test_masked_scores_are_told_row_by_row(shown):
+    figures.masked_scores(torch.zeros(3, 3), causal_mask(3), WORDS)
+    assert "3 forbidden cells are hatched" in shown[0] and "the gives 0.50 to pad, 0.50 to the" in shown[0]
+    with pytest.raises(TypeError, match="mask"):
+        figures.masked_scores(torch.zeros(3, 3), torch.ones(3, 3), WORDS)
+
+
+ZOO = {"causal": (["1", "2", "3"], ["1", "2", "3"], causal_mask(3)),
+       "cross": (["t1", "pad"], ["s1", "s2", "pad"], torch.tensor([True, True, False]).expand(2, 3))}  # fmt: skip
+
+
+@proven
+def test_each_mask_of_the_zoo_hatches_what_is_forbidden_and_pales_rows_of_padding():
+    causal, cross = axes(figures.mask_zoo, ZOO, columns=2)
+    for ax, (asking, answering, mask) in zip((causal, cross), ZOO.values(), strict=True):
+        assert list(labels(ax.yaxis).values()) == asking and list(labels(ax.xaxis).values()) == answering
+        looks = {(y, x): look for (x, y, *_), look in cells(ax).items()}
+        allowed = {tuple(place) for place in mask.nonzero().tolist()}
+        assert {place for place, (_, hatch) in looks.items() if not hatch} == allowed
+        assert ax.yaxis_inverted() and ax.get_xlabel() == "keys"
+    colours = {place: colour for place, (colour, hatch) in looks.items() if not hatch}
+    assert colours[0, 0] == colours[0, 1] != colours[1, 0] == colours[1, 1]
+    assert (causal.get_title(), cross.get_title()) == ("causal", "cross")
+    assert (causal.get_ylabel(), cross.get_ylabel()) == ("queries", "")
+
+
+def test_the_zoo_says_how_many_pairs_and_refuses_what_is_no_mask(shown):
+    figures.mask_zoo(ZOO)
+    assert "causal: 6 of 9 pairs; 3, the last, attends to 1, 2, 3. cross: 4 of 6 pairs" in shown[0]
+    with pytest.raises(TypeError, match="mask 'a'"):
+        figures.mask_zoo({"a": (["1"], ["1"], torch.ones(1, 1))})
 
 
 @proven
@@ -85,7 +217,9 @@ def test_a_map_of_influence_has_a_row_an_output_and_a_cross_at_each_leak():
     assert grid(masked) == [[root, 0, 0], [1, root, 0], [0.5, 0, 1]]
     assert grid(leaky) == [[1, 0.5, 0], [0, 0.25, 0], [0.25, 0, 0.5]]
     assert strokes(masked) == [] and strokes(leaky) == [[(1, 0)]]        # input 1 reaches output 0, which is earlier
-    assert (masked.get_xlabel(), masked.get_ylabel()) == ("input", "output")
+    assert (masked.get_xlabel(), masked.get_ylabel()) == ("input position", "output position")
+    for axis in (masked.xaxis, masked.yaxis, leaky.xaxis, leaky.yaxis):
+        assert labels(axis) == {0: "1", 1: "2", 2: "3"}
 
 
 @proven
@@ -94,7 +228,7 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
     mask, shares = axes(figures.mask_frame, causal_mask(3), weights, WORDS)
     assert (mask.get_title(), shares.get_title()) == ("mask", "weights") and mask.yaxis_inverted()
     assert written(mask) == {"pad": {"pad": "✓"}, "the": {"pad": "✓", "the": "✓"}, "chef": dict.fromkeys(WORDS, "✓")}
-    filled = {(round(y), round(x)) for (x, y, *_), (colour, _) in cells(mask).items() if colour != "#ffffff"}
+    filled = {(round(y), round(x)) for (x, y, *_), (_, hatch) in cells(mask).items() if not hatch}
     assert filled == {tuple(place) for place in causal_mask(3).nonzero().tolist()}
     assert written(shares) == {
         "pad": {"pad": "1.00", "the": "0", "chef": "0"},
@@ -102,8 +236,11 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
         "chef": {"pad": "NaN", "the": "~0", "chef": "0.25"},
     }
     looks = {(y, x): look for (x, y, width, _), look in cells(shares).items() if width == 1}
-    assert [place for place, (_, hatch) in looks.items() if hatch] == [(2, 0)]
+    assert {place for place, (_, hatch) in looks.items() if hatch} == {(0, 1), (0, 2)}   # forbidden, and without weight
+    others = [colour for place, (colour, _) in looks.items() if place != (2, 0)]
+    assert looks[2, 0][0] not in others                                                  # NaN has a colour of its own
     dark = {place: -sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for place, (colour, _) in looks.items()}
+    del dark[2, 0]
     assert sorted(dark, key=dark.get)[-5:] == [(1, 2), (2, 2), (1, 1), (1, 0), (0, 0)]
     assert [place for place in cells(shares) if place[2] < 1] == [(2.06, 1.06, 0.88, 0.88)]
     sums = [words for words, x, _ in sorted(texts(shares), key=lambda text: text[2]) if x > 3]
@@ -114,8 +251,9 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
 def test_each_position_is_joined_to_itself_and_all_before_it():
     (ax,) = axes(figures.teacher_forcing, ["<start>", "the", "chef", "cooks"])
     lines = [(stroke, line.get_linewidth()) for line, stroke in zip(ax.lines, strokes(ax), strict=True)]
-    assert lines[:6] == [([(j, 0), (i, 1)], 2.4 if i == j else 1.3) for i in range(3) for j in range(i + 1)]
+    assert lines[:6] == [([(j, 0), (i, 1)], 2.4 if i == j else 1.1) for i in range(3) for j in range(i + 1)]
     assert [stroke for stroke, _ in lines[6:]] == [[(i, level) for i in range(3)] for level in (0, 1)]
     below = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y < 0]
     above = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > 1]
+    assert [words for words, _, y in texts(ax) if 0 < y < 1] == ["thick: its own token", "thin: its past"]
     assert below == ["goes in", "<start>", "the", "chef"] and above == ["must come out", "the", "chef", "cooks"]

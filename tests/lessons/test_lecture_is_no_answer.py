@@ -30,7 +30,6 @@ ALLOWED = {
     ("masked_mean", "masked_mean"): HALF,
     ("masked_mean, again", "masked_mean"): HALF,
     ("sinusoidal", "sinusoidal"): PRINTED,
-    ("feed_forward", "feed_forward"): PRINTED,
     ("split_heads", "split_heads"): PRINTED,
     ("merge_heads", "merge_heads"): PRINTED,
     ("shift_right", "shift_right"): PRINTED,

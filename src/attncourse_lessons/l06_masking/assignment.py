@@ -7,12 +7,14 @@
 # ---
 
 # %% [markdown]
-# # Assignment @masking · What a position may see, and what it may do with it
+# # Assignment @masking · Masks and the feed-forward network
 #
-# In this assignment you build the two parts of [lecture @masking](@masking): the small network that
+# In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network that
 # follows every attention, and the masks that keep a model from reading what it must not. The last exercise is of
 # another kind. There you write no part of a model but a *test*, and it is your test that is tested, on models that are
-# right and on models that are broken in ways that have all been seen in the wild.
+# right and on models that are broken in ways that have all been seen in practice. After each check comes a cell that
+# *uses* what you wrote; with the fourth exercise the parts become a language model. Such a cell waits until the check
+# gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -25,7 +27,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -36,18 +38,20 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · Think for yourself
+# ## 1 · The position-wise feed-forward network
 #
-# Attention collects, by averages. What is done with what was collected is the business of a small network with one
-# hidden layer, the same for every position:
+# Attention collects, by weighted averages. A small network with one hidden layer computes something from what was
+# collected, the same network for every position:
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\, W_2 + b_2$$
 #
-# The vectors are rows. Each of them goes through the network by itself, so it must not matter how many axes stand in
-# front of the last one: a single vector, a sentence, a batch of sentences.
+# The vectors are rows, and $\max(0, \cdot)$ is the activation function ReLU. Each vector goes through the network by
+# itself, so it must not matter how many axes stand in front of the last one: a single vector, a sentence, a batch of
+# sentences.
 
 # %% exercise="feed_forward"
 def feed_forward(x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> Tensor:
@@ -63,15 +67,47 @@ def feed_forward(x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) 
 check("feed_forward", feed_forward)
 
 # %% [markdown]
-# ## 2 · Not the future
+# **Use it.** The lecture's restaurant: "good", "bad", "not good", "not bad". There two hidden units, found by hand, were
+# enough. Here gradient descent has to find them, from ten different starts. *Guess* in how many of the ten it succeeds,
+# with 2, with 4 and with 16 hidden units.
+
+# %%
+if solved("feed_forward"):
+    phrases = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]])     # praise, not
+    verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])
+    for d_ff in (2, 4, 16):
+        learned, failed = [], []
+        for seed in range(10):
+            torch.manual_seed(seed)
+            shapes = ((2, d_ff), (d_ff,), (d_ff, 1), (1,))
+            parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
+            optimizer = torch.optim.Adam(parameters, lr=0.03)
+            for _ in range(200):
+                loss = (feed_forward(phrases, *parameters) - verdict).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            before_relu = phrases @ parameters[0] + parameters[1]                # (4, d_ff)
+            working = (before_relu > 0).any(dim=0).sum().item()                  # units
+            (learned if loss < 0.01 else failed).append(working)
+        print(f"{d_ff:>2} hidden units: {len(learned)} of 10 starts learn the verdict")
+        print("   units that still fire, where it was learned:", learned, " where not:", failed)
+
+# %% [markdown]
+# Two units *can* do it, as the lecture's two did by hand. But a unit that lies below zero for all four phrases has no
+# gradient and stays silent: a **dead ReLU**. The second lines count the units that still fire for some phrase at the end.
+# Of one width, the starts that fail have fewer of them than those that learn, with a single exception. A wide network can
+# lose several and still learn.
 #
-# A model that writes predicts word $i + 1$ from the words up to word $i$, and during training all of them lie on the
-# table. Make the mask that says who may look at whom: row $i$ asks, column $j$ answers, and `True` means "may attend".
-# A position may look at itself and at what came before it.
+# ## 2 · The causal mask
+#
+# An autoregressive model predicts token $i + 1$ from the tokens up to token $i$, and during training all of them are
+# there. Make the boolean mask that says who may attend to whom: row $i$ asks, column $j$ answers, and `True` means "may
+# attend". A position may attend to itself and to what came before it.
 
 # %% exercise="causal_mask"
 def causal_mask(n: int) -> Tensor:
-    """Who may look at whom in a sentence that is read from left to right.
+    """Who may attend to whom in a sentence that is read from left to right.
 
     returns (n, n), booleans: True in row i, column j, if position i may attend to position j
     """
@@ -81,21 +117,34 @@ def causal_mask(n: int) -> Tensor:
 check("causal_mask", causal_mask)
 
 # %% [markdown]
-# ## 3 · Not the padding
+# **Use it.** Can depth bring a leak that a single layer has not? As numbers, your mask times itself counts the ways from
+# input $j$ (column) through a first layer and a second one to output $i$ (row). *Guess* which cell has the most ways, and
+# what stands above the diagonal.
+
+# %%
+if solved("causal_mask"):
+    layer = causal_mask(6).long()                # (6, 6)  1 where there is a way
+    two_layers = layer @ layer                   # (6, 6)  how many ways
+    print(two_layers)
+    print("ways from the future:", two_layers.triu(1).sum().item())
+
+# %% [markdown]
+# ## 3 · The padding mask
 #
-# A batch is a rectangle, and short sentences are filled up at the end. Make the mask that keeps everybody from looking
-# at what is no word. It is the same for every query of a sentence, so the axis of the queries has length one, and torch
-# stretches it. Beside a table of scores (batch, n_query, n_key) the mask then does the right thing, and so it does
+# A batch is a rectangle, and short sentences are filled up at the end. Make the mask that keeps every query from
+# attending to padding. It is the same for every query of a sentence, so the axis of the queries has length one, and torch
+# stretches it. Beside a matrix of scores (batch, n_query, n_key) the mask then does the right thing, and so it does
 # beside a causal mask: `padding_mask(lengths, n) & causal_mask(n)` is (batch, n, n).
 #
 # The batch may have been padded to more than its longest sentence, and a sentence may be empty.
 
 # %% exercise="padding_mask"
 def padding_mask(lengths: Tensor, n: int) -> Tensor:
-    """Which positions may be attended to, because there is a word.
+    """Which positions may be attended to, because there is a token.
 
-    lengths: (batch,), whole numbers from 0 to n: sentence b has its words at the positions 0 to lengths[b] − 1
-    returns (batch, 1, n), booleans: True where there is a word
+    lengths: (batch,), whole numbers from 0 to n: the tokens of sentence b stand at the
+        positions 0 to lengths[b] − 1
+    returns (batch, 1, n), booleans: True where there is a token
     """
     ...  # solution
 
@@ -103,20 +152,38 @@ def padding_mask(lengths: Tensor, n: int) -> Tensor:
 check("padding_mask", padding_mask)
 
 # %% [markdown]
-# ## 4 · Attention that obeys
+# **Use it.** A sentence's output must not depend on how far its batch was padded. The same three tokens, once by
+# themselves and once filled up with junk to a width of nine, go through torch's own attention. *Guess* by how much the
+# outputs differ, with your mask and without.
+
+# %%
+if solved("padding_mask"):
+    torch.manual_seed(0)
+    sentence = torch.randn(1, 3, 8)                              # (1, n, d)
+    padded = torch.cat([sentence, 5 * torch.randn(1, 6, 8)], dim=1)                  # (1, 9, d)
+    alone = F.scaled_dot_product_attention(sentence, sentence, sentence)             # (1, 3, d)
+    masks = {"your mask": padding_mask(torch.tensor([3]), 9), "no mask": None}
+    for name, mask in masks.items():
+        output = F.scaled_dot_product_attention(padded, padded, padded, attn_mask=mask)
+        print(f"{name}: the three tokens differ by {(output[:, :3] - alone).abs().max():.1e}")
+
+# %% [markdown]
+# ## 4 · Masked attention
 #
 # Now the whole of it: scaled scores, mask, softmax, average.
 #
-# $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & \text{where } i \text{ may look at } j\\ -\infty &
+# $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & \text{where } i \text{ may attend to } j\\ -\infty &
 # \text{elsewhere}\end{cases} \qquad \alpha_{ij} = \operatorname{softmax}_j(e_{ij}) \qquad o_i = \sum_j \alpha_{ij} v_j$$
 #
 # The mask may be (n_query, n_key), (batch, 1, n_key) or (batch, n_query, n_key): whatever broadcasts to the scores. A
-# query that may look at nobody gets zeros, both as weights and as output, and must not spoil anybody's gradient. And
+# query that may attend to nothing gets zeros, both as weights and as output, and must not spoil anybody's gradient. And
 # the vectors may come in `float16`, which ends at 65504.
 
 # %% exercise="masked_attention"
-def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention over the keys that each query may look at.
+def masked_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention over the keys that each query may attend to.
 
     query: (batch, n_query, d_k)   key: (batch, n_key, d_k)   value: (batch, n_key, d_v)
     mask: booleans that broadcast to (batch, n_query, n_key), True where a query may attend
@@ -127,6 +194,63 @@ def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) ->
 
 # %% check="masked_attention"
 check("masked_attention", masked_attention)
+
+# %% [markdown]
+# **Use it.** Your mask, your attention and your network, two layers of them with residual connections, are an
+# autoregressive language model. It learns to spell the numbers below a hundred, letter by letter, and then writes. Then
+# the same model without the mask. It takes some seconds. *Guess* both losses: the least that honest prediction can cost is
+# printed first.
+
+# %%
+if solved("masked_attention") and solved("causal_mask") and solved("feed_forward"):
+    from attncourse.data.number_words import say
+
+    texts = [say(number, "en") for number in range(100)]
+    letters = "." + "".join(sorted(set("".join(texts))))
+    rows = [torch.tensor([letters.index(letter) for letter in f".{text}."]) for text in texts]
+    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+    goes_in, must_come_out = tokens[:, :-1].clamp(min=0), tokens[:, 1:]      # (100, n) each
+    least = math.log(100) * 100 / sum(len(text) + 1 for text in texts)
+    print(f"least possible {least:.2f} nats per letter")
+
+    def logits_of(tokens, mask, p):
+        x = p["letters"][tokens] + p["places"][: tokens.shape[1]]            # (batch, n, d)
+        for W_Q, W_K, W_V, W_1, b_1, W_2, b_2 in p["layers"]:
+            h = F.layer_norm(x, x.shape[-1:])
+            x = x + masked_attention(h @ W_Q, h @ W_K, h @ W_V, mask)[0]
+            x = x + feed_forward(F.layer_norm(x, x.shape[-1:]), W_1, b_1, W_2, b_2)
+        return x @ p["output"]                                       # (batch, n, letters)
+
+    def made(*shape):
+        return nn.Parameter(torch.randn(shape) / math.sqrt(shape[0]))
+
+    def zeros(n):
+        return nn.Parameter(torch.zeros(n))
+
+    d, n = 32, goes_in.shape[1]
+    everybody = torch.ones(n, n, dtype=torch.bool)
+    for name, mask in {"your causal mask": causal_mask(n), "no mask": everybody}.items():
+        torch.manual_seed(0)
+        p = {"letters": nn.Parameter(torch.randn(len(letters), d)),
+             "places": nn.Parameter(torch.randn(n, d)), "output": made(d, len(letters)),
+             "layers": [[made(d, d), made(d, d), made(d, d), made(d, 4 * d), zeros(4 * d),
+                         made(4 * d, d), zeros(d)] for _ in range(2)]}
+        parameters = [p["letters"], p["places"], p["output"], *p["layers"][0], *p["layers"][1]]
+        optimizer = torch.optim.Adam(parameters, lr=5e-3)
+        for _ in range(150):
+            logits = logits_of(goes_in, mask, p)
+            wanted = must_come_out.flatten()
+            loss = F.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=-1)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        written = torch.zeros(8, 1, dtype=torch.long)                        # (8, 1)  "."
+        for i in range(1, n + 1):
+            with torch.no_grad():
+                probabilities = logits_of(written, mask[:i, :i], p)[:, -1].softmax(dim=-1)
+            written = torch.cat([written, torch.multinomial(probabilities, 1)], dim=1)
+        said = ["".join(letters[j] for j in row[1:]).split(".")[0] for row in written.tolist()]
+        print(f"{name}: loss {loss:.2f}; writes", ", ".join(said))
 
 # %% [markdown]
 # ## 5 · A test for leaks
@@ -160,7 +284,8 @@ def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 
     model: takes (batch, n, d) for any n, and returns (batch, n, d_out)
     x: (batch, n, d), an input to begin with; leave it as it is
-    returns True if the model leaks, False if every output depends on its own position and earlier ones alone
+    returns True if the model leaks, False if every output depends on its own position and
+        earlier ones alone
     """
     ...  # solution
 
@@ -168,9 +293,40 @@ def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 check("test_for_leaks", test_for_leaks)
 
 # %% [markdown]
-# ## 6 · In your own words: too good
+# **Use it.** Your test, on layers from torch's shelf. *Guess* which of them leak. (A batch norm in training mode takes its
+# mean over all sentences and positions.)
+
+# %%
+if solved("test_for_leaks"):
+    torch.manual_seed(0)
+    d, x = 8, torch.randn(3, 7, 8)                               # (batch, n, d)
+    lstm = nn.LSTM(d, d, batch_first=True)
+    both_ways = nn.LSTM(d, d, batch_first=True, bidirectional=True)
+    convolution, norm, layer_norm = nn.Conv1d(d, d, 3), nn.BatchNorm1d(d), nn.LayerNorm(d)
+    block = nn.TransformerEncoderLayer(d, 2, 16, dropout=0.0, batch_first=True)
+
+    def block_with_mask(x):
+        n = x.shape[1]
+        return block(x, src_mask=nn.Transformer.generate_square_subsequent_mask(n))
+
+    shelf = {
+        "LSTM": lambda x: lstm(x)[0],
+        "bidirectional LSTM": lambda x: both_ways(x)[0],
+        "convolution, padded on both sides": lambda x: convolution(F.pad(x.mT, (1, 1))).mT,
+        "convolution, padded in front": lambda x: convolution(F.pad(x.mT, (2, 0))).mT,
+        "Transformer block": block,
+        "Transformer block with torch's mask": block_with_mask,
+        "batch norm in training": lambda x: norm(x.mT).mT,
+        "layer norm": layer_norm,
+    }
+    with torch.no_grad():
+        for name, model in shelf.items():
+            print(f"{name:>36}: {'leaks' if test_for_leaks(model, x) else 'does not leak'}")
+
+# %% [markdown]
+# ## 6 · In your own words: a loss that is too good
 #
-# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats a letter; on validation
+# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats per letter; on validation
 # texts, which the model has never seen, it is 0.02 as well; and the mail to you ends with "so it does not even
 # overfit". Asked to write, the model produces *nnnennnn enene*.
 #
@@ -190,7 +346,7 @@ check("test_for_leaks", test_for_leaks)
 #    loss gets half a point.
 # 2. (b) While it writes, the next letter does not exist yet: there is nothing to copy, and it has learned nothing else.
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
-# 3. (c) English cannot be predicted that well: 0.02 nats a letter would mean guessing nearly every letter right, though
+# 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right, though
 #    the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a nat or
 #    more). To settle it: change the text after a position and see whether the logits at the position change (with or
 #    without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
@@ -198,14 +354,15 @@ check("test_for_leaks", test_for_leaks)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 7 · In your own words: inside the hull
+# ## 7 · In your own words: inside the convex hull
 #
-# Stack self-attention without anything in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where the rows
-# of each table $A^{(\ell)}$ are weights (none negative, each row summing to one) and $H^{(0)} = X$.
+# Stack self-attention with one head and nothing in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where the rows
+# of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
 #
 # **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$.
-# **(b)** The decks say that without non-linearities such a stack "just re-averages". Yet the stack is no linear function
-# of $X$: doubling $X$ does not double the output. Where does the non-linearity sit, and why does (a) hold in spite of it?
+# **(b)** One reads that without non-linearities such a stack "just re-averages" its values. Yet the stack is no linear
+# function of $X$: doubling $X$ does not double the output. Where does the non-linearity sit, and why does (a) hold in spite
+# of it?
 #
 # A few lines of mathematics or words for each. (3 points)
 
@@ -213,9 +370,9 @@ check("test_for_leaks", test_for_leaks)
 # ### BEGIN SOLUTION
 # **Mark scheme.**
 #
-# 1. (a), one point: multiplied out, $H^{(L)} = A^{(L)} \cdots A^{(1)} X W^{(1)} \cdots W^{(L)}$, because the tables
+# 1. (a), one point: multiplied out, $H^{(L)} = A^{(L)} \cdots A^{(1)} X W^{(1)} \cdots W^{(L)}$, because the weights
 #    multiply from the left and the matrices from the right (or the induction step, one layer after the other).
-# 2. (a), one point: a product of tables of weights is one: its entries are sums of products of numbers that are not
+# 2. (a), one point: a product of matrices of weights is one: its entries are sums of products of numbers that are not
 #    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over the $n$
 #    vectors.
 # 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only that
@@ -235,15 +392,30 @@ check("test_for_leaks", test_for_leaks)
 
 # %% exercise="packed_mask"
 def packed_mask(documents: Tensor) -> Tensor:
-    """Who may look at whom where each row of the batch holds several documents: itself and the past of its own.
+    """Who may attend to whom where a row holds several documents: the past of its own.
 
     documents: (batch, n), whole numbers, equal where two positions belong to the same document
-    returns (batch, n, n), booleans: True in row i, column j, if position i may attend to position j
+    returns (batch, n, n), booleans: True in row i, column j, if i may attend to j
     """
     ...  # solution
 
 # %% check="packed_mask"
 check("packed_mask", packed_mask)
+
+# %% [markdown]
+# **Use it.** Three documents in one row, with your mask, and the same three one by one, with a causal mask of their own.
+# *Guess* by how much the outputs differ.
+
+# %%
+if solved("packed_mask"):
+    torch.manual_seed(0)
+    documents = [torch.randn(1, n, 8) for n in (4, 2, 3)]        # (1, n, d) each
+    row = torch.cat(documents, dim=1)                            # (1, 9, d)
+    mask = packed_mask(torch.tensor([[4] * 4 + [9] * 2 + [5] * 3]))                  # (1, 9, 9)
+    packed = F.scaled_dot_product_attention(row, row, row, attn_mask=mask)
+    alone = [F.scaled_dot_product_attention(x, x, x, is_causal=True) for x in documents]
+    difference = (packed - torch.cat(alone, dim=1)).abs().max()
+    print(f"packed and one by one differ by {difference:.1e}")
 
 # %% [markdown]
 # ---

@@ -1,15 +1,16 @@
-"""Averages that shrink, and masks: who may look at whom, what that makes of the weights, and who hears whom."""
+"""Averages that shrink, and masks: who may attend to whom, what that makes of the weights, and what leaks."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape
-from attncourse.viz.diagrams import dots
+from attncourse.viz.diagrams import arrow, dots, rgb
 from attncourse.viz.figures import as_matrix
 from attncourse.viz.style import (
     BLUE,
@@ -18,47 +19,270 @@ from attncourse.viz.style import (
     MARKERS,
     ORANGE,
     PALE,
+    PURPLE,
+    SERIES,
     WEIGHTS,
     check_places,
     figure,
     hold_still,
+    name_lines,
     show,
     stage,
 )
 
+PADDING = "pad"  # how a token is called that fills up a sentence
+
 
 def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
-    """Pots of paint after `at` rounds of mixing, and what they spanned before: for a widget. Returns figure and alt.
+    """Pots of paint after `at` rounds of mixing, and all rounds before: for a widget. Returns figure and alt.
 
-    `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round.
+    `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round. On the left every pot in
+    its colour, a row a round; on the right the same in the plane of red and blue: each pot with the mark that is in
+    its square on the left, what the pots span, and in grey what they spanned in the rounds before.
     """
-    drawn, ax = figure(5.4, 3.9)
-    everything = torch.cat(list(pots)).numpy()
+    drawn, (rows, plane) = figure(7.4, 3.9, columns=2)
+    hold_still(drawn, left=0.08, right=0.98, bottom=0.14, top=0.84, wspace=0.3)
+    n, names = len(pots[0]), [chr(ord("A") + i) for i in range(len(pots[0]))]
+    for turn, colours in enumerate(pots[: at + 1]):
+        for i, (red, blue) in enumerate(colours.tolist()):
+            square = Rectangle((i + 0.06, turn + 0.06), 0.88, 0.88, facecolor=_paint(red, blue), edgecolor="none")
+            rows.add_patch(square)
+    rows.set_xlim(0, n)
+    rows.set_ylim(len(pots), 0)
+    rows.set_xticks(np.arange(n) + 0.5, names)
+    rows.xaxis.tick_top()
+    rows.set_yticks(np.arange(len(pots)) + 0.5, [str(turn) for turn in range(len(pots))])
+    rows.set_ylabel("round")
+    rows.set_title("the pots", pad=8)
+    rows.tick_params(length=0)
+    rows.spines[:].set_visible(False)
+
     areas = []
     for turn, points in enumerate(pots[: at + 1]):
         corners = _hull(points.numpy())
         areas.append(_area(corners))
         last = turn == at
-        ax.add_patch(
+        plane.add_patch(
             Polygon(corners, closed=True, facecolor=(0, 0.447, 0.698, 0.10) if last else "none",
                     edgecolor=BLUE if last else GREY, linewidth=1.8 if last else 0.9, zorder=1)
         )  # fmt: skip
     for i, (x, y) in enumerate(pots[at].tolist()):
-        paint = (max(0.0, min(1.0, x)), 0.15, max(0.0, min(1.0, y)))      # the numbers as what they stand for
-        ax.plot(x, y, MARKERS[i % 8][0], color=paint, markersize=10, markeredgecolor="white", zorder=3)
-    low, high = everything.min(axis=0), everything.max(axis=0)
-    margin = 0.08 * (high - low)
-    ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
-    ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
-    ax.set_xlabel("red")
-    ax.set_ylabel("blue")
+        plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=9, markeredgecolor="white", zorder=3)
+        rows.plot(i + 0.5, at + 0.5, MARKERS[i % 8][0], color="white", markersize=7, zorder=3)
+    everything = torch.cat(list(pots)).numpy()
+    low, high = everything.min() - 0.06, everything.max() + 0.06
+    plane.set_xlim(low, high)
+    plane.set_ylim(low, high)
+    plane.set_aspect("equal")
+    plane.set_xlabel("red")
+    plane.set_ylabel("blue")
     left = areas[-1] / areas[0]
     rounds = f"{at} {'round' if at == 1 else 'rounds'}"
     share = f"{left:.0%}" if left > 0.1 else f"{left:.1%}" if left > 0.001 else "less than 0.1%"
-    ax.set_title(f"after {rounds}: {share} of the area" if at else "before")
+    plane.set_title(f"after {rounds}: {share} of the area" if at else "before", pad=8)
     inside = f"What they span lies inside what they spanned before, and has {share} of the area that it had at first."
     when = f"after {rounds}. {inside}" if at else "before the first round, and the shape that they span."
-    return drawn, f"{len(pots[at])} points in the plane {when}"
+    return drawn, f"{n} pots of paint, each in its colour and as a point in the plane of red and blue, {when}"
+
+
+def _paint(red: float, blue: float) -> tuple[float, float, float]:
+    """The two numbers as the colour that they stand for."""
+    return max(0.0, min(1.0, red)), 0.15, max(0.0, min(1.0, blue))
+
+
+def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
+    """Attention, which joins all tokens, and above it the feed-forward network, the same in each token's own column.
+
+    Each column holds the token's vector, d_model wide, its hidden layer, d_ff wide, and what comes out. Raises
+    ValueError for more words than can be shown.
+    """
+    check_places(words=len(words))
+    n = len(words)
+    drawn, ax = figure(8.2, 3.9)
+    stage(ax, (-0.7, n + 1.25), (-0.45, 4.15))
+    widest = 0.84
+    for i in range(n):
+        for j in range(n):
+            ax.plot([j, i], [0, 1], color=ORANGE, linewidth=1.1, alpha=0.6, zorder=1)
+        levels = ((1.75, d_model, BLUE), (2.65, d_ff, PURPLE), (3.55, d_model, BLUE))
+        for y, width, colour in levels:
+            size = widest * width / max(d_model, d_ff)
+            ax.add_patch(Rectangle((i - size / 2, y - 0.11), size, 0.22, facecolor=(*rgb(colour), 0.3),
+                                   edgecolor=colour, linewidth=1.4))  # fmt: skip
+        for start, end in ((1.1, 1.62), (1.88, 2.52), (2.78, 3.42)):
+            arrow(ax, (i, start), (i, end), GREY)
+        ax.text(i, -0.2, words[i], ha="center", va="top", fontsize=11, color=INK)
+    dots(ax, n, [0, 1])
+    for y, said, colour in (
+        (0.5, "attention\nmoves things\nbetween tokens", ORANGE),
+        (1.75, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
+        (2.22, r"$x\,W_1 + b_1$", INK),
+        (2.65, f"$d_\\mathrm{{ff}}$ = {d_ff}, max(0, ·)", PURPLE),
+        (3.1, r"$\cdot\; W_2 + b_2$", INK),
+        (3.55, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
+    ):
+        ax.text(n - 0.42, y, said, ha="left", va="center", fontsize=10, color=colour)
+    ax.text((n - 1) / 2, 4.05, "feed-forward network: one network, used in every column; no line between columns",
+            ha="center", va="center", fontsize=10.5, color=INK)  # fmt: skip
+    show(
+        drawn,
+        f"{n} tokens, {', '.join(words)}. Attention joins each with all. Above it each token has a column of its own: "
+        f"its vector, {d_model} wide, times W_1 gives a hidden layer, {d_ff} wide, with the maximum of 0 and each "
+        f"number; times W_2 gives {d_model} again. The matrices are the same in every column, and no line joins two.",
+    )
+
+
+def relative_residuals(runs: Mapping[str, Tensor]) -> None:
+    """How different the tokens still are after each layer: {kind: (seeds, layers)}, a dot a seed, a line their mean.
+
+    The mean is that of the logarithms, as the axis is logarithmic. Raises ValueError for numbers that are not above 0.
+    """
+    drawn, ax = figure(7.0, 3.6)
+    said = []
+    for k, (name, run) in enumerate(runs.items()):
+        check_shape(f"runs, {name}", run, "seeds layers")
+        if not (run > 0).all():
+            raise ValueError(f"runs, {name}: got {run.min():.3g}, expected numbers above 0: the axis is logarithmic")
+        layers = np.arange(1, run.shape[1] + 1)
+        typical = run.log().mean(dim=0).exp()                                 # (layers,)
+        marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
+        # Dashed over solid: where two lines lie on each other, both are seen.
+        ax.plot(layers, typical, color=colour, linewidth=1.8, linestyle=("-", "--")[k % 2], marker=marker, markersize=4,
+                label=name, zorder=2)  # fmt: skip
+        for seed in run:
+            ax.plot(layers, seed, marker, color=colour, markersize=3.5, alpha=0.45, zorder=3)
+        said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
+    ax.set_yscale("log")
+    ax.set_xticks(layers)
+    name_lines(ax, "layer", "relative residual")
+    show(
+        drawn,
+        f"What is not common to all tokens, as a share of their vectors, layer by layer, a dot for each of "
+        f"{len(run)} seeds and a line through their mean. {'; '.join(said)}.",
+    )
+
+
+def losses_of_runs(runs: Mapping[str, Sequence[Sequence[float]]], least: float) -> None:
+    """Losses step by step on a logarithmic axis, a thin line a seed: {kind: its runs}; and the least possible, dashed.
+
+    Every line is smoothed over a fortieth of its length.
+    """
+    drawn, ax = figure(7.0, 3.5)
+    said = []
+    for k, (name, lines) in enumerate(runs.items()):
+        for number, line in enumerate(lines):
+            width = max(1, len(line) // 40)
+            smooth = np.convolve(line, np.ones(width) / width, mode="valid")
+            ax.plot(np.arange(width, len(line) + 1), smooth, color=SERIES[k], linewidth=1.3,
+                    linestyle=("-", "--")[k % 2], label=name if number == 0 else None)  # fmt: skip
+        ends = ", ".join(f"{line[-1]:.2g}" for line in lines)
+        said.append(f"{name} ends at {ends}")
+    ax.axhline(least, color=INK, linewidth=1.2, linestyle=":", label=f"least possible, {least:.3f}")
+    ax.set_yscale("log")
+    name_lines(ax, "training step", "loss (nats per letter)")
+    show(drawn, f"Training losses, a line a seed; the least possible is {least:.3f}. {'; '.join(said)}.")
+
+
+def masked_scores(scores: Tensor, mask: Tensor, words: Sequence[str]) -> None:
+    """Scores with what a mask forbids at −∞, and the weights that softmax makes of them, forbidden cells hatched.
+
+    `scores`, `mask` (n, n), a row for each word that asks. What each row of weights sums to is printed beside it.
+    Raises TypeError for a mask that is not boolean, ValueError where shapes do not fit the words.
+    """
+    n = len(words)
+    check_boolean("mask", mask, "a query may attend")
+    allowed = as_matrix(mask, words, words, name="mask").astype(bool)
+    table = as_matrix(scores, words, words, name="scores")
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).numpy()
+    drawn, (left, right) = figure(8.0, 1.2 + 0.48 * n, columns=2)
+    low, high = table[allowed].min(), table[allowed].max()
+    shades = 0.15 + 0.6 * (table - low) / max(high - low, 1e-9)               # every allowed score has a colour
+    for ax, title, values, colours, forbidden in (
+        (left, "scores", table, shades, "−∞"), (right, "weights", weights, 0.15 + 0.6 * weights, "0"),
+    ):  # fmt: skip
+        _squares(ax, words, words)
+        ax.set_title(title, pad=8)
+        for (i, j), may in np.ndenumerate(allowed):
+            _cell(ax, i, j, WEIGHTS(colours[i, j]) if may else None)
+            label = f"{values[i, j]:.2f}".replace("-", "−") if may else forbidden
+            _write(ax, i, j, label, "white" if may and colours[i, j] > 0.6 else INK, boxed=not may)
+    right.text(n + 0.15, -0.25, "sum", fontsize=9, color=INK, va="center")
+    for i, total in enumerate(weights.sum(axis=1)):
+        right.text(n + 0.15, i + 0.5, f"{total:.2f}", fontsize=9.5, color=INK, va="center")
+    right.set_xlim(0, n + 0.75)
+    rows = "; ".join(
+        f"{word} gives " + ", ".join(f"{weights[i, j]:.2f} to {words[j]}" for j in range(n) if allowed[i, j])
+        for i, word in enumerate(words)
+    )
+    show(
+        drawn,
+        f"Scores and weights of {n} tokens; rows ask, columns answer; {int((~allowed).sum())} forbidden cells are "
+        f"hatched, −∞ in the scores and 0 in the weights. {rows}. Every row sums to 1.",
+    )
+
+
+def mask_zoo(
+    masks: Mapping[str, tuple[Sequence[str], Sequence[str], Tensor]], columns: int = 4, unit: float = 0.2
+) -> None:
+    """Masks side by side, {title: (tokens that ask, tokens that answer, mask)}: filled is allowed, hatched forbidden.
+
+    A token called "pad" is written in grey, and where it asks its row is pale: nobody uses what comes out. Cells are
+    `unit` inches. Raises TypeError for a mask that is not boolean, ValueError where shapes do not fit the tokens.
+    """
+    rows = -(-len(masks) // columns)
+    widest = max(len(answering) for _, answering, _ in masks.values())
+    highest = max(len(asking) for asking, _, _ in masks.values())
+    drawn, _ = figure((unit * widest + 0.75) * columns, (unit * highest + 1.05) * rows, rows=rows, columns=columns)
+    said = []
+    for number, (ax, (title, (asking, answering, mask))) in enumerate(zip(drawn.axes, masks.items(), strict=False)):
+        check_boolean(f"mask {title!r}", mask, "a query may attend")
+        allowed = as_matrix(mask, asking, answering, name=f"mask {title!r}").astype(bool)
+        _squares(ax, asking, answering, small=True)
+        ax.set_title(title, fontsize=10, pad=6)
+        ax.set_xlabel("keys" if number >= len(masks) - columns else "", fontsize=9)
+        ax.xaxis.set_label_position("bottom")
+        ax.set_ylabel("queries" if number % columns == 0 else "", fontsize=9)
+        for (i, j), may in np.ndenumerate(allowed):
+            _cell(ax, i, j, WEIGHTS(0.2 if asking[i] == PADDING else 0.65) if may else None)
+        for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+            label.set_color(GREY if label.get_text() == PADDING else INK)
+        pairs = f"{int(allowed.sum())} of {allowed.size} pairs"
+        first = ", ".join(token for token, may in zip(answering, allowed[-1], strict=True) if may) or "nobody"
+        said.append(f"{' '.join(title.split())}: {pairs}; {asking[-1]}, the last, attends to {first}")
+    for ax in drawn.axes[len(masks) :]:
+        ax.set_visible(False)
+    show(drawn, f"Masks, a row for each query, a column for each key. {'. '.join(said)}.")
+
+
+def _squares(ax: Axes, asking: Sequence[str], answering: Sequence[str], small: bool = False) -> None:
+    """Axes for a table of cells, with tokens at its left and above it."""
+    ax.set_xlim(0, len(answering))
+    ax.set_ylim(len(asking), 0)
+    ax.xaxis.tick_top()
+    ax.set_xticks(np.arange(len(answering)) + 0.5, answering)
+    ax.set_yticks(np.arange(len(asking)) + 0.5, asking)
+    ax.tick_params(length=0, labelsize=8 if small else 10, pad=1 if small else 3)
+    ax.spines[:].set_visible(False)
+    if small:
+        ax.set_aspect("equal")
+        ax.tick_params(axis="x", labelrotation=90)
+    else:
+        ax.set_xlabel("keys: who answers")
+        ax.xaxis.set_label_position("bottom")
+        ax.set_ylabel("queries: who asks")
+
+
+def _cell(ax: Axes, i: int, j: int, colour) -> None:
+    """One cell: filled if it has a colour, hatched, forbidden, if it has none."""
+    if colour is None:
+        ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=PALE, hatch="////", linewidth=0.5))
+    else:
+        ax.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
+
+
+def _write(ax: Axes, i: int, j: int, label: str, colour: str, boxed: bool) -> None:
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8} if boxed else None
+    ax.text(j + 0.5, i + 0.5, label, ha="center", va="center", fontsize=9.5, color=colour, bbox=box)
 
 
 def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
@@ -85,11 +309,12 @@ def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
         ax.set_yticks(np.arange(-0.5, n), minor=True)
         ax.grid(which="minor", color=PALE, linewidth=0.6)
         ax.tick_params(which="both", length=0)
-        ax.set_xticks([], [])
-        ax.set_yticks([], [])
-        ax.set_xlabel("input")
+        ax.set_xticks(range(n), range(1, n + 1))
+        ax.set_yticks(range(n), range(1, n + 1))
+        ax.tick_params(labelsize=8.5)
+        ax.set_xlabel("input position")
         if ax is drawn.axes[0]:
-            ax.set_ylabel("output")
+            ax.set_ylabel("output position")
         ax.set_title(name, fontsize=10, pad=7)
         found = f"{len(leaks)} of {n * (n - 1) // 2} places leak" if leaks else "nothing leaks"
         said.append(f"{name.replace(chr(10), ' ')}: {found}")
@@ -118,22 +343,22 @@ def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Fig
         ax.spines[:].set_visible(False)
         ax.set_title(title, fontsize=10.5, pad=4)
     for (i, j), may in np.ndenumerate(allowed):
-        left.add_patch(Rectangle((j, i), 1, 1, facecolor=WEIGHTS(0.55) if may else "white", edgecolor=PALE))
+        _cell(left, i, j, WEIGHTS(0.55) if may else None)
         if may:
             left.text(j + 0.5, i + 0.52, "✓", ha="center", va="center", fontsize=9, color="white")
     strays, nans = 0, int(np.isnan(table).any(axis=1).sum())
     for (i, j), weight in np.ndenumerate(table):
         if np.isnan(weight):
-            right.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=ORANGE, hatch="////", linewidth=0.5))
-            right.text(j + 0.5, i + 0.52, "NaN", ha="center", va="center", fontsize=7.5, fontweight="bold", color=INK,
-                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
+            right.add_patch(Rectangle((j, i), 1, 1, facecolor=(*rgb(ORANGE), 0.3), edgecolor="white", linewidth=0.8))
+            right.text(j + 0.5, i + 0.52, "NaN", ha="center", va="center", fontsize=7.5, fontweight="bold", color=INK)
             continue
-        right.add_patch(Rectangle((j, i), 1, 1, facecolor=WEIGHTS(min(1.0, weight)), edgecolor=PALE))
+        _cell(right, i, j, WEIGHTS(min(1.0, weight)) if allowed[i, j] or weight > 0.005 else None)
         stray = weight > 0.005 and not allowed[i, j]
         strays += stray
         label = f"{weight:.2f}" if weight > 0.005 else "0" if weight == 0 else "~0"
         right.text(j + 0.5, i + 0.52, label, ha="center", va="center", fontsize=8,
-                   color="white" if weight > 0.7 else INK)  # fmt: skip
+                   color="white" if weight > 0.7 else INK,
+                   bbox=None if allowed[i, j] or stray else {"facecolor": "white", "edgecolor": "none", "pad": 0.6})
         if stray:
             frame = Rectangle((j + 0.06, i + 0.06), 0.88, 0.88, facecolor="none", edgecolor=ORANGE, linewidth=2)
             right.add_patch(frame)
@@ -162,17 +387,19 @@ def teacher_forcing(words: Sequence[str]) -> None:
     """
     check_places(words=len(words))
     n = len(words) - 1
-    drawn, ax = figure(7.2, 2.7)
-    stage(ax, (-1.3, n - 0.3), (-0.55, 1.55))
+    drawn, ax = figure(7.6, 2.9)
+    stage(ax, (-1.3, n + 0.75), (-0.55, 1.55))
     for i in range(n):
         for j in range(i + 1):
             newest = j == i
-            ax.plot([j, i], [0, 1], color=BLUE if newest else PALE, linewidth=2.4 if newest else 1.3, zorder=1)
+            ax.plot([j, i], [0, 1], color=BLUE if newest else GREY, linewidth=2.4 if newest else 1.1, zorder=1)
         ax.text(i, -0.18, words[i], ha="center", va="top", fontsize=11, color=INK)
         ax.text(i, 1.2, words[i + 1], ha="center", va="bottom", fontsize=11, color=ORANGE, fontweight="bold")
     dots(ax, n, [0, 1])
     ax.text(-0.45, -0.18, "goes in", ha="right", va="top", fontsize=10.5, color=GREY)
     ax.text(-0.45, 1.2, "must come out", ha="right", va="bottom", fontsize=10.5, color=GREY)
+    ax.text(n - 0.55, 0.62, "thick: its own token", va="center", fontsize=10, color=BLUE)
+    ax.text(n - 0.55, 0.38, "thin: its past", va="center", fontsize=10, color=GREY)
     pairs = "; ".join(f"{' '.join(words[: i + 1])} → {words[i + 1]}" for i in range(n))
     show(drawn, f"Teacher forcing in one pass: {n} positions, each joined to itself and all before it. {pairs}.")
 

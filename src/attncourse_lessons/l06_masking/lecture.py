@@ -7,30 +7,37 @@
 # ---
 
 # %% [markdown]
-# # Lecture @masking · Masking and non-linearity: what a word may see, and what it does with it
+# # Lecture @masking · Masks and the feed-forward network: what a token may see, and what it does with it
 #
-# *About 55 minutes, of which less than one is computing. You need self-attention with its table of weights
-# ([lecture @self_attention](@self_attention)), and of [lecture @bottleneck](@bottleneck) what a language model is: something
-# that predicts the next token from those before it.*
+# *About 60 minutes, of which less than one is computing. You need self-attention with its matrix of attention weights
+# ([lecture @self_attention](@self_attention)), and from [lecture @bottleneck](@bottleneck) what a language model is:
+# something that predicts the next token from those before it.*
 #
-# When you have finished you will be able to say what a stack of attentions can never do, and which of two remedies
-# cures which of its two illnesses; to write every mask that a Transformer needs, so that nothing leaks and nothing
-# becomes NaN; to find a leak without training; and to say why a Transformer learns from all words of a text at once.
-# In [assignment @masking](@masking/assignment) you build it, and a test that finds leaks in other people's
-# models.
+# After this lecture you can
 #
-# ## Six pots of paint
+# * show what a stack of self-attention layers with one head can never do;
+# * write the **position-wise feed-forward network**, and say why it needs an **activation function**;
+# * explain **rank collapse**, and name the part of a Transformer that holds it off;
+# * write a **causal mask** and a **padding mask**, combine them, and read the other masks that are in use;
+# * find a leak of the future in a model without training it;
+# * keep NaN out of masked attention;
+# * explain how one pass through an **autoregressive** model trains all positions of a text (**teacher forcing**).
 #
-# Six pots of paint stand in a circle, each of a different colour. In every round each pot is emptied and filled again,
-# with a mixture of what was in the six: this one takes a lot from its neighbour, that one a little of everything.
-# Nobody tells you the recipes. What do the pots look like after ten rounds?
+# [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first. This
+# lecture mends the other two, in two halves. The first half is about something other than averages: repeated averaging,
+# the feed-forward network, rank collapse. The second is about what must not be seen: the causal mask, tests for leaks,
+# teacher forcing, padding, the other masks in use, and NaN.
 #
-# The question is about attention. A layer of it gives every word a mixture of all words' values, and the next layer
-# mixes the mixtures. [Lecture @self_attention](@self_attention) ended with a list of three things that self-attention lacks.
-# Order was the first. This lecture is about the other two: something other than averages, and a way not to see the
-# future.
+# ## Repeated averaging: six pots of paint
+#
+# Six pots of paint stand in a circle, each of a different colour. In every round each pot is emptied and filled again
+# with a mixture of what was in the six. One takes a lot from its neighbour, another a little of everything. What do the
+# pots look like after ten rounds?
+#
+# The question is about attention. A layer gives every token a weighted average of all values, and the next layer
+# averages the averages.
 
-# %%
+# %% tags=["hide-input"]
 try:
     from attncourse import viz
 
@@ -48,86 +55,113 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attncourse.attention import attend, causal_mask, combine_masks, lengths_to_mask, masked_softmax
+from attncourse.attention import (
+    attend,
+    causal_mask,
+    combine_masks,
+    lengths_to_mask,
+    masked_softmax,
+    window_mask,
+)
 from attncourse.data.number_words import say
 from attncourse.layers import FeedForward, layer_norm
 from attncourse.transformer import Encoder, TransformerConfig
 
-torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %% [markdown]
 # Let a colour be two numbers, how much red and how much blue, so that it can be drawn. The recipes of a round are a
-# table of weights, a row for each pot, made by softmax as always; here the scores are random numbers. *Before you move
-# the sliders:* can a pot become redder than the reddest was in the round before? The slider *choosy* multiplies the
-# scores, until a pot is filled from hardly more than one other. Will that stop what you see?
+# matrix of attention weights, a row for each pot. A softmax makes them, here from random scores. *Before you move the
+# sliders:* can a pot become redder than the reddest was in the round before? The slider *sharpness* multiplies the
+# scores (it is one over the temperature of [lecture @lookup](@lookup)), until a pot is filled from hardly more than one
+# other. Will that stop what you see? On the right each pot is a point, with the mark that its square has on the left.
+# The blue shape is what the six span now, and the grey ones are what they spanned in earlier rounds.
 
 # %%
-def mix(choosy, rounds=6):
+def mix(sharpness, rounds=6):
     torch.manual_seed(1)
     pots = [torch.rand(6, 2)]                         # (6, 2)  red and blue
     for _ in range(rounds):
-        recipes = (choosy * torch.randn(6, 6)).softmax(dim=-1)            # (6, 6)  each row sums to one
+        recipes = (sharpness * torch.randn(6, 6)).softmax(dim=-1)         # (6, 6)  weights
         pots.append(recipes @ pots[-1])               # (6, 2)  every pot is filled anew
     return pots
 
 
+def after_mixing(sharpness, rounds):
+    return figures.mixing_rounds(mix(sharpness), rounds)
+
+
 viz.explore(
-    lambda choosy, rounds: figures.mixing_rounds(mix(choosy), rounds),
-    choosy=[1.0, 2.0, 5.0], rounds=range(7), start={"choosy": 2.0, "rounds": 2},
+    after_mixing, sharpness=[1.0, 2.0, 5.0], rounds=range(7),
+    start={"sharpness": 2.0, "rounds": 2},
 )
 
-# %% [markdown]
-# It cannot. A weighted average lies between the things that are averaged: in the plane, inside the shape that they span,
-# their **convex hull**. So each shape lies in the one before, and they shrink: quickly, or slowly if the recipes are
-# choosy, but never back. In the end there are six pots of the same purple.
-
-# %%
+# %% tags=["hide-input"]
 angles = torch.linspace(0, 2 * math.pi, 100)          # (100,)
 directions = torch.stack([angles.cos(), angles.sin()])                    # (2, 100)
-for choosy in (1.0, 2.0, 5.0):
-    pots = mix(choosy, rounds=100)
-    reach = torch.stack([(colours @ directions).amax(dim=0) for colours in pots])     # (101, 100)  furthest each way
-    assert (reach.diff(dim=0) < 1e-6).all(), "no pot goes further than some pot did in the round before"
-    assert pots[-1].std(dim=0).max() < 1e-3 * pots[0].std(dim=0).min(), "and in the end they are alike"
+for sharpness in (1.0, 2.0, 5.0):
+    pots = mix(sharpness, rounds=100)
+    reach = torch.stack([(colours @ directions).amax(dim=0) for colours in pots])
+    assert (reach.diff(dim=0) < 1e-6).all(), "no pot goes further than some pot did before"
+    assert pots[-1].std(dim=0).max() < 1e-3 * pots[0].std(dim=0).min(), "in the end alike"
 
 # %% [markdown]
-# ## And with projections?
+# It cannot. A weighted average lies between the things that are averaged. In the plane it lies inside the shape that
+# they span, their **convex hull**. So each shape lies in the one before. They shrink, quickly or, with sharp recipes,
+# slowly, but never back. In the end there are six pots of the same purple.
 #
-# Real layers multiply the values by a matrix first, and a matrix can carry points anywhere, out of the hull too. Does
-# that help? Write down three layers and look at the order in which things are multiplied. The tables of weights $A$
-# stand on the left, because they mix *words*. The matrices $W$ stand on the right, because they mix *features*. Left and
-# right do not interfere, so all of one kind can be brought together:
+# ## Stacked self-attention with one head: still one average
+#
+# Real layers multiply the values by a matrix first, and a matrix can carry points out of the hull. *Guess:* does that
+# help? Write down three layers and look at the order in which things are multiplied. The attention weights $A$ stand on
+# the left, because they mix *tokens*. The matrices $W$ stand on the right, because they mix *features*. So all of one
+# kind can be brought together:
 #
 # $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
+#
+# The next cell runs three layers. Beside them it multiplies up the two products, one on the left and one on the right,
+# and compares at the end.
 
 # %%
 n, d = 5, 8
 torch.manual_seed(0)
 X = torch.randn(n, d).double()                        # (n, d)
-H, table, matrix = X, torch.eye(n).double(), torch.eye(d).double()
+H = X                                                 # what goes through the layers
+A_product = torch.eye(n).double()                     # (n, n)  all attention weights so far
+W_product = torch.eye(d).double()                     # (d, d)  all value matrices so far
 for _ in range(3):
     W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)
     A = ((H @ W_Q) @ (H @ W_K).mT / math.sqrt(d)).softmax(dim=-1)         # (n, n)
-    H = A @ H @ W_V                                   # (n, d)  one layer of self-attention
-    table, matrix = A @ table, matrix @ W_V           # (n, n), (d, d)
-assert torch.allclose(H, table @ X @ matrix)
-assert torch.allclose(table.sum(dim=-1), torch.ones(n).double()) and table.min() > 0
+    H = A @ H @ W_V                                   # (n, d)  one layer
+    A_product, W_product = A @ A_product, W_product @ W_V
+difference = (H - A_product @ X @ W_product).abs().max().item()
+print(f"three layers and one differ by {difference:.0e}")
+print("smallest weight of the one:", round(A_product.min().item(), 2),
+      "  its rows sum to", [round(total, 6) for total in A_product.sum(dim=-1).tolist()])
+
+# %% tags=["hide-input"]
+assert difference < 1e-12 and A_product.min() > 0
+assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 
 # %% [markdown]
-# Three layers have done what *one* table and *one* matrix could do, and the same holds for three hundred. The table is
-# again one of weights: its rows sum to one. So however deep the stack, what a word receives is an average of the same
-# few vectors, the rows of $X W_1 W_2 W_3$: it lies in *their* hull.
+# Three layers have done what *one* matrix of attention weights and *one* value matrix could do, and the same holds for
+# three hundred. However deep the stack, every output is a weighted average of the same few vectors, the rows of
+# $X W_1 W_2 W_3$. It lies in *their* convex hull.
 #
-# > **On the slide.** Three decks say that self-attention has no elementwise non-linearity, so that more layers only
-# > re-average the values; "Why? Look at the notes", adds one of them. The cell above is why, and the sentence is right. It
-# > is right about what happens to the *values*. The weights are another matter: they come out of a softmax of the input,
-# > and the stack as a whole is no linear function of $X$. (Assignment @masking asks you to put the two together.)
+# > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$ for two, and its matrices
+# > can no longer be sorted to the left and to the right. [Lecture @many_heads](@many_heads) answers with two heads that
+# > *subtract*: their output is the difference of two tokens, which is no average. What several heads do not change is what
+# > happens to the vector of a single token: it is multiplied by matrices and added to others, and nothing else.
 #
-# ## What an average cannot say
+# > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages and
+# > matrices. The *weights* come out of a softmax of the input, so the stack is no linear function of $X$. (A question of
+# > assignment @masking asks you to put the two together.)
 #
-# Is that bad? Take a sentence about a restaurant. Attention is good at collecting, so let us suppose that it has done
-# its work: into the vector of the word that matters it has brought two features, whether something is *praised* and
-# whether there is a *not*. What the next layer needs is the verdict:
+# ## What a linear map cannot say: exclusive or
+#
+# Is an average so bad? Take a sentence about a restaurant. Attention is good at collecting, so let us suppose that it
+# has done its work: into the vector of the token that matters it has brought two features, whether something is
+# *praised* and whether there is a *not*. The next layer needs the verdict:
 
 # %%
 #                      praise  not
@@ -138,90 +172,115 @@ phrases = torch.tensor([[1.0, 0.0],                   # "good"
 verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason to go there?
 
 # %% [markdown]
-# One feature reverses the other. A layer of attention would now multiply by $W_V$ and average, and averaging has
-# nothing left to do: everything is in the vector. So the question is what a *matrix* can make of it. *Guess:* which four
-# numbers will the best one give, the one whose squared errors are smallest? (A constant may be added, too.)
+# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. So the question is
+# what the *matrix* $W_V$ can make of it. *Guess:* which four numbers will the best matrix give, the one whose squared
+# errors are smallest? (A constant may be added, too.)
 
 # %%
 with_one = torch.cat([phrases, torch.ones(4, 1)], dim=1)                  # (4, 3)
-best = torch.linalg.lstsq(with_one, verdict).solution                     # (3, 1)  least squares
+best = torch.linalg.lstsq(with_one, verdict).solution     # (3, 1)  least squares
 print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].tolist()])
-assert torch.allclose(with_one @ best, torch.full((4, 1), 0.5), atol=1e-5)
 
 # %% [markdown]
-# "One half", to all four: it has learned nothing. By itself neither feature says anything about the verdict, and all
-# that a linear map can do with the two is to weigh and add them. (If it had only to come out on the right side of one
-# half, it could get three of the four, and never all. This is the problem known as *exclusive or*.) Nor will ten such
-# layers do, since ten matrices are one.
+# "One half", to all four: it has learned nothing. By itself neither feature says anything about the verdict, and a
+# linear map can only weigh the two and add them. (If it had only to come out on the right side of one half, it could get
+# three of the four, never all. The problem is known as **exclusive or**, XOR.) Ten such layers will not do it either,
+# since ten matrices are one.
 #
-# What does it take? Something that bends, that is, does more to a number than stretch it. The cheapest such thing is
-# $\max(0, z)$, called ReLU: it keeps what lies above zero and drops what lies below. *Try to find, with pencil and paper,
-# two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
+# What does it take? A function that does more to a number than stretch it, an **activation function**. The cheapest is
+# $\max(0, z)$, the **rectified linear unit** or **ReLU**: it keeps what lies above zero and drops what lies below. *Try
+# to find, with pencil and paper, two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
 
 # %%
-W_1 = torch.tensor([[1.0, -1.0],                      # (2, 2)  one hidden number for "praise and no not",
-                    [-1.0, 1.0]])                     #         one for "not, and no praise"
-W_2 = torch.tensor([[1.0], [1.0]])                    # (2, 1)
-hidden = (phrases @ W_1).relu()                       # (4, 2)
-everything = torch.cat([phrases, hidden, hidden @ W_2], dim=1)            # (4, 5)
+praised, negated = phrases[:, 0], phrases[:, 1]       # (4,) each
+hidden_1 = (praised - negated).relu()                 # (4,)  "praise, and no not"
+hidden_2 = (negated - praised).relu()                 # (4,)  "not, and no praise"
+answer = hidden_1 + hidden_2                          # (4,)
+everything = torch.stack([praised, negated, hidden_1, hidden_2, answer], dim=1)       # (4, 5)
 viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
                  columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
-assert torch.equal(hidden @ W_2, verdict)
+assert torch.equal(answer, verdict[:, 0])
 
 # %% [markdown]
-# Each of the two hidden numbers recognises one situation, and is silent in all others. That silence is the whole trick:
-# below zero ReLU does not answer. A wider hidden layer recognises more situations; and what we have written down here by
-# hand, a network has to learn.
+# Each of the two hidden numbers recognises one situation and is silent in all others. That silence is the whole trick:
+# below zero ReLU does not answer. A wider **hidden layer** recognises more situations. We have written this one by hand;
+# a network learns it.
 #
-# This is the **feed-forward network** that follows every attention in a Transformer: widen, bend, come back.
+# ## The position-wise feed-forward network (FFN)
 #
-# $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2$$
+# This is what follows every attention in a Transformer: widen, apply the activation function, come back. It is called
+# the **position-wise feed-forward network**, because it treats every position by itself and all of them alike.
+#
+# $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2 \qquad W_1\colon (d_\text{model}, d_\text{ff}), \quad
+# W_2\colon (d_\text{ff}, d_\text{model})$$
 
 # %%
-def feed_forward(x, W_1, b_1, W_2, b_2):
-    hidden = (x @ W_1 + b_1).relu()                   # (…, d_ff)     usually d_ff = 4 d_model
-    return hidden @ W_2 + b_2                         # (…, d_model)
-
-
-network = FeedForward(d_model=16, d_ff=64)            # the package's
-x = torch.randn(3, 7, 16)                             # (batch, n, d_model)
-up, down = network.up, network.down                   # linear layers keep their matrices transposed
-by_hand = feed_forward(x, up.weight.mT, up.bias, down.weight.mT, down.bias)          # (3, 7, 16)
-assert torch.allclose(network(x), by_hand, atol=1e-6)
-shuffle = torch.randperm(7)
-assert torch.allclose(network(x[:, shuffle]), network(x)[:, shuffle], atol=1e-6)   # nobody looks at others
+figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 
 # %% [markdown]
-# It is one and the same network for every position, and it looks at one position at a time. So a Transformer's layer
-# has a division of labour. *Attention moves things between words and, apart from a matrix, does nothing to them. The
-# feed-forward network does something to each word, and moves nothing.* It is also where most of a layer's parameters
-# are: with $d_\text{ff} = 4d$ it has about $8d^2$, and the four matrices of an attention (query, key, value and one for
-# the output, [lecture @many_heads](@many_heads)) have $4d^2$.
+# So a layer has a division of labour. **Attention moves information between tokens and, apart from a matrix, does
+# nothing to it. The feed-forward network computes something for each token and moves nothing.**
 #
-# (Three decks write it for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$, two of them with a star for the matrix
-# product; ours is the same for rows, and so is a fourth deck's, with some $f$ in the place of ReLU. Today's models bend
-# by smoother functions, which changes little; [lecture @transformer](@transformer) compares them.)
-#
-# > **Check yourself.** A sentence of a single word goes through ten layers of attention without feed-forward networks.
-# > What comes out, as a function of what went in?
-# > <details><summary>Answer</summary>The one weight is 1, in each layer, so what comes out is x W₁W₂…W₁₀: a linear
-# > function. Not a single decision has been taken about the word. (The weights' softmax, the only non-linear thing in
-# > the stack, had nothing to choose from.)</details>
-
-# %% [markdown]
-# ## Does it keep the pots apart?
-#
-# The decks offer the network as the remedy for "just averages". Then it should stop the mixing of paint, should it not?
-# That can be measured. Let us call *apart* the share of a table of vectors that is *not* common to all its rows: 1 if
-# the words have nothing in common, 0 if all of them have become the same vector.
-#
-# We stack twelve layers with random matrices, in four ways: attention alone; with a feed-forward network after each;
-# with a **residual connection** around each, which means that a layer *adds* what it has found to what was there, $x +
-# \operatorname{attention}(x)$; and with both. *Please draw the four curves before you run it.* Which of the two
-# additions keeps the words apart?
+# What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$
+# and adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, as strongly
+# as the sum is large. Geva et al. (2021) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*.
+# It is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a network as it is
+# initialised, how many of 64 units fire for one token?
 
 # %%
-def apart(H):
+torch.manual_seed(0)
+network = FeedForward(d_model=16, d_ff=64)            # the package's: layers `up` and `down`
+sentence = torch.randn(7, 16)                         # (n, d_model)
+token, fired = sentence[3], 0                         # (d_model,)
+output = network.down.bias                            # (d_model,)  b_2, to which units add
+up, down = network.up, network.down
+for key, bias, value in zip(up.weight, up.bias, down.weight.mT, strict=True):
+    strength = (token @ key + bias).relu()            # ()   does this unit recognise the token?
+    output = output + strength * value                # (d_model,)
+    fired += int(strength > 0)
+print(f"{fired} of 64 units fired; unit by unit is the network:",
+      torch.allclose(output, network(sentence)[3], atol=1e-6))
+order = torch.randperm(7)
+by_itself = torch.allclose(network(sentence[order]), network(sentence)[order], atol=1e-6)
+print("shuffled tokens, shuffled outputs:", by_itself)
+
+# %% tags=["hide-input"]
+assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 48
+
+# %% [markdown]
+# About half fire. In a trained network they need not; Geva et al. look for what makes single units fire.
+#
+# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani
+# et al. 2017), a convention and no law. It makes $8\,d^2$ parameters, beside $4\,d^2$ in the four matrices of an
+# attention (query, key, value and one for the output): two thirds. Today's models use smoother activation functions,
+# **GELU** and **SiLU** (also called Swish), or gated ones such as **SwiGLU**; [lecture @transformer](@transformer)
+# compares them. Some texts write the network for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same
+# with transposed matrices.
+#
+# > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
+# > no feed-forward networks. What comes out, as a function of what went in?
+# > <details><summary>Answer</summary>With one head the one weight is 1, in each layer, so what comes out is x W₁W₂…W₁₀: a
+# > linear function. With several heads each layer is x times the sum of their matrices, linear as well. Not a single
+# > decision has been taken about the token. (The softmax of the weights, the only non-linear thing in the stack, had
+# > nothing to choose from.)</details>
+#
+# **Now you:** [a06](@masking/assignment), exercise 1.
+#
+# ## Rank collapse: what keeps tokens apart
+#
+# Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
+# a matrix of token vectors is the share of it that is *not* common to all its rows: 1 if the tokens have nothing in
+# common, 0 if all have become the same vector. Then the matrix has rank one, hence the name **rank collapse**, or *token
+# uniformity* (Dong et al. 2021; in graph networks, *oversmoothing*).
+#
+# We stack twelve layers with random matrices, as at initialisation, in four ways: attention alone; with a feed-forward
+# network after each; with a **residual connection** around each, which means that a layer *adds* what it has found to
+# what was there, $x + \operatorname{attention}(x)$; and with both. In all four, each layer first brings the tokens'
+# vectors to one size (`layer_norm`, [lecture @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them
+# there. *Please draw the four curves before you run it.* Which of the two additions keeps the tokens apart?
+
+# %%
+def relative_residual(H):
     common = H.mean(dim=0)                            # (d,)
     return ((H - common).norm() / H.norm()).item()
 
@@ -230,84 +289,87 @@ def stack(feed_forward, residual, seed, layers=12, n=32, d=64):
     torch.manual_seed(seed)
     H, measured = torch.randn(n, d).double(), []      # (n, d)
     for _ in range(layers):
-        W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)
-        W_1, W_2 = torch.randn(d, 4 * d).double(), torch.randn(4 * d, d).double()
-        x = layer_norm(H, eps=0)                      # every vector at the same size (lecture @deep_stacks)
+        W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)      # (d, d)
+        W_1 = torch.randn(d, 4 * d).double() / math.sqrt(d)
+        W_2 = torch.randn(4 * d, d).double() / math.sqrt(2 * d)
+        x = layer_norm(H, eps=0)                      # all vectors at one size
         found, _ = attend(x @ W_Q, x @ W_K, x @ W_V)  # (n, d)
         H = H + found if residual else found
         if feed_forward:
-            found = (layer_norm(H, eps=0) @ W_1).relu() @ W_2 / (d * math.sqrt(2))    # (n, d)
+            found = (layer_norm(H, eps=0) @ W_1).relu() @ W_2             # (n, d)
             H = H + found if residual else found
-        measured.append(apart(H))
+        measured.append(relative_residual(H))
     return measured
 
 # %%
 kinds = {"attention alone": (False, False), "+ feed-forward": (True, False),
          "+ residual": (False, True), "+ both": (True, True)}
-runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)]) for kind, parts in kinds.items()}
-typical = {kind: run.log().mean(dim=0).exp() for kind, run in runs.items()}           # (12,)  over five seeds
-viz.curves(typical, x_name="layer", y_name="apart", log_y=True)
+runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
+        for kind, parts in kinds.items()}             # (5, 12) each
+figures.relative_residuals(runs)
 
 # %%
-worst = {kind: (run[:, 5].min().item(), run[:, 5].max().item()) for kind, run in runs.items()}
-for kind, (low, high) in worst.items():
-    print(f"{kind:>16}: after six layers between {low:.1e} and {high:.1e}, over five seeds")
-assert max(worst["attention alone"][1], worst["+ feed-forward"][1]) < 1e-12
-assert min(worst["+ residual"][0], worst["+ both"][0]) > 0.3
-assert typical["+ feed-forward"][2] < typical["attention alone"][2], "no help, not even a delay"
+for kind, run in runs.items():
+    for layers in (5, 12):
+        there = run[:, layers - 1]                    # (5,)  a number for each seed
+        low, high = there.min().item(), there.max().item()
+        print(f"{kind:>16}, after {layers:>2} layers: {low:.1e} to {high:.1e}, over five seeds")
+assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
+assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 
 # %% [markdown]
-# Attention alone has made one vector of thirty-two words by the sixth layer, to the last digit of double precision. And
-# faster and faster: a table of weights that is made of nearly equal words has nearly equal rows. The feed-forward
-# network has not slowed it down. What keeps the words apart is the residual connection: each pot keeps its own
-# paint, and only pours something in.
+# Attention alone has made one vector of thirty-two tokens by the fifth layer, to the last digit of double precision, and
+# faster in every layer: nearly equal tokens have nearly equal rows of weights. The feed-forward network has not slowed
+# it down. What keeps the tokens apart, *at initialisation*, is the residual connection: each pot keeps its own paint and
+# only pours something in. The two upper curves fall as well, but slowly: after twelve layers about half is left. So the
+# residual connection holds the collapse off; it does not abolish it.
 #
-# On second thoughts, how could the network have helped? It is *the same function at every position*. Where two words
-# have become the same vector, it returns the same vector for both. It may stretch small differences, and so delay the
-# end; it cannot bring back what is gone.
+# How could the network have helped? It is *the same function at every position*. Where two tokens have become the same
+# vector, it returns the same vector for both. It may stretch small differences, and so delay the end.
 #
-# > **On the slide.** Three decks name averages as the problem and the feed-forward network as its easy fix. Two illnesses
-# > are mixed up there. That nothing is *computed* from what was averaged is one, and the network cures it, as the
-# > restaurant showed. That everything becomes *alike* is another, and the residual connection cures that. Dong,
-# > Cordonnier and Loukas (2021) proved how bad it is for attention alone: the differences vanish doubly exponentially
-# > with depth. Their abstract says of both, residual connections and feed-forward networks, that they stop it. Their
-# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, with matrices of the usual
-# > size, did not.
+# > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network as
+# > the easy fix. That nothing is *computed* from what was averaged is one problem, and the network solves it, as in the
+# > restaurant. That everything becomes *alike* is another, and the residual connection solves it. Dong, Cordonnier and
+# > Loukas (2021) prove that for attention alone the differences vanish *doubly exponentially* with depth: each layer
+# > multiplies the number of zeros behind the decimal point, as the blue curve does. Their abstract says that skip
+# > connections (residual connections) and feed-forward networks stop it. Their theorems are more careful: the networks
+# > can slow it down, if they stretch enough. Ours, of the usual size, did not.
 #
-# So the building block is attention and feed-forward network, each with a residual connection around it.
-# [Lecture @deep_stacks](@deep_stacks) looks at that connection again, from the side of the gradients. Here we go on to the
-# other thing that is missing.
+# So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
+# @deep_stacks](@deep_stacks) looks at that connection from the side of the gradients. Now the second half.
 
 # %% [markdown]
-# ## The answers are printed on the back
+# ## Autoregressive language models must not see the future: an impossible loss
 #
-# A language model predicts each token from those before it. A recurrent network, reading from left to right, could not
-# have looked ahead if it had wanted to. Self-attention hands every word to every word, the one that is to be predicted
-# among them.
+# A language model predicts each token from those before it, and writes by reading its own output: it is
+# **autoregressive**. A recurrent network reads from left to right and could not look ahead if it wanted to.
+# Self-attention hands every token to every token, the one that is to be predicted among them.
 #
-# Let us see what happens if nobody forbids it. The texts are the numbers from "zero" to "nine hundred and ninety-nine",
-# letter by letter. A full stop stands for the beginning and for the end.
+# What happens if nobody forbids it? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token
+# is a letter here, and a full stop stands for the beginning (`<bos>` in [lecture @bottleneck](@bottleneck)) and for
+# the end.
 
 # %%
 texts = [say(number, "en") for number in range(1000)]
 letters = "." + "".join(sorted(set("".join(texts))))
-print(len(letters), "characters:", letters)
+print(len(letters), "tokens:", letters)
 
 
 def batch_of(chosen):
     rows = [torch.tensor([letters.index(letter) for letter in f".{text}."]) for text in chosen]
-    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)      # (batch, n + 1)
-    return tokens[:, :-1].clamp(min=0), tokens[:, 1:]                     # (batch, n) twice: goes in, must come out
+    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+    return tokens[:, :-1].clamp(min=0), tokens[:, 1:]     # (batch, n) each: goes in, comes out
 
 
 goes_in, must_come_out = batch_of(["seven"])
-print("".join(letters[i] for i in goes_in[0]), "→", "".join(letters[i] for i in must_come_out[0]))
+for tokens in (goes_in, must_come_out):
+    print("".join(letters[i] for i in tokens[0]))
 
 # %% [markdown]
-# What must come out is what goes in, a step later: at each position the next letter. Two models with the same weights at
-# the start get the same batches. Their layers are those of the package, with four attention heads
-# ([lecture @many_heads](@many_heads)) and with the parts that we have just put together. They differ in one argument. One
-# gets a mask that lets position $i$ look at the positions $j \le i$, the other gets none.
+# What must come out is what goes in, one step later: at each position the next letter. We train models that differ in
+# one argument. Some get a mask that lets position $i$ attend to the positions $j \le i$, the others get none. The layers
+# are the package's, with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half. Their class is
+# called `Encoder`; with a causal mask the same stack is what people call a **decoder-only** language model.
 
 # %%
 class Speller(nn.Module):
@@ -315,8 +377,8 @@ class Speller(nn.Module):
         super().__init__()
         self.masked = masked
         self.encoder = Encoder(TransformerConfig(
-            vocab_size=len(letters), d_model=d, n_layers=2, n_heads=4, d_ff=2 * d, positions="learned",
-            max_length=64, dropout=0.0,
+            vocab_size=len(letters), d_model=d, n_layers=2, n_heads=4, d_ff=2 * d,
+            positions="learned", max_length=64, dropout=0.0,
         ))
         self.output = nn.Linear(d, len(letters))
 
@@ -325,72 +387,83 @@ class Speller(nn.Module):
         return self.output(self.encoder(tokens, mask=mask))               # (batch, n, letters)
 
 # %%
-def loss_of(logits, wanted):                          # in nats a letter; −1 is padding
+def loss_of(logits, wanted):                          # in nats per letter; −1 is padding
     return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-1)
 
 
-def train(masked, steps=250, seed=0):
+def train(masked, seed, steps=150):
     torch.manual_seed(seed)
     model, losses = Speller(masked), []
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 5e-3, total_steps=steps, pct_start=0.2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, steps, pct_start=0.2)
     for _ in range(steps):
-        goes_in, must_come_out = batch_of([texts[i] for i in torch.randint(1000, (64,))])
+        goes_in, must_come_out = batch_of([texts[i] for i in torch.randint(1000, (32,))])
         loss = loss_of(model(goes_in), must_come_out)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         schedule.step()
         losses.append(loss.item())
     return model.eval(), losses
 
 # %% [markdown]
 # *Before you train:* how small can the loss become? That is not a question about the model. All thousand numbers are
-# equally likely, so nobody can say which one is coming: that costs $\ln 1000 \approx 6.9$ nats a number, whoever is
-# asked. Shared out among its letters (the full stop at the end counts as one) it is the least that honest prediction can
-# cost, the entropy of these texts.
+# equally likely, so nobody can say which one is coming. That costs $\ln 1000 \approx 6.9$ nats per number, whoever is
+# asked. Divided by the letters of a number (the full stop at its end counts as one) it is the **entropy** of these
+# texts, the least that honest prediction can cost.
 
 # %%
-least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)
-models, losses = {}, {}
-for name, masked in {"no mask": False, "causal mask": True}.items():
-    models[name], losses[name] = train(masked)
-losses["least possible"] = [least] * 250
-viz.curves(losses, y_name="loss (nats a letter)", log_y=True)
+least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)    # nats per letter
+models, losses = {}, {"no mask": [], "causal mask": []}
+for name in losses:
+    for seed in range(3):
+        model, line = train(masked=name == "causal mask", seed=seed)
+        models[name, seed] = model
+        losses[name].append(line)
+figures.losses_of_runs(losses, least)
 
 # %%
-last = {name: sum(line[-25:]) / 25 for name, line in losses.items()}
-print({name: round(loss, 3) for name, loss in last.items()})
-assert last["no mask"] < 0.1 * least, "far below what is possible"
-assert least - 0.03 < last["causal mask"] < 1.3 * least, "near it (0.03 for the luck of the draw)"
+last = {name: [sum(line[-20:]) / 20 for line in lines] for name, lines in losses.items()}
+for name, ends in last.items():
+    print(f"{name:>11}: the last 20 steps cost", ", ".join(f"{loss:.3f}" for loss in ends))
+
+# %% tags=["hide-input"]
+assert max(last["no mask"]) < 0.2 * least, "far below what is possible"
+assert least - 0.03 < min(last["causal mask"]), "0.03 for the luck of the draw"
+assert max(last["causal mask"]) < 1.35 * least, "near it"
 
 # %% [markdown]
-# The model without a mask has a loss that is *impossible*. No prediction can do that; somebody has looked at the back of
-# the sheet. Let both of them write, letter by letter, where there is no back.
+# The models without a mask have a loss that is *impossible*. No prediction can do that: these models have read the
+# answers, which are among their inputs. Now let all six models write, letter by letter. There the next letter does not
+# exist yet. *Guess:* of a hundred texts, how many are numbers, with the mask and without?
 
 # %%
 @torch.no_grad()
 def write(model, count, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    tokens = torch.zeros(count, 1, dtype=torch.long)                      # (count, 1)  "." to begin with
+    tokens = torch.zeros(count, 1, dtype=torch.long)                      # (count, 1)  "."
     for _ in range(40):
-        shares = model(tokens)[:, -1].softmax(dim=-1)                     # (count, letters)
-        tokens = torch.cat([tokens, torch.multinomial(shares, 1, generator=generator)], dim=1)
+        probabilities = model(tokens)[:, -1].softmax(dim=-1)              # (count, letters)
+        drawn = torch.multinomial(probabilities, 1, generator=generator)  # (count, 1)
+        tokens = torch.cat([tokens, drawn], dim=1)
     return ["".join(letters[i] for i in row[1:]).split(".")[0] for row in tokens.tolist()]
 
 
-written = {name: write(model, 200) for name, model in models.items()}
-numbers = {name: sum(text in texts for text in some) / 200 for name, some in written.items()}
-for name, some in written.items():
-    print(f"{name:>11}: {numbers[name]:4.0%} are numbers, such as", some[:3])
-assert numbers["causal mask"] > 0.6 and numbers["no mask"] < 0.1
+shares = {"no mask": [], "causal mask": []}
+for (name, seed), model in models.items():
+    written = write(model, 100)
+    shares[name].append(sum(text in texts for text in written) / 100)
+    print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
+assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [markdown]
-# One writes numbers, the other rubbish. Copying the next letter from where it stands was so much easier than
-# learning to spell that it has learned nothing else; and when it writes, there is nothing to copy. Note what would
-# *not* have found it. The training loss is splendid. A validation loss would be as splendid, because unseen texts can
-# be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning, and for real text,
-# whose entropy nobody knows, we do not have even that.
+# The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
+# copying the next letter from its place is so much easier than spelling that they have learned nothing else. When they
+# write, there is nothing to copy.
+#
+# Note what would *not* have found it. The training loss is splendid. A validation loss would be as splendid, because
+# unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning. The
+# entropy of real text is not known exactly, so there even this warning is weak.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
@@ -398,225 +471,245 @@ assert numbers["causal mask"] > 0.6 and numbers["no mask"] < 0.1
 # > f leaves both open), the first letters of eighty and of one. A little is left where other numbers
 # > begin alike: the u (forty), the i (eleven), the y (eight, eighteen) and the hyphen (eighty may be the end). The rest
 # > costs next to nothing, even the space after "hundred", where 99 of 100 go on. In all it comes to ln 1000.</details>
-
-# %% [markdown]
-# ## One word at a time, the slow way
 #
-# How is it prevented? The direct way is to hand over no more than there is. At step $i$ only word $i$ asks, and only
-# words $1, \dots, i$ answer:
+# ## The causal mask: scores of −∞
+#
+# The direct way to prevent it is to hand over no more than there is. At step $i$ only token $i$ asks, and only the
+# tokens $1, \dots, i$ answer:
 
 # %%
-n, d = 4, 8
+n, d_k = 4, 8
 words = ["<start>", "the", "chef", "who"]
 torch.manual_seed(0)
-Q, K, V = torch.randn(3, n, d)                        # (n, d) each
+Q, K, V = torch.randn(3, n, d_k)                      # (n, d_k) each
 slow = []
 for i in range(n):
-    output, weights = attend(query=Q[i : i + 1], key=K[: i + 1], value=V[: i + 1])    # (1, d), (1, i + 1)
-    slow.append(output)
-    print(f"{words[i]:>8} asks: queries (1, {d}), keys and values {tuple(K[: i + 1].shape)}")
-slow = torch.cat(slow)                                # (n, d)
+    output, weights = attend(query=Q[i : i + 1], key=K[: i + 1], value=V[: i + 1])
+    slow.append(output)                               # (1, d_k)
+    print(f"{words[i]:>8} asks: queries (1, {d_k}), keys and values {tuple(K[: i + 1].shape)}")
+slow = torch.cat(slow)                                # (n, d_k)
 
 # %% [markdown] erratum="keys and queries"
-# > **On the slide.** Three decks say that at every step one could change the set of "keys and *queries*" to include only
-# > past words. It is the *keys and values* that grow, as the shapes above say. A step has one query, that of the newest
-# > word; the queries of earlier words have been answered and are of no further use. The slip matters where a model writes:
-# > what it keeps between steps is a cache of keys and values ([lecture @many_heads](@many_heads)), and nobody keeps
-# > queries.
+# > **A common mistake: "the set of keys and queries grows".** It is the *keys and values* that grow, as the shapes above
+# > say. A step has one query, that of the newest token; the queries of earlier tokens have been answered. The slip matters
+# > where a model writes: what it keeps between steps is a **KV cache**, keys and values ([lecture
+# > @many_heads](@many_heads)), and nobody keeps queries.
 #
-# The slow way is right, and the decks rightly call it inefficient. While a model is *writing* there is no other, because
-# word $i + 1$ does not exist before word $i$ has been answered. But in training the whole text is there, and to go through
-# it word by word is to give up the best thing about attention: that no word has to wait for another.
+# While a model is *writing* there is no other way, because token $i + 1$ does not exist before token $i$ has been
+# answered. But in training the whole text is there. To go through it token by token is to give up the best thing about
+# attention: that no token has to wait for another. So compute all scores at once, and forbid. A weight must become
+# exactly zero, so the forbidden score is the one "number" whose exponential is zero. This is **masked** or **causal
+# self-attention**:
 #
-# ## All words at once, and minus infinity
+# $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
+# \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$
 #
-# So compute the whole table of scores, and forbid. A weight must become exactly zero, and softmax makes
-# $e^{\text{score}}$ of a score, so the forbidden score is the one "number" whose exponential is zero:
-#
-# $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt d & j \le i\\ -\infty & j > i \end{cases}$$
+# There are two ways to write it. A **boolean mask** says where a query may attend, True for "may". An **additive mask**
+# holds 0 and −∞ and is added to the scores. Much code, that of Hugging Face for instance, turns the first into the
+# second. Here is the second; in the assignment you write the first. *Guess:* what will the first row of weights be?
 
 # %%
-mask = causal_mask(n)                                 # (4, 4)  True where j ≤ i: row i may look at column j
-scores = (Q @ K.mT / math.sqrt(d)).masked_fill(~mask, -torch.inf)         # (4, 4)
-weights = scores.softmax(dim=-1)                      # (4, 4)
-viz.draw_weights({"scores": scores, "weights": weights}, rows=words, columns=words)
-assert torch.allclose(weights @ V, slow, atol=1e-6), "all at once is what it was one by one"
+above = torch.full((n, n), -torch.inf).triu(1)        # (4, 4)  −∞ where j > i, 0 elsewhere
+weights = (Q @ K.mT / math.sqrt(d_k) + above).softmax(dim=-1)             # (4, 4)
+figures.masked_scores(Q @ K.mT / math.sqrt(d_k), causal_mask(n), words)
+print("all at once is what it was one by one:", torch.allclose(weights @ V, slow, atol=1e-6))
+
+# %% tags=["hide-input"]
+assert torch.allclose(weights @ V, slow, atol=1e-6)
 
 # %% [markdown] erratum="i > i; not even itself"
-# The same numbers, in one product. A triangle of the arithmetic is done for nothing, and that is cheaper than waiting.
-# Each row still sums to one: what was forbidden was never in the denominator.
+# The same numbers, in one product. A low score such as −2.49 is *allowed* and gets its small weight; a forbidden cell,
+# hatched, gets exactly 0. Each row still sums to one, since what was forbidden was never in the denominator. The first
+# token has nobody else and gives all its weight to itself. A triangle of the arithmetic is done for nothing, and that is
+# cheaper than waiting.
 #
-# > **On the slide.** This formula is misprinted in two decks. In one, the second case reads "$-\infty$ where $i > i$",
-# > which never happens (it may be a slip of the transcription): $j > i$ is meant. The other has $j < i$ in the first case
-# > and $j \ge i$ in the second, and draws the table that way, with $-\infty$ in the whole first row. Then a word may not
-# > look at itself, and the first one may look at nobody:
+# > **A common mistake: $j < i$ allowed, $j \ge i$ forbidden.** Then a token may not attend to itself, and the first one
+# > may attend to nobody. (Another misprint that one meets is "$-\infty$ where $i > i$", which forbids nothing.) The first
+# > row is then −∞ throughout, and softmax makes NaN of it:
 
 # %%
-strict = torch.ones(n, n, dtype=torch.bool).tril(-1)  # (4, 4)  True where j < i
-printed = (Q @ K.mT / math.sqrt(d)).masked_fill(~strict, -torch.inf).softmax(dim=-1)  # (4, 4)
-viz.draw_weights(printed, rows=words, columns=words, title="as printed")
-assert printed[0].isnan().all(), "0/0"
-assert torch.equal(strict[1:, :-1], causal_mask(n - 1)), "less a row and a column, the right one"
+itself_too = torch.full((n, n), -torch.inf).triu(0)   # (4, 4)  −∞ where j ≥ i
+printed = (Q @ K.mT / math.sqrt(d_k) + itself_too).softmax(dim=-1)        # (4, 4)
+print("its first row:", printed[0].tolist())
 
 # %% [markdown]
-# > There is one reading in which that table makes sense: row $i$ must then not stand for the word that was read but for
-# > the word that is to be predicted, which looks at all before it. The last assertion says so: without its first row and
-# > its last column it is the causal mask. But the first row would have to go, and the slide's words, "for encoding these
-# > words", are about reading.
-#
-# > **Check yourself.** Why may position $i$ look at itself at all? Is that not a leak?
-# > <details><summary>Answer</summary>At position i, word i has been read, and word i + 1 is to be predicted. Its own
-# > word is no secret. The secret is one place further to the right, and inputs and targets are shifted against
+# > **Check yourself.** Why may position $i$ attend to itself at all? Is that not a leak?
+# > <details><summary>Answer</summary>At position i, token i has been read, and token i + 1 is to be predicted. Its own
+# > token is no secret. The secret is one place further to the right, and inputs and targets are shifted against
 # > each other so that it is.</details>
 #
-# ## Who hears whom
+# **Now you:** [a06](@masking/assignment), exercise 2.
 #
-# A mask is easily wrong by one, and you have seen that the loss will not tell. So we want to *test* it. [Lecture
-# @self_attention](@self_attention) had the idea: ask for the gradient. Output $i$ depends on input $j$ exactly where a gradient gets
-# through (or so it seems; we shall come back to that). For $n$ positions that makes a table, which for an honest model
-# must be empty above the diagonal. Here is the detector:
+# ## Testing for leaks: which output depends on which input?
+#
+# A mask is easily wrong by one, and you have seen that the loss will not tell. So we want to *test* it. Ask for the
+# gradient: output $i$ depends on input $j$ exactly where a gradient gets through (or so it seems; we shall come back to
+# that). For $n$ positions this makes a matrix, which for an honest model must be empty above the diagonal. Here is the
+# detector:
 
 # %%
-def who_hears_whom(model, x):                         # x (n, d)  ->  (n, n)
+def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
     x = x.clone().requires_grad_()
     rows = []
     for output in model(x):                           # (d_out,)  one for each position
         gradients = [torch.autograd.grad(number, x, retain_graph=True)[0] for number in output]
-        rows.append(torch.stack(gradients).norm(dim=(0, 2)))              # (n,)
-    return torch.stack(rows)                          # (n, n)  row i: how much output i depends on each input
+        gradient = torch.stack(gradients)             # (d_out, n, d)  number, input, feature
+        rows.append(gradient.norm(dim=(0, 2)))        # (n,)  one size for each input
+    return torch.stack(rows)                          # (n, n)  row i: what output i depends on
 
 # %% [markdown]
-# (Each number of an output is asked separately, and not their sum. After a LayerNorm as it comes that sum is always zero,
-# and a constant has no gradient, however much leaks.)
+# (Each number of an output is asked separately, and not their sum. A layer norm, for instance, makes vectors whose
+# numbers sum to zero when it is new. That sum is a constant and has no gradient, however much leaks.)
 #
-# Four suspects: no mask; the causal mask; the recipe of two decks, which speak of setting the attention *weights* to 0
-# (after the softmax, that is); and a model with a proper mask whose inputs were centred first, by subtracting the mean
-# over the sentence, as careful people do with data. *Which of the four leak?* (In the picture a cross marks a leak.)
+# Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
+# on inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which
+# of the four leak?* In the picture a cross marks a leak, and darker cells mean a larger gradient (each map has its own
+# scale).
 
 # %%
 torch.manual_seed(1)
-projections = torch.randn(3, 8, 8) / math.sqrt(8)
+W_q, W_k, W_v = torch.randn(3, 8, 8) / math.sqrt(8)
 
 
 def scores_of(x):
-    return (x @ projections[0]) @ (x @ projections[1]).mT / math.sqrt(8)  # (n, n)
+    return (x @ W_q) @ (x @ W_k).mT / math.sqrt(8)    # (n, n)
 
 
-suspects = {
-    "no mask": lambda x: scores_of(x).softmax(dim=-1) @ x @ projections[2],
-    "causal mask": lambda x: masked_softmax(scores_of(x), causal_mask(len(x))) @ x @ projections[2],
-    "weights set to 0": lambda x: (scores_of(x).softmax(dim=-1) * causal_mask(len(x))) @ x @ projections[2],
-    "centred inputs": lambda x: suspects["causal mask"](x - x.mean(dim=0)),
-}
-heard = {name: who_hears_whom(model, torch.randn(6, 8)) for name, model in suspects.items()}
-figures.dependence_maps(heard)
+def not_masked(x):
+    return scores_of(x).softmax(dim=-1) @ x @ W_v
 
-# %%
-leaks = {name: bool(table.triu(1).any()) for name, table in heard.items()}
-print(leaks)
-assert [name for name, leak in leaks.items() if not leak] == ["causal mask"]
+
+def masked(x):
+    return masked_softmax(scores_of(x), causal_mask(len(x))) @ x @ W_v
+
+
+def weights_set_to_0(x):
+    return (scores_of(x).softmax(dim=-1) * causal_mask(len(x))) @ x @ W_v
+
+
+def centred(x):
+    return masked(x - x.mean(dim=0))
+
+
+suspects = {"no mask": not_masked, "causal mask": masked, "weights set to 0": weights_set_to_0,
+            "centred inputs": centred}
+found = {name: who_depends_on_whom(model, torch.randn(6, 8))
+         for name, model in suspects.items()}         # (6, 6) each
+figures.dependence_maps(found)
+
+# %% tags=["hide-input"]
+assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
 
 # %% [markdown]
-# Three of four. That centring leaks is easy to see afterwards: the mean over the sentence contains its end. Any statistic
-# over all positions does, and that is one reason why the norms of a Transformer are taken over the features of one
+# Three of the four leak. That centring leaks is easy to see afterwards: the mean over the sentence contains its end. Any
+# statistic over all positions does, and that is one reason why a Transformer's norms are taken over the features of one
 # position ([lecture @deep_stacks](@deep_stacks)).
 #
-# > **On the slide.** The third suspect is the one to remember. Two decks sum up their masking as "setting attention
-# > *weights* to 0", where their own formula sets scores to $-\infty$. [Lecture @cross_attention](@cross_attention) showed that
-# > rows then no longer sum to one. Here it is worse. No forbidden value arrives, and yet the future is heard: each allowed
-# > weight is $e^{e_{ij}}$ over a sum of *all* exponentials, the forbidden ones too. How small a row has become tells what
-# > is coming.
+# > **A common mistake: "masking sets attention weights to 0".** As a result, yes; as a recipe, no. [Lecture
+# > @cross_attention](@cross_attention) showed that rows then no longer sum to one. Here it is worse. No forbidden value
+# > arrives, and yet the future comes through: each allowed weight is $\exp(e_{ij})$ over a sum of *all* exponentials, the
+# > forbidden ones too. How small a row has become tells what is coming.
 #
-# Now the promised caveat. One more suspect adds to each word how many numbers of the whole sentence are positive:
+# Now the promised caveat. One more suspect adds to each token how many numbers of the whole sentence are positive:
 
 # %%
 def counts(x):
-    return suspects["causal mask"](x) + (x > 0).float().mean()
+    return masked(x) + (x > 0).float().mean()
 
 
 x, other_end = torch.randn(2, 6, 8)
 other_end[:3] = x[:3]                                 # the same beginning, a different end
-print("above the diagonal:", who_hears_whom(counts, x).triu(1).sum().item())
-print("yet the first three outputs move by", round((counts(x) - counts(other_end))[:3].abs().max().item(), 3))
-assert not who_hears_whom(counts, x).triu(1).any() and not torch.allclose(counts(x)[:3], counts(other_end)[:3])
+print("above the diagonal:", who_depends_on_whom(counts, x).triu(1).sum().item())
+moved = (counts(x) - counts(other_end))[:3].abs().max().item()
+print("yet the first three outputs move by", round(moved, 3))
+assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
 # %% [markdown]
-# The detector acquits it, and it leaks. A count goes up in steps, between the steps it has no slope, and the gradient is
-# a slope. So a gradient that is not zero proves a leak, and one that is zero proves nothing. A better test does what was
-# done with `other_end`: change the future, and see whether the past has moved. In
-# [assignment @masking](@masking/assignment) you write one, and it has to catch leaks that hide rather well.
-
-# %% [markdown]
-# ## One pass is all steps
+# The detector acquits it, and it leaks. A count goes up in steps; between the steps it has no slope, and the gradient
+# is a slope. **A gradient that is not zero proves a leak; one that is zero proves nothing.** A better test does what
+# was done with `other_end`: change the future, and see whether the past has moved.
 #
-# Back to the trained model. In training it answered all positions of a text in one pass, and at every position it was
-# told the true beginning, whatever it would have written itself. That is called **teacher forcing**. When it writes, it
-# is asked for one letter after the other. Are those the same question?
+# **Now you:** [a06](@masking/assignment), exercise 5. You write such a test, and it has to catch leaks that hide rather
+# well.
+#
+# ## Teacher forcing: one pass is all steps
+#
+# Back to the trained models. In training they answered all positions of a text in one pass, and at every position they
+# were given the true beginning, whatever they would have written themselves. That is **teacher forcing** (Williams and
+# Zipser 1989). When a model writes, it is asked for one letter after the other. Are those the same questions?
 
 # %%
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 
 # %% [markdown]
-# In the picture each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line
-# from the right. So cutting off everything to the right must change nothing, at any layer. *But how much longer will it
-# take to ask the questions one by one?* Take all thousand numbers.
+# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the right.
+# So cutting off everything to the right must change nothing, at any layer. *But how much longer will it take to ask the
+# questions one by one?* Take every other number.
 
 # %%
-goes_in, must_come_out = batch_of(texts)              # (1000, 32) each
+@torch.no_grad()
+def step_by_step(model, tokens):
+    steps = [model(tokens[:, : i + 1])[:, -1] for i in range(tokens.shape[1])]        # prefixes
+    return torch.stack(steps, dim=1)                  # (batch, n, letters)
+
+
+goes_in, must_come_out = batch_of(texts[::2])         # (500, 32) each
+honest, cheat = models["causal mask", 0], models["no mask", 0]
 with torch.no_grad():
     start = time.process_time()
-    one_pass = models["causal mask"](goes_in)         # (1000, 32, letters)
+    one_pass = honest(goes_in)                        # (500, 32, letters)
     middle = time.process_time()
-    steps = [models["causal mask"](goes_in[:, : i + 1])[:, -1] for i in range(goes_in.shape[1])]
+    one_by_one = step_by_step(honest, goes_in)        # (500, 32, letters)
     end = time.process_time()
-step_by_step = torch.stack(steps, dim=1)              # (1000, 32, letters)
-print(f"they differ by {(one_pass - step_by_step).abs().max().item():.1e}")
+    copied = cheat(goes_in)                           # (500, 32, letters)
+    one_by_one_copied = step_by_step(cheat, goes_in)  # (500, 32, letters)
+print(f"logits differ by {(one_pass - one_by_one).abs().max().item():.1e}")
 print(f"one pass {middle - start:.2f} s, step by step {end - middle:.2f} s")
-assert torch.allclose(one_pass, step_by_step, atol=1e-3) and end - middle > 4 * (middle - start)
+first, second = (loss_of(logits, must_come_out).item() for logits in (one_pass, one_by_one))
+print(f"loss with the mask:  {first:.3f} in one pass, {second:.3f} step by step")
+in_one, alone = (loss_of(guess, must_come_out).item() for guess in (copied, one_by_one_copied))
+print(f"loss without a mask: {in_one:.3f} in one pass, {alone:.2f} step by step")
+
+# %% tags=["hide-input"]
+assert torch.allclose(one_pass, one_by_one, atol=1e-3) and end - middle > 4 * (middle - start)
+assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
 # %% [markdown]
-# The same logits up to rounding, for a fraction of the work: step by step 32 passes are made, each through half of the
-# text on average, which is about sixteen times as much. One pass through a text of $n$ tokens gives $n$ losses and the
-# gradients of all of them. This is what the mask has bought. A recurrent network can be taught with the true words,
-# too, but it has to walk along the text. Here every position is computed at the same time, and on a GPU, which has room
-# for all of them at once, this is a large part of the reason why Transformers could be trained on so much more text.
+# The same logits up to rounding, for a fraction of the work. Step by step 32 passes are made, through half of the
+# text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
+# their gradients. This is what the mask has bought. A recurrent network can be taught with the true words, too, but
+# it has to walk along the text. Here every position is computed at the same time, which is a large part of the reason
+# why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
+# same, and so the comparison is one more leak test.
 #
-# For the model without a mask the two questions are *not* the same, and so the comparison is a leak test as well:
-
-# %%
-cheat = models["no mask"]
-with torch.no_grad():
-    in_one = cheat(goes_in)                           # (1000, 32, letters)
-    steps = [cheat(goes_in[:, : i + 1])[:, -1] for i in range(goes_in.shape[1])]
-cheating = [loss_of(logits, must_come_out).item() for logits in (in_one, torch.stack(steps, dim=1))]
-honest = [loss_of(logits, must_come_out).item() for logits in (one_pass, step_by_step)]
-print("loss without a mask: {:.3f} in one pass, {:.2f} step by step".format(*cheating))
-print("loss with the mask:  {:.3f} in one pass, {:.3f} step by step".format(*honest))
-assert cheating[1] > 1 and cheating[1] > 20 * cheating[0] and abs(honest[0] - honest[1]) < 1e-3
-
-# %% [markdown]
-# ## Nobody there, and not yet there
+# Teacher forcing has a price. In training a model only ever sees true beginnings. When it writes, it reads what it has
+# written, mistakes included, and it was never trained on those. This difference is called **exposure bias** (the term of
+# Ranzato et al. 2016). How much harm it does is debated; [lecture @writing](@writing) comes back to it.
 #
-# Padding is the other reason for a mask, and [lecture @cross_attention](@cross_attention) met it. In self-attention the two
-# come together. The padding mask depends on the sentence and is the same for all queries; the causal mask depends on the
-# place and is the same for all sentences. Both must allow a look, so they are joined by *and*. Broadcasting does the
-# rest, if the axes are where they belong:
+# ## Padding masks, and both together
+#
+# Padding is the other reason for a mask; [lecture @cross_attention](@cross_attention) met it. The padding mask
+# depends on the sentence and is the same for all queries. The causal mask depends on the place and is the same for
+# all sentences. Both must allow it, so they are joined by *and*. Broadcasting does the rest, if the axes are where
+# they belong:
 
 # %%
 lengths = torch.tensor([5, 3])
-words_there = lengths_to_mask(lengths, n=5)           # (2, 5)      (batch, n)
-padding = words_there[:, None, :]                     # (2, 1, 5)   (batch, any query, key): forbids columns
-both = padding & causal_mask(5)                       # (2, 5, 5)   (batch, query, key)
-assert torch.equal(both, combine_masks(padding, causal_mask(5)))
-viz.draw_masks({"padding": padding[1].expand(5, 5), "causal": causal_mask(5), "both": both[1]})
+is_token = lengths_to_mask(lengths, n=5)              # (2, 5)      (batch, n)
+padding = is_token[:, None, :]                        # (2, 1, 5)   (batch, any query, key)
+both = combine_masks(padding, causal_mask(5))         # (2, 5, 5)   (batch, query, key)
+short = ["she", "ran", "off", "pad", "pad"]           # the second sentence
+figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
+                  "causal": (short, short, causal_mask(5)),
+                  "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
 
 # %% [markdown]
-# The axis of length one stands in the middle. Put it at the end, `words_there[:, :, None]`, and the mask forbids *rows*:
-# padding may not ask, and everybody may look at padding. Nothing crashes. But the rows of padding do not matter,
-# whatever they ask is thrown away; it is the columns that must go.
+# Hatched cells are forbidden. Rows of padding are pale, because whatever padding asks is thrown away. Note that the
+# axis of length one stands in the middle. Put it at the end, `[:, :, None]`, and the mask forbids *rows*: padding may
+# not ask, and everybody may attend to padding. Nothing crashes.
 #
 # *A question before the next cell.* In a decoder the causal mask is there anyhow, and the padding stands at the end.
-# Suppose that somebody forgets the padding mask. Which outputs change?
+# Somebody forgets the padding mask. Which outputs change?
 
 # %%
 torch.manual_seed(0)
@@ -625,23 +718,69 @@ with_padding, _ = attend(x, x, x, both)               # (2, 5, 8)
 without, _ = attend(x, x, x, causal_mask(5))          # (2, 5, 8)
 moved = (with_padding - without).abs().amax(dim=-1)   # (2, 5)
 print("the short sentence moves by", [round(m, 2) for m in moved[1].tolist()])
-assert (moved[words_there] == 0).all() and (moved[~words_there] > 0.01).all()
+assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 
 # %% [markdown]
-# None that is used: padding after a sentence lies in the future of all its words. So a language model that is padded at
-# the end can do without a padding mask (the package's does). An encoder cannot. It is the same block without the causal
-# mask, as the decks say: it looks both ways (it is **bidirectional**, and the decoder *unidirectional*), so it would see
-# the padding. And where a decoder attends to an encoder ([lecture @cross_attention](@cross_attention)) the padding of the
-# source must be masked as well, since that is nobody's future.
+# None that is used: padding at the end lies in the future of all tokens. So a language model that is padded at the end
+# can do without a padding mask. An encoder cannot. It has the same blocks without the causal mask, and its
+# **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
+# @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
 #
-# And padding in *front*? That is usual when a batch of prompts is to be continued, since then all of them end at the same
-# place. Now the first rows have no past but padding, and nobody at all to look at. Play with it. Each setting below has
-# a mask, and a way of carrying it out; framed cells have weight where they must not, and hatched ones are NaN.
+# **Now you:** [a06](@masking/assignment), exercise 3.
+#
+# ## The masks in use: a zoo
+#
+# Every mask is a matrix of truth values, and most of those in use can be put together from a few. Here are eight, for
+# eight positions. *Cover the titles with your hand and say what each of them is for.*
+
+# %%
+n = 8
+place = torch.arange(n)
+plain, padded = [*"12345678"], [*"123456", "pad", "pad"]
+prefix = ["p1", "p2", "p3", *"45678"]
+documents = ["a1", "a2", "a3", "b1", "b2", "c1", "c2", "c3"]
+source, target = ["s1", "s2", "s3", "s4", "s5", "s6", "pad", "pad"], [*"12345"]
+no_padding = place < 6                                # (8,)
+everywhere = torch.ones(n, n, dtype=torch.bool)
+figures.mask_zoo({
+    "bidirectional\n(encoder)": (padded, padded, everywhere & no_padding),
+    "causal\n(decoder-only)": (plain, plain, causal_mask(n)),
+    "causal\nand padding": (padded, padded, causal_mask(n) & no_padding),
+    "prefix LM": (prefix, prefix, causal_mask(n) | (place < 3)),
+    "packed\ndocuments": (documents, documents,
+                          torch.block_diag(causal_mask(3), causal_mask(2), causal_mask(3))),
+    "sliding window": (plain, plain, causal_mask(n) & window_mask(n, window=3)),
+    "blocks\n(chunked)": (plain, plain, torch.block_diag(causal_mask(4), causal_mask(4))),
+    "cross-attention": (target, source, everywhere[:5] & no_padding),
+})
+
+# %% [markdown]
+# | mask | who may attend to whom | used by |
+# |---|---|---|
+# | **bidirectional** | everybody to every real token | encoders: BERT, T5's encoder |
+# | **causal** | $j \le i$ | decoder-only models: GPT, Llama |
+# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma |
+# | **packed** | causal, within one document | training on rows of several documents: Llama 3 |
+# | **sliding window** | the last $w$ tokens | Mistral 7B; some layers of Gemma 2 ([lecture @cheap_attention](@cheap_attention)) |
+# | **blocks** | causal, within one chunk | most layers of Llama 4 |
+# | **cross-attention** | every target token to every real source token | encoder–decoders |
+#
+# Two things to see. A mask need not be square: cross-attention has $n_\text{target}$ rows. And a mask says what is
+# *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless somebody writes code
+# that skips them ([lecture @cheap_attention](@cheap_attention)). Packing has a quieter effect. Without its mask a
+# document reads those that happen to stand before it in the row; nothing leaks from the future, and Zhao et al. (2024)
+# still measure a loss of quality.
+#
+# ## Rows with nothing allowed: NaN, and −1e9
+#
+# Padding in *front* is usual when a batch of prompts is to be continued, since then all of them end at the same
+# place. Now the first rows have no past but padding, and nobody at all to attend to. Each setting below has a mask,
+# and a way of carrying it out. Hatched cells are forbidden, framed ones have weight where they must not, orange ones
+# are NaN.
 #
 # 1. Which masks make NaN out of −∞? What have their rows in common?
 # 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What has come in its place?
-# 3. With which of the four ways are all six masks carried out without a frame, without NaN, and with rows that sum to
-#    one or to zero?
+# 3. Which of the four ways carries out all six masks?
 
 # %%
 chef = ["pad", "pad", "the", "chef", "who"]
@@ -652,78 +791,108 @@ masks = {
     "j < i": causal_mask(5).tril(-1),
     "padding in front": (place >= 2).expand(5, 5),
     "causal and padding": causal_mask(5) & (place >= 2),
-    "words to words": (place[:, None] >= 2) & (place >= 2),
+    "tokens to tokens": (place[:, None] >= 2) & (place >= 2),
 }
+scores = torch.randn(5, 5, generator=torch.Generator().manual_seed(3))    # (5, 5)  some scores
+
+
+def weigh(way, mask):
+    if way == "masked_softmax":                       # the package's
+        return masked_softmax(scores, mask)
+    if way == "weights · mask":
+        return scores.softmax(dim=-1) * mask
+    lowest = -torch.inf if way == "−∞" else -1e9
+    return torch.where(mask, scores, lowest).softmax(dim=-1)
 
 # %%
-ways = {
-    "−∞": lambda scores, mask: scores.masked_fill(~mask, -torch.inf).softmax(dim=-1),
-    "−1e9": lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(dim=-1),
-    "weights · mask": lambda scores, mask: scores.softmax(dim=-1) * mask,
-    "masked_softmax": masked_softmax,
-}
-table = torch.randn(5, 5, generator=torch.Generator().manual_seed(3))                 # (5, 5)  some scores
-viz.explore(
-    lambda mask, way: figures.mask_frame(masks[mask], ways[way](table, masks[mask]), chef),
-    mask=list(masks), way=list(ways), start={"mask": "causal and padding", "way": "−∞"},
-)
+def carry_out(mask, way):
+    return figures.mask_frame(masks[mask], weigh(way, masks[mask]), chef)
 
-# %%
+
+ways = ["−∞", "−1e9", "weights · mask", "masked_softmax"]
+viz.explore(carry_out, mask=list(masks), way=ways,
+            start={"mask": "causal and padding", "way": "−∞"})
+
+# %% tags=["hide-input"]
 for mask in masks.values():
-    weights = {way: carry_out(table, mask) for way, carry_out in ways.items()}        # (5, 5) each
-    lonely = ~mask.any(dim=-1)                        # (5,)  queries that may look at nobody
-    assert torch.equal(weights["−∞"].isnan().any(dim=-1), lonely), "NaN exactly where nothing is allowed"
+    weights = {way: weigh(way, mask) for way in ways}                     # (5, 5) each
+    lonely = ~mask.any(dim=-1)                        # (5,)  queries that may attend to nobody
+    assert torch.equal(weights["−∞"].isnan().any(dim=-1), lonely), "NaN: nothing is allowed"
     if lonely.any():
-        assert (weights["−1e9"][lonely] == 0.2).all(), "an even share for everybody who is forbidden"
+        assert (weights["−1e9"][lonely] == 0.2).all(), "an even share for all the forbidden"
     sums = weights["masked_softmax"].sum(dim=-1)      # (5,)
-    assert (weights["masked_softmax"][~mask] == 0).all() and torch.allclose(sums, (~lonely).float())
+    assert (weights["masked_softmax"][~mask] == 0).all()
+    assert torch.allclose(sums, (~lonely).float())
 
 # %% [markdown]
-# A row in which nothing is allowed is −∞ throughout, and softmax divides zero by zero. With −1e9 throughout, all scores of
-# the row are equal again, and everybody gets a fifth, the future included: no crash, and a leak. (Some code *adds* −1e9 to
-# the scores, and might hope that they survive below it. They do not: at that size float32 goes in steps of 64.) The
-# package takes the lowest finite number, and afterwards puts zeros where the mask is False, which leaves such a row at
-# zero. It is the only one of the four ways that carries out all six masks.
+# <details><summary><b>Answers</b></summary>
 #
-# Does it matter, if it happens to padding only? With NaN it does. *Guess:* in the setting of the still picture two rows of
-# padding are NaN, and no word may look at padding. After how many further layers do the words become NaN?
+# 1. *j < i*, *causal and padding*, *tokens to tokens*: those with a row in which nothing is allowed. Such a row is −∞
+#    throughout, and softmax divides zero by zero.
+# 2. A leak. With −1e9 throughout, all scores of the row are equal again, and everybody gets a fifth, padding and future
+#    included. (Some code *adds* −1e9 to the scores, and might hope that they survive below it. They do not: at that size
+#    float32 goes in steps of 64.)
+# 3. Only `masked_softmax`. It takes the lowest finite number, and afterwards puts zeros where the mask is False, which
+#    leaves such a row at zero. (*Weights · mask* leaves rows that sum to less than one, and leaks, as above.)
+#
+# </details>
+#
+# Does it matter, if it happens to padding only? With NaN it does. *Guess:* in the setting of the still picture two
+# rows of padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
 
 # %%
 mask = masks["causal and padding"]                    # (5, 5)
-first = ways["−∞"](table, mask) @ x[0]                # (5, 8)  a layer: two rows of NaN
-second = ways["−∞"](table, mask) @ first              # (5, 8)  and one more
+values = x[0]                                         # (5, 8)  one sentence of those above
+first = weigh("−∞", mask) @ values                    # (5, 8)  a layer: two rows of NaN
+second = weigh("−∞", mask) @ first                    # (5, 8)  and one more
 print("NaN rows after one layer: ", first.isnan().any(dim=-1).tolist())
 print("NaN rows after two layers:", second.isnan().any(dim=-1).tolist())
-assert first.isnan().any(dim=-1).tolist() == [True, True, False, False, False] and second.isnan().all()
+assert first[:2].isnan().all() and not first[2:].isnan().any() and second.isnan().all()
 
 # %% [markdown]
-# One. The words give padding the weight zero, and zero times NaN is NaN. A mask cannot keep out what is not a
-# number. That is why a row with nothing to look at must be given something finite, and why zeros are a good choice.
+# One. The tokens give padding the weight zero, and zero times NaN is NaN. **A mask cannot keep out what is not a
+# number.** That is why a row with nothing to attend to must be given something finite, and why zeros are a good
+# choice.
 #
-# Last, the habit of writing −1e9. In float16, in which large models were trained for years, the lowest number is
-# −65504:
+# Last, the habit of writing −1e9. For years large models computed their activations in **float16**, numbers of 16 bits.
+# *Guess:* does −1e9 fit?
 
 # %%
-half = table.half()                                   # (5, 5)
+half = scores.half()                                  # (5, 5)
 try:
     half.masked_fill(~mask, -1e9)
 except RuntimeError as error:
     print("RuntimeError:", str(error).splitlines()[0])
-print("lowest in float16:", torch.finfo(torch.float16).min, "  in bfloat16:", torch.finfo(torch.bfloat16).min)
-assert not masked_softmax(half, mask).isnan().any(), "the lowest number of the scores' own type always fits"
+for dtype in (torch.float16, torch.bfloat16, torch.float32):
+    print("lowest number of", dtype, "is", torch.finfo(dtype).min)
+print("−1e9 + 3 is −1e9 in float32:", bool(torch.tensor(-1e9) + 3 == torch.tensor(-1e9)))
+
+# %% tags=["hide-input"]
+assert not masked_softmax(half, mask).isnan().any(), "the lowest of the scores' own type fits"
 assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 
 # %% [markdown]
-# > **Check yourself.** (1) Somebody adds the two masks as numbers, −1e9 for the future and −1e9 for padding, and a row has
-# > places that are forbidden once and others that are forbidden twice, but none that is allowed. Where does its weight go?
-# > (2) A boolean mask in `nn.MultiheadAttention` is True where looking is *forbidden*, in `scaled_dot_product_attention`
-# > where it is allowed. You mix them up in a decoder. What does each position see, and what about the last one?
-# > <details><summary>Answers</summary>(1) To those that are forbidden once: they score −1e9, the others −2e9. Should these
-# > be the future, the model reads it. (2) Its future alone. The last position has none, and nothing left to look at.
-# > The module, asked for its weights, makes NaN of that row. The function puts zeros there (in older versions of torch it
-# > made NaN too), and then nothing gives the mistake away but a loss that is splendid.</details>
+# It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has the
+# range of float32 and fewer digits, so −1e9 fits there. The last line is the answer to question 2 once more: a score of 3
+# that is added to −1e9 is lost.
 #
-# ## What you have
+# **Now you:** [a06](@masking/assignment), exercise 4.
+#
+# ## In short
+#
+# > | | | shape |
+# > |---|---|---|
+# > | one head, $L$ layers | $A_L \cdots A_1\; X\; W_1 \cdots W_L$: weights on the left, matrices on the right | $(n, d)$ |
+# > | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$, at every position | $(d_\text{ff})$ inside, $(d)$ out |
+# > | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
+# > | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
+# > | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
+# >
+# > Attention moves information between tokens; the position-wise feed-forward network computes with it, and needs an
+# > activation function to say more than a linear map. The residual connection, not the network, holds off rank collapse at
+# > initialisation. A causal mask makes self-attention autoregressive, so that one pass trains all positions of a text. A
+# > leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give rows with nothing
+# > allowed zeros.
 #
 # The list from [lecture @self_attention](@self_attention) is complete:
 #
@@ -731,20 +900,34 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # |---|---|
 # | order | positions, [lecture @order](@order) |
 # | something other than averages | a feed-forward network after each attention, and a residual connection around both |
-# | not to see the future | scores of −∞ before the softmax, where $j > i$ |
+# | blindness to the future | scores of −∞ before the softmax, where $j > i$ |
 #
-# One of the decks stops here and says that this is all that a building block needs, and yet not what people call a
-# Transformer. What is still to come makes it strong and trainable: several attentions side by side
-# ([lecture @many_heads](@many_heads)), norms and residual connections that let the block be stacked
-# ([lecture @deep_stacks](@deep_stacks)), and the assembly itself ([lecture @transformer](@transformer)).
+# > **Check yourself.**
+# > 1. Somebody removes the activation function from all feed-forward networks of a Transformer. What has become of each?
+# > 2. Two additive masks are added, −1e9 for the future and −1e9 for padding. A row has places that are forbidden once and
+# >    others that are forbidden twice, but none that is allowed. Where does its weight go?
+# > 3. A boolean mask in `nn.MultiheadAttention` is True where looking is *forbidden*, in `scaled_dot_product_attention`
+# >    where it is allowed. You mix them up in a decoder. What does each position see, and what about the last one?
+# > <details><summary>Answers</summary>
+# >
+# > 1. A linear map of rank at most d_model (with a bias), which could be one matrix: its hidden layer gains nothing.
+# > 2. To those that are forbidden once: they score −1e9, the others −2e9. Should these be the future, the model reads it.
+# > 3. Its future alone. The last position has none, and nothing left to attend to. The module, asked for its weights, makes
+# >    NaN of that row. The function puts zeros there (older versions of torch made NaN too), and then nothing gives the
+# >    mistake away but a loss that is splendid.</details>
 #
-# **In the package.** `attncourse.layers.FeedForward` is the network, with the bends of today beside ReLU.
-# `attncourse.attention` has `causal_mask`, `lengths_to_mask` and `combine_masks`, and `masked_softmax`, by which every
-# attention of the package obeys them. That changing the future leaves the past alone is one of the tests that its
-# decoders have to pass.
+# **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
+# words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
 #
-# **Read next.** Vaswani et al., *Attention is all you need* (2017): section 3.2.3, third point, is the causal mask in one
-# sentence, section 3.3 the feed-forward network. Dong, Cordonnier and Loukas, *Attention is not all you need: pure
-# attention loses rank doubly exponentially with depth* (2021), prove what the pots of paint suggest. Geva et al.,
-# *Transformer feed-forward layers are key-value memories* (2021), look into trained networks for what the hidden numbers
-# have learned to recognise; after the restaurant above you will feel at home.
+# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
+# 3.2.3, third point, is the causal mask in one sentence, section 3.3 the feed-forward network. Dong, Cordonnier and
+# Loukas, [*Attention is not all you need: pure attention loses rank doubly exponentially with
+# depth*](https://arxiv.org/abs/2103.03404) (2021). Geva et al., [*Transformer feed-forward layers are key-value
+# memories*](https://arxiv.org/abs/2012.14913) (2021). Hendrycks and Gimpel, [*Gaussian error linear
+# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually
+# running fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al.,
+# [*Sequence level training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al.,
+# [*Exploring the limits of transfer learning with a unified text-to-text
+# Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure 3 draws the fully visible, the causal and the prefix
+# mask. Zhao et al., [*Analysing the impact of sequence composition on language model
+# pre-training*](https://arxiv.org/abs/2402.13991) (2024).

@@ -345,15 +345,24 @@ def _explained(
     """The wrong aspects in which `mistake` does what was observed; none if that is too little to go by.
 
     All that it makes wrong must be wrong, and at least half of that alike. NaN alone is what many mistakes come to: it
-    tells only where the misconception explains all that is wrong, and makes nothing else wrong.
+    tells only where the misconception explains all that is wrong, and makes nothing else wrong. It is run on no aspect
+    that it leaves right, and no further once more than half differ: a check looks at dozens of them.
     """
     if not set(mistake.fails) <= set(wrong):
         return set()
-    aspects = [aspect for aspect in exercise.aspects if aspect.name in wrong]
-    alike = {a.name for a in aspects if _does_the_same(exercise, mistake.answer, a, observations, seed)}
+    alike, differ = set(), 0
+    for aspect in exercise.aspects:
+        if aspect.name not in mistake.fails:
+            continue
+        if _does_the_same(exercise, mistake.answer, aspect, observations, seed):
+            alike.add(aspect.name)
+        else:
+            differ += 1
+            if 2 * differ > len(mistake.fails):
+                return set()
     telling = any(not _all_nan(observations[name]) for name in alike)
     exactly = alike == set(wrong) == set(mistake.fails)
-    return alike if exactly or (telling and 2 * len(alike) >= len(mistake.fails)) else set()
+    return alike if exactly or telling else set()
 
 
 def _all_nan(observation: Observation) -> bool:

@@ -1,4 +1,4 @@
-"""causal_mask: Who may look at whom in a sentence that is read from left to right."""
+"""causal_mask: Who may attend to whom in a sentence that is read from left to right."""
 
 import torch
 from torch import Tensor
@@ -70,9 +70,9 @@ def future(answer, draw):
 TRIANGLE = ("past", "itself", "future")
 
 slip("not even itself", ("itself",), {"tril()": "tril(-1)"}, words="""
-    The diagonal is False: a position may not look at itself, and the first one may look at nobody, so softmax makes 0/0
-    of its row. (Two slides print it like this.) When word i is read, word i is no secret; the secret is word i + 1,
-    which is to be predicted.""")
+    The diagonal is False: a position may not attend to itself, and the first one may attend to nobody, so softmax makes
+    0/0 of its row. (One meets it printed like this.) When word i is read, word i is no secret; the secret is word
+    i + 1, which is to be predicted.""")
 slip("one step of the future", ("future",), {"tril()": "tril(1)"}, words="""
     Position i sees position i + 1 as well: the very word that it is asked to predict. The loss will be wonderful and
     the model useless. Look at what stands right above the diagonal.""")

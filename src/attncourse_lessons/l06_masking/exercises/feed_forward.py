@@ -55,7 +55,7 @@ def _network(draw, *shape):
 
 @aspect("output", points=2, hint=1)
 def output(answer, draw):
-    """widen, bend, come back, at every position"""
+    """widen, apply the activation function, come back, at every position"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(*_network(draw, batch, n))
 
@@ -81,22 +81,22 @@ VALUES = ("output", "any number of axes")
 WHOLE = (*VALUES, "gradient")
 HIDDEN, OUTPUT = "(x @ W_1 + b_1).relu()", "hidden @ W_2 + b_2"
 
-slip("nothing bends", VALUES, {".relu()": ""}, words="""
+slip("no activation function", VALUES, {".relu()": ""}, words="""
     Two linear maps in a row are one linear map: W_1 W_2 could have been written down at once, and the wide middle gains
-    nothing. What stands between them must bend: what it makes of a sum must not be just the sum of what it makes of the
-    parts.""")
-slip("bends at the end", VALUES,
+    nothing. What stands between them must be no linear map: what it makes of a sum must not be just the sum of what it
+    makes of the parts.""")
+slip("the activation function at the end", VALUES,
     {".relu()": "", OUTPUT: f"({OUTPUT}).relu()"},
     {OUTPUT: f"({OUTPUT}).relu()"},  # in the middle as well
     words="""
     The output was cut off at zero. It is what the rest of the network goes on with, and must be free to be negative:
     the maximum with 0 stands in the middle, in the wide layer, and nowhere else.""")
-slip("bends before it widens", VALUES, {HIDDEN: "x.relu() @ W_1 + b_1"}, words="""
+slip("the activation function before W_1", VALUES, {HIDDEN: "x.relu() @ W_1 + b_1"}, words="""
     The input itself was cut off at zero, and half of what attention has collected is gone before anybody has looked at
     it. First the product with W_1, then the maximum.""")
-slip("bends before the bias", VALUES, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
-    b_1 was added after the maximum with 0. Inside, it decides for each hidden number where the bend lies; outside, all
-    bends lie at zero, and b_1 could be moved into b_2.""")
+slip("the activation function before the bias", VALUES, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
+    b_1 was added after the maximum with 0. Inside, it decides from where each hidden unit answers; outside, all
+    answer from zero on, and b_1 could be moved into b_2.""")
 slip("a bias left out", WHOLE,
     {" + b_2": ""},
     {" + b_1": ""},
@@ -111,8 +111,9 @@ slip("a function other than max(0, ·)", VALUES,
     {"relu()": "abs()"},
     {HIDDEN: "torch.nn.functional.leaky_relu(x @ W_1 + b_1)"},  # not quite zero
     words="""
-    There is a bend in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax. Those exist, and
-    GELU is what many models use; this contract, like the original paper, says the maximum of 0 and each number.""")
+    There is an activation function in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax.
+    Those exist, and GELU is what many models use; this contract, like the original paper, says the maximum of 0 and
+    each number.""")
 slip("the minimum for the maximum", VALUES, {"relu()": "clamp(max=0)"}, words="""
     What is above 0 was cut off, and what is below was kept: that is the minimum of 0 and each number. `clamp(min=0)` is
     the maximum.""")
@@ -172,6 +173,6 @@ def einsum_and_a_condition_in_double_precision(x, W_1, b_1, W_2, b_2):
 
 @alternative("one hidden number at a time")
 def one_hidden_number_at_a_time(x, W_1, b_1, W_2, b_2):
-    """A sum over the hidden layer of a bend times a row."""
+    """A sum over the hidden layer of a unit's activation times a row."""
     parts = [(x @ W_1[:, h] + b_1[h]).clamp(min=0)[..., None] * W_2[h] for h in range(len(b_1))]
     return sum(parts) + b_2

@@ -133,3 +133,14 @@ def three_nested_loops(documents):
 def tril_of_a_comparison(documents):
     """Numbers on the way."""
     return documents.unsqueeze(2).eq(documents.unsqueeze(1)).int().tril().bool()
+
+
+@alternative("blocks, document by document")
+def blocks_document_by_document(documents):
+    """For each number the pairs that both bear it; the causal mask by a comparison of places."""
+    place = torch.arange(documents.shape[1])
+    mask = torch.zeros(*documents.shape, documents.shape[1], dtype=torch.bool)
+    for number in documents.unique():
+        inside = documents == number
+        mask |= inside[:, :, None] & inside[:, None, :]
+    return mask & (place <= place[:, None])
