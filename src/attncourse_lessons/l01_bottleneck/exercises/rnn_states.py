@@ -9,11 +9,11 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 
 def solution(x, lengths, W_x, W_h, b):
     batch, n, _ = x.shape
-    state, states = x.new_zeros(batch, len(b)), []
+    state, every = x.new_zeros(batch, len(b)), []
     for t in range(n):
         state = torch.tanh(x[:, t] @ W_x + state @ W_h + b)  # (batch, d_hidden)
-        states.append(state)
-    states = torch.stack(states, dim=1)                      # (batch, n, d_hidden)
+        every.append(state)
+    states = torch.stack(every, dim=1)                       # (batch, n, d_hidden)
     last = states[torch.arange(batch), lengths - 1]          # (batch, d_hidden)
     over = torch.arange(n) >= lengths[:, None]               # (batch, n)
     return states.masked_fill(over[..., None], 0.0), last
@@ -135,7 +135,7 @@ slip("the state not handed on", (*ALL, "gradient"),
     Each state was computed from its own token alone, as if every token were the first. The state of one step goes into
     the next.""")
 slip("states of the step before", ("states", "zeros after the end", "last"),
-     {"state = torch.tanh": "states.append(state)\n    state = torch.tanh", "    states.append(state)\n": ""},
+     {"state = torch.tanh": "every.append(state)\n    state = torch.tanh", "    every.append(state)\n": ""},
      words="""
     Each state was kept before its token was read, so the list begins with h₀ and lacks the last. Position t has read
     the tokens 0 to t.""")
@@ -154,7 +154,7 @@ slip("the state's matrix transposed", ALL, {"W_h": "W_h.mT"}, words="""
 slip("bias left out", (*ALL, "gradient"), {" + b)": ")"}, words="""
     `b` was never used. It is added at every step.""")
 slip("cut off from the gradient", ("gradient",),
-     {"states.append(state)": "states.append(state)\n    state = state.detach()"},
+     {"every.append(state)": "every.append(state)\n    state = state.detach()"},
      {"dim=1)": "dim=1).detach()"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
     forget where numbers came from. What was read early could then never learn from what comes late.""")
@@ -192,11 +192,11 @@ def a_state_that_stops_changing(x, lengths, W_x, W_h, b):
 def gather_and_a_product_float64(x, lengths, W_x, W_h, b):
     """The input's product for all positions first, in double precision; the last by gather, the zeros by a product."""
     read = torch.einsum("bti,ih->bth", x.double(), W_x.double()) + b.double()
-    state, kept = torch.zeros(read[:, 0].shape, dtype=torch.float64), []
+    state, every = torch.zeros(read[:, 0].shape, dtype=torch.float64), []
     for now in read.unbind(dim=1):
         state = torch.tanh(now + state @ W_h.double())
-        kept.append(state)
-    kept = torch.stack(kept, dim=1)
+        every.append(state)
+    kept = torch.stack(every, dim=1)
     place = (lengths - 1)[:, None, None].expand(-1, 1, kept.shape[-1])
     there = (torch.arange(kept.shape[1]) < lengths[:, None])[..., None]
     return kept * there, kept.gather(1, place)[:, 0]
