@@ -227,8 +227,3 @@ if solved("logsumexp"):
     torchs = torch.nn.functional.cross_entropy(scores, right, reduction="none")
     print("yours:  ", ours.tolist())
     print("torch's:", torchs.tolist())
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -409,8 +409,3 @@ if solved("gru_step"):
             likeness = nn.functional.cosine_similarity(state, start).item()
             print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
                   f"cosine with the first state {likeness:.2f}")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -373,8 +373,3 @@ if solved("top_k_lookup"):
     for k in (1, 2, 6):
         answers = top_k_lookup(3 * clock([7, 15]), 3 * clock(list(BICYCLES)), numbers, k)[:, 0]
         print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at 15 o'clock")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

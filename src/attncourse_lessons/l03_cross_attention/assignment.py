@@ -314,8 +314,3 @@ if solved("local_attention"):
                          columns=[str(i) for i in range(12)],
                          title=f"your window, σ = {sigma:g}",
                          row_name="target (queries)", column_name="source (keys)")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -273,8 +273,3 @@ if solved("restricted_self_attention"):
     (gradient,) = torch.autograd.grad(h[0, 10].sum(), x)
     reached = gradient[0].abs().sum(dim=-1).nonzero().flatten().tolist()
     print("token 10 hears of tokens", reached)
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -193,8 +193,3 @@ def alibi_bias(n_heads: int, n: int) -> Tensor:
 
 # %% check="alibi_bias"
 check("alibi_bias", alibi_bias)
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

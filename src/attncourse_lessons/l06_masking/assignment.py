@@ -416,8 +416,3 @@ if solved("packed_mask"):
     alone = [F.scaled_dot_product_attention(x, x, x, is_causal=True) for x in documents]
     difference = (packed - torch.cat(alone, dim=1)).abs().max()
     print(f"packed and one by one differ by {difference:.1e}")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

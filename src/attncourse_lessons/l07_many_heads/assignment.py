@@ -313,8 +313,3 @@ def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
 
 # %% check="average_heads"
 check("average_heads", average_heads)
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

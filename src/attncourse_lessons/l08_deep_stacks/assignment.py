@@ -515,8 +515,3 @@ if solved("fold_the_norm"):
     x = 5 * torch.randn(3, 7, 512) + 2                                  # (batch, n, d_model)
     y = nn.functional.layer_norm(x, (512,))                             # no gain, no bias
     print(f"off by {(linear(norm(x)) - (y @ W + b)).abs().max().item():.0e}")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

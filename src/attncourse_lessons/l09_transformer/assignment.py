@@ -401,8 +401,3 @@ def prefix_mask(lengths: Tensor, n: int) -> Tensor:
 
 # %% check="prefix_mask"
 check("prefix_mask", prefix_mask)
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have
-# since deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -603,8 +603,3 @@ if solved("byte_pairs"):
     words, unseen = [p.source for p in pairs.train], [p.source for p in pairs.test]
     for pieces in byte_pairs(words, unseen, 40):
         print(" · ".join(pieces))
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

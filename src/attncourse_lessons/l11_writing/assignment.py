@@ -371,8 +371,3 @@ if solved("paired_bootstrap") and solved("greedy_decode"):
         found, low, high, share = paired_bootstrap(counts(greedy), counts(texts), resamples)
         print(f"greedy against {name}: {found:+.1f}, 95 % of resamples in [{low:+.1f}, {high:+.1f}], "
               f"better on {share:.0%}")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

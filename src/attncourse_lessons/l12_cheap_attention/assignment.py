@@ -404,8 +404,3 @@ if solved("cached_block"):
     without = time.perf_counter() - begun
     off = float((torch.cat(states, dim=1) - again).abs().max())
     print(f"the states differ by at most {off:.0e}; without a cache it takes {without / with_cache:.0f} times as long")
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -244,8 +244,3 @@ def attention_rollout(weights: Tensor) -> Tensor:
 
 # %% check="attention_rollout"
 check("attention_rollout", attention_rollout)
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

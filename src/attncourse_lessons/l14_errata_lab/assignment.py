@@ -387,8 +387,3 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
 
 # %% check="told_apart"
 check("told_apart", told_apart)
-
-# %% [markdown]
-# ---
-# Before you hand in: *Kernel → Restart Kernel and Run All Cells*, so that nothing depends on a cell that you have since
-# deleted, and press *Validate*. Validate runs every check on a fresh kernel, as the grader will.

@@ -45,10 +45,11 @@ SOLUTION = re.compile(r"^( *)\.\.\.  # solution$", re.MULTILINE)
 TABLE = "{exercises}"
 LINK = re.compile(r"\]\(@([a-z0-9_]+)(/assignment)?\)")
 RELATIVE = re.compile(r"^( *from )\.(\w*)( import )", re.MULTILINE)
-WHOLE = """## All of it
+WHOLE = """## Before you hand in: check all of it
 
-The last cell runs this whole notebook once more, as it is saved and from the top, in a process of its own. It says
-what each check would give if you handed it in now. It takes about as long as running all cells."""
+Run the last cell. It runs this whole notebook once more, as it is saved and from the top, in a process of its own, so
+that nothing depends on a cell that you have since deleted. It says what each check would give if you handed it in now,
+and takes about as long as running all cells. The button *Validate* does the same."""
 COUNTED = ("no question", "a question", "two questions", "three questions", "four questions", "five questions")
 
 
