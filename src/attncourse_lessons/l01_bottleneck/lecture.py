@@ -240,7 +240,8 @@ def perplexities(model, share="all"):
 
 counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 5)}
            for share in ("a twentieth", "a quarter", "all")}
-figures.seed_lines({"how much text": counted}, "order n: the model carries n − 1 tokens",
+named = {f"{share} of the texts": line for share, line in counted.items()}
+figures.seed_lines({"": named}, "order n: the model carries n − 1 tokens",
                    "test perplexity", log_x=False, log_y=True)
 
 # %% tags=["hide-input"]
@@ -285,12 +286,12 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # each token of the vocabulary, the **logits**. A softmax makes probabilities of them:
 #
 # $$h_t = \tanh\bigl([x_{t-n+2};\ \dots;\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
-# \operatorname{softmax}(h_t E^\top + c)$$
+# \operatorname{softmax}(h_t E^\top + b_E)$$
 #
 # The model sees no more than an n-gram model does. But it is **parametric**: its probabilities are a function with
-# parameters ($W$, $b$, $c$ and the table $E$, which here both reads tokens and scores them), and we move the parameters
+# parameters ($W$, $b$, $b_E$ and the table $E$, which here both reads tokens and scores them), and we move the parameters
 # down the gradient of the cross-entropy. If *number* and *count* get similar vectors, what is learned about one is
-# learned about the other.
+# learned about the other. *Guess:* which has more numbers to keep, this network or the 5-gram model?
 
 # %%
 window = WindowLanguageModel(len(tokenizer), order=5, d_hidden=96)
@@ -362,7 +363,8 @@ def train_a_little(leak, steps=120):
 
 trained, losses = train_a_little(leak=False)
 leaking, leaking_losses = train_a_little(leak=True)
-viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses})
+viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses},
+           y_name="loss (nats per token)")
 
 # %% [markdown]
 # The curve that falls to nearly nothing is the wrong one. To repeat the token that one has just read is easy, and the
@@ -415,8 +417,9 @@ figures.lstm_and_gru()
 # gate** $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the **reset gate** $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. What is
 # not kept is replaced: $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$. The reset gate says how much of the past the
 # candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. (This is torch's form. Cho et al.
-# apply $r$ before the matrix.) Here is the LSTM in code, beside
-# torch's. The GRU is the extension of the assignment.
+# apply $r$ before the matrix.) Here is the LSTM in code, beside torch's. The GRU is an extension of the assignment.
+# *Guess* from the equations: at the same width, how many times as many parameters as a cell of the RNN has a cell of the
+# LSTM, and of the GRU?
 
 # %%
 def lstm_step(x, h, c, W, U, b):
@@ -432,11 +435,15 @@ ours = lstm_step(x, h, c, cell.weight_ih.mT, cell.weight_hh.mT, bias)
 theirs = cell(x, (h, c))
 same = [torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, theirs, strict=True)]
 print("the same h and c:", same)
+for kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
+    print(f"{kind.__name__:>8}: {sum(q.numel() for q in kind(96, 96).parameters()):,} parameters")
 
 # %% tags=["hide-input"]
 assert all(same)
 
 # %% [markdown]
+# Four times and three times: there are as many pairs of matrices as there are lines with an $x_t$. Keep that in mind for
+# the comparison that follows.
 # ## Which language model predicts best?
 #
 # All on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks have
@@ -460,8 +467,8 @@ for model in models:
 # model, and of 252 for a window network that was mixed with a trigram model.
 #
 # Now look at the last line. Together the two lose less than either alone. That can only be if they are good at
-# *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. *Guess* what
-# the two curves look like.
+# *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen:
+# all four tokens, or three, two, or no more than one. *Guess* what the two curves look like.
 
 # %%
 by_known = {
@@ -469,7 +476,7 @@ by_known = {
                 if (run["model"], run["share"]) == (model, "all")] for n in (1, 2, 3, 4)}
     for model in ("5-gram", "GRU", "5-gram and GRU")
 }
-figures.seed_lines({"": by_known}, "tokens of the context that the 5-gram model has seen",
+figures.seed_lines({"": by_known}, "tokens of the context that the 5-gram model has seen (1: one or none)",
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0))
 print("share of the test tokens:", {n: f"{share:.0%}" for n, share in record["known"].items()})
 
@@ -707,8 +714,8 @@ for reader in [*recall["readers"], recall["longer"]]:
         print(name)
 
 # %% [markdown]
-# * **Mean pooling** does no better than the last state, although every state is one average away. A long path is not the
-#   cause.
+# * **Mean pooling** does no better than the last state, although every state is one average away. So a long path is
+#   not what limits it here.
 # * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of
 #   the trouble is to *learn* how to pack a vector from which anything may be asked. How much would be left after still
 #   more steps, the record does not say.
@@ -768,8 +775,8 @@ assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"]
 
 # %% [markdown]
 # On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large product,
-# and the recurrence is *forced* to pay it. A GPU does thousands of things at a time: it presses the lower line flat and
-# does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
+# and the recurrence is *forced* to pay it. A GPU does thousands of things at a time. It makes the lower line flatter
+# and does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
 # training holds all states of all of them in memory, and the longer the texts, the fewer fit.
 #
 # Move the widget. How many cells does a signal pass, and how many steps must be waited for? The number in a box says after
@@ -828,6 +835,7 @@ assert len(set(chains["attention"].values())) == 1
 # | cross-entropy, perplexity | $-\frac1N \sum_i \ln p_i$, and its exponential | one number |
 # | window network | $h_t = \tanh([x_{t-n+2}; \dots; x_t] W + b)$ | $W$: ((n − 1) d, d) |
 # | RNN | $h_t = \tanh(x_t W_x + h_{t-1} W_h + b)$ | $h_t$: (d,) |
+# | gradient over $k$ steps | a product of $k$ matrices: like $w^k$, it vanishes or explodes | (d, d) |
 # | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $c_t$, $h_t$: (d,) |
 #
 # A language model predicts the next token from what it carries along; cross-entropy on text that it has not seen says how
@@ -846,7 +854,8 @@ assert len(set(chains["attention"].values())) == 1
 # The last row removes the first two troubles. The third stays, as long as the states come from a recurrence:
 # [lecture @cross_attention](@cross_attention) lives with that, and [lecture @self_attention](@self_attention) throws the
 # recurrence away. (Where the whole text is there before one starts, a second network that reads it from the end helps:
-# **bidirectional** encoders. A language model cannot have one. Do you see why?)
+# **bidirectional** encoders. A language model cannot have one: the second network would have read the token that is to be
+# predicted. That is the target leak again.)
 #
 # > **Check yourself.**
 # > 1. Two models have perplexities of 40 and 20 on the same tokens. By how many nats per token do they differ?
@@ -868,7 +877,8 @@ assert len(set(chains["attention"].values())) == 1
 # English*](https://ieeexplore.ieee.org/document/6773263) (1951), is the game. Chen and Goodman, [*An empirical study of
 # smoothing techniques for language modeling*](https://aclanthology.org/P96-1041/) (1996; longer 1999). Bengio et al., [*A
 # neural probabilistic language model*](https://jmlr.org/papers/v3/bengio03a.html) (2003), sections 1 and 2. Mikolov et
-# al., *Recurrent neural network based language model* (2010). Hochreiter and Schmidhuber, *Long short-term memory* (1997).
+# al., *Recurrent neural network based language model* (2010). Hochreiter and Schmidhuber, [*Long short-term
+# memory*](https://doi.org/10.1162/neco.1997.9.8.1735) (1997).
 # Pascanu, Mikolov and Bengio, [*On the difficulty of training recurrent neural
 # networks*](https://arxiv.org/abs/1211.5063) (2013), section 2, on gradients that vanish and explode. Cho et al.,
 # [*Learning phrase representations using RNN encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals
