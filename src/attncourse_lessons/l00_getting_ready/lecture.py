@@ -237,7 +237,7 @@ w.grad = None                                        # forget, or the next slope
 print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_grad)
 
 # %% [markdown]
-# You find four rules in these lines.
+# These lines show four rules.
 #
 # * `backward()` *adds* to `.grad`. (The step above used 12 where the slope is 6.) Set it to `None` before the next step (an
 #   optimiser's `zero_grad()` does that).
@@ -492,7 +492,8 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 # %% [markdown]
 # $-\infty$ is the score of somebody who may not take part, since $\exp(-\infty)$ is exactly 0. NaN is what arithmetic says
 # when it has no answer, and it **propagates**: whatever touches it becomes NaN. One NaN in a batch makes nearly every
-# parameter NaN after the next step (all but those that the batch did not use). It is not even equal to itself, so it is found by `x.isnan()`.
+# parameter NaN after the next step (all but those that the batch did not use). It is not even equal to itself, so `x.isnan()`
+# finds it.
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
@@ -517,9 +518,9 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 # agrees. In torch itself, `scaled_dot_product_attention` does, while the `key_padding_mask` of `nn.MultiheadAttention` is
 # True for what is to be left out. Look it up each time, and write it down.)
 #
-# Which filler is harmless depends on the operation that follows. For a sum it is 0. For a softmax it is $-\infty$; a 0 would be a score like
-# any other, better than all negative ones. For a mean it is no number at all: a mean has a sum *and a count*, and both
-# must leave out what is not there.
+# Which filler is harmless depends on the operation that follows. For a sum it is 0. For a softmax it is $-\infty$; a 0 would
+# be a score like any other, better than all negative ones. For a mean it is no number at all: a mean has a sum *and a
+# count*, and both must leave out what is not there.
 #
 # ## Masked mean: the lamp again
 #

@@ -418,8 +418,8 @@ figures.lstm_and_gru()
 # not kept is replaced: $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$. The reset gate says how much of the past the
 # candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. (This is torch's form. Cho et al.
 # apply $r$ before the matrix.) Here is the LSTM in code, beside torch's. The GRU is an extension of the assignment.
-# *Guess* from the equations: at the same width, how many times as many parameters as a cell of the RNN has a cell of the
-# LSTM, and of the GRU?
+# *Guess* from the equations: how many times as many parameters does an LSTM cell have as an RNN cell of the same width? And
+# a GRU cell?
 
 # %%
 def lstm_step(x, h, c, W, U, b):
@@ -445,12 +445,14 @@ assert all(same)
 # %% [markdown]
 # Four times and three times: there are as many pairs of matrices as there are lines with an $x_t$. Keep that in mind for
 # the comparison that follows.
+#
 # ## Which language model predicts best?
 #
 # All on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks have
 # states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a validation set.
-# Because gated cells have more parameters, there is a second RNN, of 128 numbers. The last entry, 5-gram and GRU, takes half of each of these two models' probabilities. *Place your bets.* The 5-gram
-# model keeps a count of every run of five, and no network has a fifth as many numbers.
+# Because gated cells have more parameters, there is a second RNN, of 128 numbers. The last entry, 5-gram and GRU, takes half
+# of each of these two models' probabilities. *Place your bets.* The 5-gram model keeps a count of every run of five, and no
+# network has a fifth as many numbers.
 
 # %%
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU",
@@ -458,18 +460,20 @@ models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM",
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity")
 for model in models:
     print(f"{model:>14}: {mean(perplexities(model)):.1f}", end="")
-    if model in record["size"]:
-        print(f"   keeps {record['size'][model]:>7,} numbers", end="")
+    size = record["size"].get(model)
+    print(f"   keeps {size:>7,} numbers" if size else " " * 24, end="")
     quarter = perplexities(model, "a quarter")
     print(f"   with a quarter of the texts {mean(quarter):.1f}" if quarter else "")
 
 # %% [markdown]
-# Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the gates
-# or the number of parameters? The RNN of 128 numbers has more parameters than the GRU. It makes up less than half of the
-# distance. So both count, and gates pay also among networks of one size. And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with 96 numbers are a small
-# budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use more text alone.
-# On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity of 312 for the best n-gram
-# model, and of 252 for a window network that was mixed with a trigram model.
+# Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
+# gates or the number of parameters? The RNN of 128 numbers has more parameters than the GRU, and it makes up less than half
+# of the distance. So both count. Gates pay among networks of one size, too.
+#
+# And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
+# numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
+# more text alone. On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity of 312 for the
+# best n-gram model, and of 252 for a window network that was mixed with a trigram model.
 #
 # Now look at the last line. Together the two lose less than either alone. That can only be if they are good at
 # *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen:
@@ -489,8 +493,8 @@ print("share of the test tokens:", {n: f"{share:.0%}" for n, share in record["kn
 average = {model: mean(perplexities(model)) for model in models}
 assert average["5-gram and GRU"] < average["5-gram"] < average["GRU"] < 0.9 * average["RNN"]
 assert average["LSTM"] < 0.9 * average["RNN"] and average["window"] < 1.1 * average["RNN"]
-wide, size = perplexities("RNN, d = 128"), record["size"]
-assert size["RNN, d = 128"] > size["GRU"] and max(perplexities("GRU")) < 0.9 * min(wide)
+wide, sizes = perplexities("RNN, d = 128"), record["size"]
+assert sizes["RNN, d = 128"] > sizes["GRU"] and max(perplexities("GRU")) < 0.9 * min(wide)
 assert average["RNN, d = 128"] > (average["RNN"] + average["GRU"]) / 2, "less than half of it"
 lead = {n: mean(by_known["GRU"][n]) - mean(by_known["5-gram"][n]) for n in (1, 2, 3, 4)}
 assert lead[1] < 0.1 and lead[1] + 0.1 < lead[4], "the less is known, the smaller the lead"
@@ -599,9 +603,8 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # before tanh, whose slope is at most 1. Four times that is 2.3, which outweighs the slope, and the gradient explodes. In
 # the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about
 # $0.95^{60} \approx 0.05$. The LSTM keeps even more than its forget gate explains; perhaps other paths, through $h$, add to
-# it (a guess).
-# That is why LSTMs ruled the field from about 2013 to 2017, and why their forget bias is often set to 1 or more at the
-# start. Exploding gradients are **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
+# it (a guess). Gates are why LSTMs ruled the field from about 2013 to 2017, and the reason to set their forget bias to 1 or
+# more at the start. Exploding gradients are **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
 #
 # > **Check yourself.** An open gate keeps what is there. Why not open all of them for good?
 # > <details><summary>Answer</summary>Then nothing new gets in (GRU: 1 − z is closed), or everything is added to everything
@@ -804,8 +807,8 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # %% [markdown] erratum="a missing with"
 # > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer
 # > operations than a recurrence; it compares every position with every other. What does not increase with the length is
-# > how many of them must be done one after the other. The next cell reads it off the graph that autograd keeps: the longest chain of operations of which each
-# > needs the one before.
+# > how many of them must be done one after the other. The next cell reads it off the graph that autograd keeps: the longest
+# > chain of operations of which each needs the one before.
 
 # %% tags=["hide-input"]
 def longest_chain(tensor):
@@ -879,7 +882,8 @@ assert len(set(chains["attention"].values())) == 1
 # >    wider state with the same path.</details>
 #
 # **Now do** [assignment @bottleneck](@bottleneck/assignment) (about an hour): exercises 1 to 4, two questions in words, and as
-# extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average that depends on a question?
+# extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
+# that depends on a question?
 #
 # **Further reading.** Shannon, [*Prediction and entropy of printed
 # English*](https://ieeexplore.ieee.org/document/6773263) (1951), is the game. Chen and Goodman, [*An empirical study of
