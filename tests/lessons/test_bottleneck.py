@@ -71,7 +71,9 @@ def test_the_record_of_recall_has_three_seeds_and_every_width_with_one_vector_an
     assert all(len(reader["runs"]) == len(recall["seeds"]) for reader in recall["readers"])
 
 
-@pytest.mark.parametrize("model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "LSTM", "GRU", "5-gram and GRU"])
+@pytest.mark.parametrize(
+    "model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU", "5-gram and GRU"]
+)
 def test_the_record_of_language_models_has_each_model_once_a_seed_after_three_epochs(model):
     record = measured("language_models")
     seeds = [run["seed"] for run in record["runs"] if (run["model"], run["share"]) == (model, "all")]

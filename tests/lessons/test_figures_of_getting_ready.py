@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from drawn import arrows, axes, cells, dots, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, cells, dots, labels, places, strokes, texts
 from proven import proven
 
 from attncourse.viz.style import BLUE, ORANGE
@@ -42,6 +42,25 @@ def test_each_mean_stands_beside_the_cells_that_it_is_the_mean_of():
         said = [at[x_, round(bottom + y, 3)] for x_, y in named]
         assert said == ["n", "d", "batch", "x[0]", "x[1]"]
     assert arrows(ax) == [((9.6, y), (11.8, y)) for y in (11.9, 6.7, 1.5)]
+
+
+@proven
+@pytest.mark.parametrize("w", [4.0, -0.5])
+def test_the_record_has_each_step_its_value_and_the_slope_that_torch_computes(w):
+    (ax,) = axes(figures.record, w)
+    parameter = torch.tensor(w, requires_grad=True)
+    ((parameter - 1) ** 2).backward()
+    slope = f"{parameter.grad.item():g}".replace("-", "−")
+    at = {(x, y): words.replace("−", "-") for words, x, y in texts(ax)}
+    assert [at[x, 0] for x in (0, 5, 10)] == [f"w = {w:g}", f"w - 1 = {w - 1:g}", f"(w - 1)² = {(w - 1) ** 2:g}"]
+    assert [at[x, -1.1].replace("-", "−") for x in (0, 5)] == [f"slope {slope}"] * 2
+    assert at[10, -1.1] == "slope 1: the loss itself"
+    assert (at[2.5, 0.6], at[7.5, 0.6]) == ("subtract 1", "square")
+    assert (at[2.5, -0.6], at[7.5, -0.6].replace("-", "−")) == ("× 1", f"× 2 (w − 1) = {slope}")
+    assert (at[5, 1.6], at[5, -2]) == ("forward: values →", "← backward: slopes of the loss")
+    assert arrows(ax) == [((1.45, 0.2), (3.55, 0.2)), ((3.55, -0.2), (1.45, -0.2)),
+                          ((6.45, 0.2), (8.55, 0.2)), ((8.55, -0.2), (6.45, -0.2))]  # fmt: skip
+    assert boxed(ax) == [words for words, _, y in texts(ax) if y == 0]
 
 
 def numbers(ax, left, right):

@@ -134,6 +134,8 @@ def test_a_score_landscape_has_each_height_where_a_key_would_get_that_score():
         assert arrows(plane) == [((0, 0), (1, 0.5))]
         best = max(zip(weights, "ABC", strict=True))[1]
         assert plane.get_title() == f"{name}: {best} gets most"
+    whole = panels[0].figure
+    assert (whole.get_supxlabel(), whole.get_supylabel()) == ("key, first number", "key, second number")
 
 
 def test_the_hill_is_an_additive_score_and_prefers_what_is_near():
@@ -154,6 +156,7 @@ def test_learned_keys_stand_where_they_are_each_with_its_hour_and_joined_in_thei
     assert texts(ax) == [(f"{hour}", *place) for hour, place in enumerate(dots(ax))]
     assert strokes(ax) == [[*dots(ax), (2, 0.5)]]
     assert ax.get_title() == "after 7 steps" and ax.get_xlim() == ax.get_ylim() == (-3.5, 3.5)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("first number of the vector", "second number of the vector")
 
 
 @pytest.mark.parametrize("times", [1, -1, 2])

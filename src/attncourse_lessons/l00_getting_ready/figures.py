@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attncourse.viz.diagrams import arrow
+from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.drill import Question
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, show, stage
 
@@ -131,6 +131,42 @@ def broadcasting(a: str, b: str) -> tuple[Figure, str]:
     stretched = [name for name, tensor in tensors.items() if tensor.shape != result.shape]
     how = f"{' and '.join(stretched)} stretched" if stretched else "nothing stretched"
     return drawn, f"{a} minus {b} is {tuple(result.shape)}, with {how}: {result.tolist()}."
+
+
+def record(w: float) -> None:
+    """What autograd keeps of (w − 1)²: values from left to right above, slopes from right to left below."""
+    parameter = torch.tensor(float(w), requires_grad=True)
+    difference = parameter - 1
+    difference.retain_grad()
+    loss = difference**2
+    loss.backward()
+    slopes = [float(node.grad) for node in (parameter, difference)] + [1.0]  # type: ignore[arg-type]
+    values = [parameter.item(), difference.item(), loss.item()]
+    names, steps = ("w", "w − 1", "(w − 1)²"), ("subtract 1", "square")
+    own = ("1", f"2 (w − 1) = {_number(2 * values[1])}")
+    drawn, ax = figure(7.8, 2.7)
+    _square(ax, (-1.7, 11.7), (-2.5, 2.1))
+    for i, (name, value, slope) in enumerate(zip(names, values, slopes, strict=True)):
+        box(ax, 5.0 * i, 0, f"{name} = {_number(value)}", BLUE, width=2.8)
+        said = "slope 1: the loss itself" if i == 2 else f"slope {_number(slope)}"
+        ax.text(5.0 * i, -1.1, said, ha="center", va="center", fontsize=10.5, color=ORANGE)
+    for i, (step, factor) in enumerate(zip(steps, own, strict=True)):
+        arrow(ax, (5.0 * i + 1.45, 0.2), (5.0 * i + 3.55, 0.2), colour=BLUE, width=1.6)
+        ax.text(5.0 * i + 2.5, 0.6, step, ha="center", va="center", fontsize=10.5, color=INK)
+        arrow(ax, (5.0 * i + 3.55, -0.2), (5.0 * i + 1.45, -0.2), colour=ORANGE, width=1.6)
+        ax.text(5.0 * i + 2.5, -0.6, f"× {factor}", ha="center", va="center", fontsize=10.5, color=ORANGE)
+    ax.text(5, 1.6, "forward: values →", ha="center", va="center", fontsize=10.5, color=BLUE)
+    ax.text(5, -2.0, "← backward: slopes of the loss", ha="center", va="center", fontsize=10.5, color=ORANGE)
+    show(
+        drawn,
+        f"The record of (w − 1)² at w = {_number(values[0])}. Forward: subtract 1, which gives {_number(values[1])}; "
+        f"square, which gives {_number(values[2])}. Backward: the loss's slope by itself is 1; times {own[1]} "
+        f"it is {_number(slopes[1])} at w − 1; times 1 it is {_number(slopes[0])} at w.",
+    )
+
+
+def _number(x: float) -> str:
+    return f"{x:g}".replace("-", "−")
 
 
 def padded_batch(

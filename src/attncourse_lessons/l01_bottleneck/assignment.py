@@ -85,8 +85,8 @@ if solved("rnn_step"):
 # %% [markdown]
 # ## 2 · A sentence as one vector
 #
-# Something has read a batch of sentences and left one state for each position. To hand a sentence on, be it to a classifier or to a
-# decoder, all of its states must become one vector. The simplest way is their mean:
+# Something has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next wants one
+# vector, so all states of a sentence must become one. The simplest way is their mean:
 #
 # $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
@@ -141,7 +141,7 @@ if solved("mean_pool"):
 # %% [markdown]
 # ## 3 · What a language model learns from
 #
-# A language model has read a batch of texts. At each position it has left *logits*, one number for each word of the vocabulary;
+# A language model has read a batch of texts. At each position it has left *logits*, one number for each token of the vocabulary;
 # softmax makes probabilities of them. `logits[:, t]` was made when the tokens 0, 1, …, t had been read, and it says what the model
 # expects **next**. The loss is the mean of
 #
@@ -305,8 +305,8 @@ if solved("perplexity"):
 # **Mark scheme.**
 #
 # 1. (1 point) A perplexity is per token, and the two count different tokens: 2,500 hard guesses against 10,000 easy ones. What can be
-#    compared is the probability (or surprise, or bits) that each gives to the *whole* text, or that per character.
-# 2. (1 point) A: $2500 \cdot \ln 20 \approx 7490$ nats. B: $10000 \cdot \ln 2.2 \approx 7885$ nats. A finds the text less surprising and
+#    compared is the probability (or nats, or bits) that each gives to the *whole* text, or that per character.
+# 2. (1 point) A: $2500 \cdot \ln 20 \approx 7490$ nats. B: $10000 \cdot \ln 2.2 \approx 7885$ nats. A needs fewer nats for the text and
 #    is better. Per character: $20^{1/4} \approx 2.11$ against 2.2. In bits (10,800 against 11,400) is as good. A slip in the arithmetic with
 #    the right plan: half a point.
 # ### END SOLUTION

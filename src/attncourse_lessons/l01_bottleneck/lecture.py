@@ -240,7 +240,8 @@ def perplexities(model, share="all"):
 
 counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 5)}
            for share in ("a twentieth", "a quarter", "all")}
-figures.seed_lines({"how much text": counted}, "order n: the model carries n − 1 tokens",
+named = {f"{share} of the texts": line for share, line in counted.items()}
+figures.seed_lines({"": named}, "order n: the model carries n − 1 tokens",
                    "test perplexity", log_x=False, log_y=True)
 
 # %% tags=["hide-input"]
@@ -285,12 +286,12 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # each token of the vocabulary, the **logits**. A softmax makes probabilities of them:
 #
 # $$h_t = \tanh\bigl([x_{t-n+2};\ \dots;\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
-# \operatorname{softmax}(h_t E^\top + c)$$
+# \operatorname{softmax}(h_t E^\top + b_E)$$
 #
 # The model sees no more than an n-gram model does. But it is **parametric**: its probabilities are a function with
-# parameters ($W$, $b$, $c$ and the table $E$, which here both reads tokens and scores them), and we move the parameters
+# parameters ($W$, $b$, $b_E$ and the table $E$, which here both reads tokens and scores them), and we move the parameters
 # down the gradient of the cross-entropy. If *number* and *count* get similar vectors, what is learned about one is
-# learned about the other.
+# learned about the other. *Guess:* which has more numbers to keep, this network or the 5-gram model?
 
 # %%
 window = WindowLanguageModel(len(tokenizer), order=5, d_hidden=96)
@@ -362,7 +363,8 @@ def train_a_little(leak, steps=120):
 
 trained, losses = train_a_little(leak=False)
 leaking, leaking_losses = train_a_little(leak=True)
-viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses})
+viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses},
+           y_name="loss (nats per token)")
 
 # %% [markdown]
 # The curve that falls to nearly nothing is the wrong one. To repeat the token that one has just read is easy, and the
@@ -415,8 +417,9 @@ figures.lstm_and_gru()
 # gate** $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the **reset gate** $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. What is
 # not kept is replaced: $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$. The reset gate says how much of the past the
 # candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. (This is torch's form. Cho et al.
-# apply $r$ before the matrix.) Here is the LSTM in code, beside
-# torch's. The GRU is the extension of the assignment.
+# apply $r$ before the matrix.) Here is the LSTM in code, beside torch's. The GRU is an extension of the assignment.
+# *Guess* from the equations: how many times as many parameters does an LSTM cell have as an RNN cell of the same width? And
+# a GRU cell?
 
 # %%
 def lstm_step(x, h, c, W, U, b):
@@ -432,36 +435,49 @@ ours = lstm_step(x, h, c, cell.weight_ih.mT, cell.weight_hh.mT, bias)
 theirs = cell(x, (h, c))
 same = [torch.allclose(a, b, atol=1e-6) for a, b in zip(ours, theirs, strict=True)]
 print("the same h and c:", same)
+for kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
+    size = sum(parameter.numel() for parameter in kind(96, 96).parameters())
+    print(f"{kind.__name__:>8}: {size:,} parameters")
 
 # %% tags=["hide-input"]
 assert all(same)
 
 # %% [markdown]
+# Four times and three times: there are as many pairs of matrices as there are lines with an $x_t$. Keep that in mind for
+# the comparison that follows.
+#
 # ## Which language model predicts best?
 #
 # All on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks have
 # states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a validation set.
-# The last entry, 5-gram and GRU, takes half of each of these two models' probabilities. *Place your bets.* The 5-gram
-# model keeps a count of every run of five, and no network has a fifth as many numbers.
+# Because gated cells have more parameters, there is a second RNN, of 128 numbers. The last entry, 5-gram and GRU, takes half
+# of each of these two models' probabilities. *Place your bets.* The 5-gram model keeps a count of every run of five, and no
+# network has a fifth as many numbers.
 
 # %%
-models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "LSTM", "GRU", "5-gram and GRU"]
+models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU",
+          "5-gram and GRU"]
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity")
 for model in models:
     print(f"{model:>14}: {mean(perplexities(model)):.1f}", end="")
+    size = record["size"].get(model)
+    print(f"   keeps {size:>7,} numbers" if size else " " * 24, end="")
     quarter = perplexities(model, "a quarter")
     print(f"   with a quarter of the texts {mean(quarter):.1f}" if quarter else "")
 
 # %% [markdown]
-# Among the networks, gates pay: LSTM and GRU are far ahead of the RNN, which is no better than the window. And the 5-gram
-# model beats them all. Be careful what you conclude. Three epochs over half a million tokens with 96 numbers are a small
-# budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use more text alone.
-# On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity of 312 for the best n-gram
-# model, and of 252 for a window network that was mixed with a trigram model.
+# Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
+# gates or the number of parameters? The RNN of 128 numbers has more parameters than the GRU, and it makes up less than half
+# of the distance. So both count. Gates pay among networks of one size, too.
+#
+# And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
+# numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
+# more text alone. On the Brown corpus of about a million words, Bengio et al. (2003) measured a perplexity of 312 for the
+# best n-gram model, and of 252 for a window network that was mixed with a trigram model.
 #
 # Now look at the last line. Together the two lose less than either alone. That can only be if they are good at
-# *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. *Guess* what
-# the two curves look like.
+# *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen:
+# all four tokens, or three, two, or no more than one. *Guess* what the two curves look like.
 
 # %%
 by_known = {
@@ -469,7 +485,7 @@ by_known = {
                 if (run["model"], run["share"]) == (model, "all")] for n in (1, 2, 3, 4)}
     for model in ("5-gram", "GRU", "5-gram and GRU")
 }
-figures.seed_lines({"": by_known}, "tokens of the context that the 5-gram model has seen",
+figures.seed_lines({"": by_known}, "tokens of the context seen before (1: one or none)",
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0))
 print("share of the test tokens:", {n: f"{share:.0%}" for n, share in record["known"].items()})
 
@@ -477,6 +493,9 @@ print("share of the test tokens:", {n: f"{share:.0%}" for n, share in record["kn
 average = {model: mean(perplexities(model)) for model in models}
 assert average["5-gram and GRU"] < average["5-gram"] < average["GRU"] < 0.9 * average["RNN"]
 assert average["LSTM"] < 0.9 * average["RNN"] and average["window"] < 1.1 * average["RNN"]
+wide, sizes = perplexities("RNN, d = 128"), record["size"]
+assert sizes["RNN, d = 128"] > sizes["GRU"] and max(perplexities("GRU")) < 0.9 * min(wide)
+assert average["RNN, d = 128"] > (average["RNN"] + average["GRU"]) / 2, "less than half of it"
 lead = {n: mean(by_known["GRU"][n]) - mean(by_known["5-gram"][n]) for n in (1, 2, 3, 4)}
 assert lead[1] < 0.1 and lead[1] + 0.1 < lead[4], "the less is known, the smaller the lead"
 for n in lead:
@@ -584,9 +603,8 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # before tanh, whose slope is at most 1. Four times that is 2.3, which outweighs the slope, and the gradient explodes. In
 # the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about
 # $0.95^{60} \approx 0.05$. The LSTM keeps even more than its forget gate explains; perhaps other paths, through $h$, add to
-# it (a guess).
-# That is why LSTMs ruled the field from about 2013 to 2017, and why their forget bias is often set to 1 or more at the
-# start. Exploding gradients are **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
+# it (a guess). Gates are why LSTMs ruled the field from about 2013 to 2017, and the reason to set their forget bias to 1 or
+# more at the start. Exploding gradients are **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
 #
 # > **Check yourself.** An open gate keeps what is there. Why not open all of them for good?
 # > <details><summary>Answer</summary>Then nothing new gets in (GRU: 1 − z is closed), or everything is added to everything
@@ -707,8 +725,8 @@ for reader in [*recall["readers"], recall["longer"]]:
         print(name)
 
 # %% [markdown]
-# * **Mean pooling** does no better than the last state, although every state is one average away. A long path is not the
-#   cause.
+# * **Mean pooling** does no better than the last state, although every state is one average away. So a long path is
+#   not what limits it here.
 # * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of
 #   the trouble is to *learn* how to pack a vector from which anything may be asked. How much would be left after still
 #   more steps, the record does not say.
@@ -768,8 +786,8 @@ assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"]
 
 # %% [markdown]
 # On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large product,
-# and the recurrence is *forced* to pay it. A GPU does thousands of things at a time: it presses the lower line flat and
-# does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
+# and the recurrence is *forced* to pay it. A GPU does thousands of things at a time. It makes the lower line flatter
+# and does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
 # training holds all states of all of them in memory, and the longer the texts, the fewer fit.
 #
 # Move the widget. How many cells does a signal pass, and how many steps must be waited for? The number in a box says after
@@ -789,8 +807,8 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # %% [markdown] erratum="a missing with"
 # > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer
 # > operations than a recurrence; it compares every position with every other. What does not increase with the length is
-# > how many of them must be done one after the other. The next cell reads it off the graph that autograd keeps: the longest chain of operations of which each
-# > needs the one before.
+# > how many of them must be done one after the other. The next cell reads it off the graph that autograd keeps: the longest
+# > chain of operations of which each needs the one before.
 
 # %% tags=["hide-input"]
 def longest_chain(tensor):
@@ -828,6 +846,7 @@ assert len(set(chains["attention"].values())) == 1
 # | cross-entropy, perplexity | $-\frac1N \sum_i \ln p_i$, and its exponential | one number |
 # | window network | $h_t = \tanh([x_{t-n+2}; \dots; x_t] W + b)$ | $W$: ((n − 1) d, d) |
 # | RNN | $h_t = \tanh(x_t W_x + h_{t-1} W_h + b)$ | $h_t$: (d,) |
+# | gradient over $k$ steps | a product of $k$ matrices: like $w^k$, it vanishes or explodes | (d, d) |
 # | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $c_t$, $h_t$: (d,) |
 #
 # A language model predicts the next token from what it carries along; cross-entropy on text that it has not seen says how
@@ -846,7 +865,8 @@ assert len(set(chains["attention"].values())) == 1
 # The last row removes the first two troubles. The third stays, as long as the states come from a recurrence:
 # [lecture @cross_attention](@cross_attention) lives with that, and [lecture @self_attention](@self_attention) throws the
 # recurrence away. (Where the whole text is there before one starts, a second network that reads it from the end helps:
-# **bidirectional** encoders. A language model cannot have one. Do you see why?)
+# **bidirectional** encoders. A language model cannot have one: the second network would have read the token that is to be
+# predicted. That is the target leak again.)
 #
 # > **Check yourself.**
 # > 1. Two models have perplexities of 40 and 20 on the same tokens. By how many nats per token do they differ?
@@ -862,13 +882,15 @@ assert len(set(chains["attention"].values())) == 1
 # >    wider state with the same path.</details>
 #
 # **Now do** [assignment @bottleneck](@bottleneck/assignment) (about an hour): exercises 1 to 4, two questions in words, and as
-# extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average that depends on a question?
+# extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
+# that depends on a question?
 #
 # **Further reading.** Shannon, [*Prediction and entropy of printed
 # English*](https://ieeexplore.ieee.org/document/6773263) (1951), is the game. Chen and Goodman, [*An empirical study of
 # smoothing techniques for language modeling*](https://aclanthology.org/P96-1041/) (1996; longer 1999). Bengio et al., [*A
 # neural probabilistic language model*](https://jmlr.org/papers/v3/bengio03a.html) (2003), sections 1 and 2. Mikolov et
-# al., *Recurrent neural network based language model* (2010). Hochreiter and Schmidhuber, *Long short-term memory* (1997).
+# al., *Recurrent neural network based language model* (2010). Hochreiter and Schmidhuber, [*Long short-term
+# memory*](https://doi.org/10.1162/neco.1997.9.8.1735) (1997).
 # Pascanu, Mikolov and Bengio, [*On the difficulty of training recurrent neural
 # networks*](https://arxiv.org/abs/1211.5063) (2013), section 2, on gradients that vanish and explode. Cho et al.,
 # [*Learning phrase representations using RNN encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals

@@ -11,8 +11,8 @@
 #
 # In this assignment you build hard and soft attention, and then three of the four score functions of
 # [lecture @lookup](@lookup). (The fourth, the plain dot product, you write on the way.) At the end you find the mistakes in
-# somebody else's lookup. The lecture asks one query at a time; here many queries come at once, without a loop. None of the functions needs more than five lines. What takes thought is
-# which axis is which, and what stands to the left of what. After each check comes a cell that *uses* what you wrote. It
+# somebody else's lookup. The lecture asks one query at a time; here many queries come at once, without a loop. None of the
+# functions needs more than five lines. What takes thought is which axis is which, and what stands to the left of what. After each check comes a cell that *uses* what you wrote. It
 # waits until the check gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, also before you have written anything: it tells you what
@@ -300,8 +300,9 @@ def leave_one_out(keys: Tensor, values: Tensor, temperature: float) -> Tensor:
 check("leave_one_out", leave_one_out)
 
 # %% [markdown]
-# **Use it.** Exercise 2's sixty counts, all at once and without its loop. Here is the error at each temperature by your function and by the suspicious one, whose errors look like errors, too. *Guess:* which temperature
-# would your course-mate have chosen?
+# **Use it.** Exercise 2's sixty counts, all at once and without its loop. Here is the error at each temperature by your
+# function and by the suspicious one, whose numbers look plausible, too. *Guess:* which temperature would your course-mate
+# have chosen?
 
 # %%
 if solved("leave_one_out"):

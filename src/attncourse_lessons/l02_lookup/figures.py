@@ -165,18 +165,20 @@ def score_landscapes(
     side = torch.linspace(-2, 2, 41)
     plane = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1).view(-1, 2)  # (41 · 41, 2)
     drawn, axes = figure(6.5, 6.9, rows=2, columns=2)
-    hold_still(drawn, left=0.06, right=0.98, bottom=0.04, top=0.91, wspace=0.16, hspace=0.2)
+    hold_still(drawn, left=0.09, right=0.98, bottom=0.08, top=0.91, wspace=0.16, hspace=0.2)
+    drawn.supxlabel("key, first number", fontsize=10.5)
+    drawn.supylabel("key, second number", fontsize=10.5)
     levels, said = np.arange(-3.5, 4, 0.5), []
     for ax, (name, score) in zip(axes.flat, scores.items(), strict=True):
         with torch.no_grad():
             heights = score(query[None], plane)[0].view(41, 41)
             weights = score(query[None], keys)[0].softmax(dim=-1)
-        shade = ax.contourf(side, side, heights, levels=levels, cmap=WEIGHTS, extend="both", alpha=0.55)
+        shade = ax.contourf(side, side, heights, levels=levels, cmap="Greys", extend="both", alpha=0.5)
         shade.set_rasterized(True)
         ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
         arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
         for (x, y), label, weight in zip(keys.tolist(), labels, weights.tolist(), strict=True):
-            ax.scatter([x], [y], s=20 + 300 * weight, color=ORANGE, edgecolor="white", zorder=4)
+            ax.scatter([x], [y], s=20 + 300 * weight, color=BLUE, edgecolor="white", zorder=4)
             side_of = "right" if x > 1.4 else "center"                                      # inside of the panel
             ax.annotate(f"{label} {weight:.2f}", (x, y), (0, 4 + 7 * weight**0.5), textcoords="offset points",
                         ha=side_of, va="bottom", fontsize=8.5, color=INK, zorder=5)  # fmt: skip
@@ -211,7 +213,9 @@ def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
     All frames have the same frame, ±3.5. Returns the figure and the words for it.
     """
     drawn, ax = figure(4.6, 4.6)
-    hold_still(drawn, left=0.1, right=0.98, bottom=0.08, top=0.92)
+    hold_still(drawn, left=0.13, right=0.98, bottom=0.12, top=0.92)
+    ax.set_xlabel("first number of the vector")
+    ax.set_ylabel("second number of the vector")
     around = torch.cat([vectors, vectors[:1]])
     ax.plot(around[:, 0].tolist(), around[:, 1].tolist(), color=GREY, linewidth=1, zorder=2)
     ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=190, color=BLUE, edgecolor="white", zorder=3)

@@ -185,8 +185,8 @@ steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"})
 
 # %% [markdown]
-# At a low temperature the curve freezes into stairs: that is hard attention. At a high one it melts into a level line: every key
-# counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture @bottleneck](@bottleneck) tried.
+# At a low temperature the curve freezes into stairs: that is hard attention. At a high one it melts into a level line:
+# every key counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture @bottleneck](@bottleneck) tried.
 # So a dictionary and a mean are the two ends of one scale.
 
 # %%
@@ -237,8 +237,8 @@ viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared er
 
 # %% [markdown]
 # The error of hard attention is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at
-# all. (At 14:30 there is none: 120 and 280 are equally wrong about 200.) torch does not even offer one. What comes out of `argmax` is a place, and a place keeps nothing of the scores by
-# which it was chosen.
+# all. (At 14:30 there is none: 120 and 280 are equally wrong about 200.) torch does not even offer a slope. What comes out
+# of `argmax` is a place, and a place keeps nothing of the scores by which it was chosen.
 
 # %%
 hour = torch.tensor(9.0, requires_grad=True)
@@ -312,8 +312,8 @@ viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_nam
 # %% [markdown]
 # Too cold, and every accident of the data is believed: **overfitting**. Too hot, and both rush hours are averaged away.
 # Which temperature is best? The data can say. Hide each count in turn, predict it from the other fifty-nine, average
-# the squared errors, and take the root. This is **leave-one-out cross-validation**. *Sketch the error against the temperature before you
-# look.* We draw it for three samples of sixty counts.
+# the squared errors, and take the root. This is **leave-one-out cross-validation**. *Sketch the error against the
+# temperature before you look.* We draw it for three samples of sixty counts.
 
 # %%
 def hidden_error(asked, counted, T):
@@ -364,7 +364,7 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 # So the average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
 # et al. (2015) is that queries, keys and values come out of a network, and that the network is trained *through* the
 # average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters. They are computed
-# anew for each query. What is learned is what makes the vectors.
+# anew for each query. What is learned is the network that makes the vectors.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 6: somebody's leave-one-out, with mistakes in it.
 #
@@ -599,7 +599,8 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # | **bilinear** | $q W \cdot k$ | $W$ | Luong et al. 2015 ("general") |
 # | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
 #
-# For one query and one key, in code, beside the package's layers:
+# For one query and one key, in code, beside the package's layers. *Guess:* query and key exchange their parts. For which of
+# the four does the score stay the same?
 
 # %%
 torch.manual_seed(0)
@@ -614,10 +615,13 @@ with torch.no_grad():
                   "scaled dot": scaled_dot_score}
     for name, layer in by_package.items():
         same = torch.isclose(layer(q[None], k[None])[0, 0], by_equation[name], atol=1e-6)
-        print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}")
+        exchanged = layer(k[None], q[None])[0, 0]
+        print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}"
+              f"  exchanged: {exchanged:6.3f}")
 
 # %% [markdown]
-# The bilinear score multiplies the query by a matrix and then takes a dot product. The additive score is a small network that
+# A dot product cannot tell who asks from who is asked. The two that learn can: *k answers q* and *q answers k* are
+# different questions to them. The bilinear score multiplies the query by a matrix and then takes a dot product. The additive score is a small network that
 # looks at each pair: a hidden layer in which the two are *added*, and a vector $w$ that makes one number of it. Often it
 # is printed as $w_2^\top \tanh(W_1 [q; k])$, with query and key put side by side. That is the same, since $W_1$ is then
 # $W$ and $U$ side by side.
@@ -625,9 +629,9 @@ with torch.no_grad():
 # ## Why √d_k: the variance of a dot product
 #
 # Why does the last row divide by $\sqrt{d_k}$? Let the components of $q$ and $k$ be independent, with mean 0 and variance
-# 1. Each product $q_c k_c$ has mean 0 and variance $E[q_c^2]\, E[k_c^2] = 1$. Variances of independent terms add up:
+# 1. Each product $q_m k_m$ has mean 0 and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of independent terms add up:
 #
-# $$\operatorname{Var}(q \cdot k) = \sum_{c=1}^{d_k} \operatorname{Var}(q_c k_c) = d_k
+# $$\operatorname{Var}(q \cdot k) = \sum_{m=1}^{d_k} \operatorname{Var}(q_m k_m) = d_k
 # \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$
 #
 # So plain scores have a standard deviation of $\sqrt{d_k}$: the wider the vectors, the larger the scores. What does the
@@ -650,9 +654,9 @@ for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
 
 # %% [markdown] erratum="√|k|"
 # Without the root, random vectors of width 1024 give hard attention: one key has all the weight, and the slope is gone
-# before anything was learned. With it, the weights at the start are nearly the same at every width. This root is a temperature,
-# set once and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training. What layers make of the
-# variance, and what happens to the gradient, is in [lecture @many_heads](@many_heads).)
+# before anything was learned. With it, the weights at the start are nearly the same at every width. This root is a
+# temperature, set once and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training. What layers make of
+# the variance, and what happens to the gradient, is in [lecture @many_heads](@many_heads).)
 #
 # > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as its
 # > length, $\lVert k \rVert$. Then each key is divided by a number of its own, which changes *who wins*: for $q = (1, −0.45)$
@@ -720,8 +724,8 @@ assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
 # ## What each score function can express
 #
 # Think of all the places in the plane where a key might be, and colour each by the score that a given query (the green
-# arrow) would give it: the darker, the higher, and lines are dashed below zero. The six keys A to F get their weights by
-# softmax. The matrix of the bilinear score turns its query by a right angle. The additive network was set by hand: its
+# arrow) would give it: the darker, the higher, and lines are dashed below zero. The six keys A to F (blue dots) get their
+# weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns its query by a right angle. The additive network was set by hand: its
 # four hidden units see how far the key lies to the right of the query, to its left, above and below. (They need biases,
 # which the formula above leaves out.)
 #
@@ -854,8 +858,8 @@ assert min(plain["additive"]) > 0.9
 # > Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
 # > the query. It always answers, has a fixed size, and has a gradient. With a Gaussian kernel it is kernel regression; in
 # > a network the keys are learned. The dot product is cheap and needs vectors of similar length in one language; learned
-# > layers provide them. Every query meets every key, so $m$ queries on $n$ keys cost $m \cdot n$ scores, a price that
-# > stays until [lecture @cheap_attention](@cheap_attention).
+# > layers provide them. Every query meets every key, so there are $n_\text{query} \cdot n_\text{key}$ scores, a
+# > price that stays until [lecture @cheap_attention](@cheap_attention).
 #
 # The package says all of it in one function, with the scaled dot product unless you choose another score. Seven o'clock,
 # for the last time:
