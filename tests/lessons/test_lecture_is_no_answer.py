@@ -29,7 +29,6 @@ ALLOWED = {
     ("naive_softmax", "softmax"): HALF,
     ("masked_mean", "masked_mean"): HALF,
     ("masked_mean, again", "masked_mean"): HALF,
-    ("sinusoidal", "sinusoidal"): PRINTED,
     ("feed_forward", "feed_forward"): PRINTED,
     ("split_heads", "split_heads"): PRINTED,
     ("merge_heads", "merge_heads"): PRINTED,
