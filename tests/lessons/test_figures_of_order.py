@@ -6,9 +6,12 @@ import re
 import pytest
 import torch
 from drawn import axes, cells, curves, dots, grid, labels, strokes, table, texts
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.patches import Circle
 from proven import proven
 
 from attncourse.positions import relative_index, rope_angles, sinusoidal
+from attncourse.viz.style import SERIES
 from attncourse_lessons import course
 
 figures = course.part("order", "figures")
@@ -169,8 +172,10 @@ def test_dials_are_turned_by_their_pair_and_position_and_columns_have_the_colour
     boxes = {place: colour for place, (colour, _) in cells(ax).items()}
     rows = {y: [colour for (_, low, _, _), colour in sorted(boxes.items()) if low == pytest.approx(y - 0.2)]
             for y in (-1.75, -1.2)}  # fmt: skip
-    a, b, c, d = rows[-1.75]
-    assert a == b != c == d and rows[-1.2] == [a, c, a, c]
+    first, second = (to_hex([0.35 * part + 0.65 for part in to_rgb(colour)]) for colour in SERIES[:2])
+    assert rows[-1.75] == [first, first, second, second] and rows[-1.2] == [first, second, first, second]
+    centres = [patch.center for patch in ax.patches if isinstance(patch, Circle)]
+    assert centres == [(column, pair) for pair in range(2) for column in range(3)]
     names = [(words, y) for words, x, y in sorted(texts(ax), key=lambda each: each[1]) if words.startswith("$x")]
     assert [words for words, y in names if y == -1.2] == [f"$x_{{{column}}}$" for column in range(4)]
     assert [words for words, y in names if y == -1.75] == [f"$x_{{{column}}}$" for column in range(4)]

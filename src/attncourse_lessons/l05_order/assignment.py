@@ -54,7 +54,7 @@ from attncourse import viz
 
 # %% exercise="sinusoidal"
 def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
-    """Sines and cosines of the position, each pair of columns slower than the one before (Vaswani et al. 2017).
+    """Sines and cosines of the position, each pair of columns slower than the one before.
 
     positions: (*shape), whole numbers   d_model: an even number
     returns    (*shape, d_model)
@@ -72,13 +72,13 @@ check("sinusoidal", sinusoidal)
 if solved("sinusoidal"):
     torch.manual_seed(0)
     for d_model in (16, 64, 256, 1024):
-        table = sinusoidal(torch.arange(1000), d_model)                              # (1000, d_model)
-        shares = []
+        table = sinusoidal(torch.arange(1000), d_model)          # (1000, d_model)
+        print(f"d_model {d_model:>4}, noise 0.5, 1, 2:", end="")
         for noise in (0.5, 1.0, 2.0):
             received = table + noise * torch.randn(1000, d_model)
-            found = (received @ table.mT).argmax(dim=-1)                             # (1000,)
-            shares.append((found == torch.arange(1000)).float().mean())
-        print(f"d_model {d_model:>4}: right with noise 0.5, 1, 2:", *(f"{share:4.0%}" for share in shares))
+            found = (received @ table.mT).argmax(dim=-1)         # (1000,)
+            print(f"{(found == torch.arange(1000)).float().mean():6.0%} right", end="")
+        print()
 
 # %% [markdown]
 # ## 2 · One matrix for each shift
@@ -93,7 +93,7 @@ if solved("sinusoidal"):
 
 # %% exercise="shift_matrix"
 def shift_matrix(k: int, d_model: int) -> Tensor:
-    """The matrix M with PE(p + k) = PE(p) @ M for every p, where PE are the vectors of `sinusoidal`.
+    """The matrix M with PE(p + k) = PE(p) @ M for every p, with PE as `sinusoidal` makes it.
 
     k: how many positions to move on, negative to go back   d_model: an even number
     returns (d_model, d_model)
@@ -130,7 +130,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
 
 # %% exercise="relative_index"
 def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
-    """Which row of a table of 2 · max_distance + 1 distances each pair of a query and a key looks up.
+    """Which of 2 · max_distance + 1 rows of a table each pair of a query and a key looks up.
 
     n_query, n_key: how many of each; both count from position 0   max_distance: k above
     returns (n_query, n_key), whole numbers from 0 to 2 · max_distance
@@ -147,9 +147,10 @@ check("relative_index", relative_index)
 
 # %%
 if solved("relative_index"):
-    numbers = torch.tensor([0.0, 4.0, 1.0, 0.0, 0.0])            # −2 or less, −1, 0, 1, 2 or more
+    numbers = torch.tensor([0.0, 4.0, 1.0, 0.0, 0.0])            # for ≤ −2, −1, 0, 1, ≥ 2
     tables = {}
-    for words in (["we", "know", "that"], ["of", "course", "we", "know", "that", "you", "know"]):
+    for sentence in ("we know that", "of course we know that you know"):
+        words = sentence.split()
         n = len(words)
         bias = numbers[relative_index(n, n, max_distance=2)]     # (n, n)
         tables[f"{n} words"] = (words, bias.softmax(dim=-1))
@@ -171,10 +172,13 @@ if solved("relative_index"):
 # at `start + 1`, and so on: a model that writes token by token calls this with one row at a time.
 
 # %% exercise="rope"
-def rope(query: Tensor, key: Tensor, value: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value as attention needs them, for scores that depend on distances alone (Su et al. 2021).
+def rope(
+    query: Tensor, key: Tensor, value: Tensor, start: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value as attention needs them, for scores that know distances alone.
 
-    query, key, value: (batch, n, d_head), d_head an even number   start: the position of the first of the n rows
+    query, key, value: (batch, n, d_head), d_head an even number
+    start: the position of the first of the n rows
     returns query, key, value, each (batch, n, d_head), in this order
     """
     ...  # solution
@@ -199,11 +203,11 @@ if solved("rope"):
             self.answer = nn.Linear(d, LETTERS)
 
         def forward(self, letters):
-            x = self.letter(letters)                                                 # (batch, n, d)
+            x = self.letter(letters)                             # (batch, n, d)
             query, key, value = self.query(x), self.key(x), self.value(x)
             if self.with_rope:
                 query, key, value = rope(query, key, value, 0)
-            weights = (query @ key.mT / math.sqrt(d)).softmax(dim=-1)                # (batch, n, n)
+            weights = (query @ key.mT / math.sqrt(d)).softmax(dim=-1)
             return self.answer(weights @ value), weights
 
     for with_rope in (False, True):
@@ -211,19 +215,22 @@ if solved("rope"):
         model = Copier(with_rope)
         optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
         for _ in range(400):
-            letters = torch.randint(LETTERS, (32, int(torch.randint(8, 33, ()))))    # (32, n)
-            logits, _ = model(letters)
-            loss = nn.functional.cross_entropy(logits[:, BACK:].flatten(0, 1), letters[:, :-BACK].flatten())
+            n = int(torch.randint(8, 33, ()))
+            letters = torch.randint(LETTERS, (32, n))            # (32, n)
+            guess = model(letters)[0][:, BACK:]                  # (32, n − 2, LETTERS)
+            truth = letters[:, :-BACK]                           # (32, n − 2)
+            loss = nn.functional.cross_entropy(guess.flatten(0, 1), truth.flatten())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         for n in (32, 128):
             letters = torch.randint(LETTERS, (64, n))
             right = model(letters)[0][:, BACK:].argmax(dim=-1) == letters[:, :-BACK]
-            print(f"{'with' if with_rope else 'without'} your rope, texts of {n:>3}: {right.float().mean():.0%} right")
+            name = "with your rope" if with_rope else "without"
+            print(f"{name:>14}, texts of {n:>3}: {right.float().mean():.0%} right")
     _, weights = model(torch.randint(LETTERS, (1, 12)))
     names = [str(m) for m in range(12)]
-    viz.weight_tables({"with your rope: who attends to which position": (names, weights[0].detach())})
+    viz.weight_tables({"with your rope: attention weights": (names, weights[0].detach())})
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -275,7 +282,7 @@ if solved("rope"):
 
 # %% exercise="alibi_bias"
 def alibi_bias(n_heads: int, n: int) -> Tensor:
-    """What ALiBi adds to the scores of n tokens among each other (Press et al. 2022), in both directions.
+    """What ALiBi adds to the scores of n tokens among each other, in both directions.
 
     n_heads: a power of two   n: how many tokens
     returns (n_heads, n, n), head 1 first
@@ -293,7 +300,7 @@ check("alibi_bias", alibi_bias)
 if solved("alibi_bias"):
     weights = alibi_bias(4, 41).softmax(dim=-1)[:, 20]                               # (4, 41)
     lines = {f"head {h + 1}": weights[h] for h in range(4)}
-    viz.function_curves(lines, torch.arange(41), x_name="position of the key", y_name="attention weight")
+    viz.function_curves(lines, torch.arange(41), x_name="key", y_name="attention weight")
 
 # %% [markdown]
 # ---

@@ -85,7 +85,7 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
 def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> None:
     """Position vectors as a picture, a row for each position, and some of the columns as curves beside it.
 
-    `table` (n, d_model); orange is below zero, blue above. The columns that are curves have their number on both sides.
+    `table` (n, d_model); orange is below zero, blue above. The columns that are curves have their numbers below the picture.
     """
     n, d_model = table.shape
     values = table.detach().float().numpy()
@@ -95,7 +95,8 @@ def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> 
     left.invert_yaxis()
     left.set_xlabel("column")
     left.set_ylabel("position")
-    left.set_xticks([column + 0.5 for column in columns], [str(column) for column in columns])
+    named = [column for column in columns if column - 1 not in columns]               # no room for neighbours
+    left.set_xticks([column + 0.5 for column in named], [str(column) for column in named])
     drawn.colorbar(mesh, ax=left).outline.set_visible(False)
     if title:
         left.set_title(title)
