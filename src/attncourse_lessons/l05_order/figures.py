@@ -85,7 +85,7 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
 def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> None:
     """Position vectors as a picture, a row for each position, and some of the columns as curves beside it.
 
-    `table` (n, d_model); orange is below zero, blue above. The columns that are curves have their numbers below the picture.
+    `table` (n, d_model); orange is below zero, blue above. Columns that are curves are numbered below the picture.
     """
     n, d_model = table.shape
     values = table.detach().float().numpy()

@@ -137,7 +137,7 @@ for d in (8, 64, 512):
 # and cost width. And in a wide space two vectors that have nothing to do with each other are nearly at right angles, so
 # a projection can read the one and hardly see the other. People mostly just add.
 #
-# ## Two simple tries: the number, and its binary digits
+# ## Integers and binary digits: two simple tries
 #
 # **The number itself**, written into every column: position 7 is a vector of sevens. *What will go wrong* when the text
 # is long? Take two different words, put both at the same position, and ask how similar they look.
@@ -332,8 +332,8 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 #
 # "The token before *cat*" is a useful thing to know; "token 417" hardly ever is. Absolute positions say where each
 # token is and leave it to the model to subtract. **Relative positions** hand it the difference. In Shaw et al. (2018)
-# nothing is added to the embeddings. Every *distance* $j - i$ from a query to a key has two learned vectors; one joins
-# the key, one the value:
+# nothing is added to the embeddings. Every *distance* $j - i$ from a query to a key has two learned vectors, which all
+# heads share; one joins the key, one the value:
 #
 # $$
 # e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
@@ -561,7 +561,7 @@ viz.function_curves(decay, apart, log_x=True,
 # | Qwen2 ([2024](https://arxiv.org/abs/2407.10671)) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
 #
 # > **A common mistake: "most systems use learned positions".** Three decks have the line. It was so around 2019. Of the
-# > large models since 2023 nearly all use RoPE.
+# > open large models since 2023 most use RoPE.
 #
 # How does a model that was trained on 4,096 tokens come to read 32,768? Three names that you will meet, each with a
 # little further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text
@@ -653,6 +653,7 @@ assert min(min(by_seed(scheme, "beyond")) for scheme in able[2:]) > 0.95
 assert max(by_seed("relative (T5)", "beyond")) < 0.5
 assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
 assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
+
 # %% [markdown]
 # Three kinds of schemes.
 #
@@ -738,9 +739,9 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # *and* positions times eight, the table is back above 99%, and the digits at 94% with two seeds of three (the third at
 # 81%). It is the ratio, or nearly all of it.
 #
-# So why scale at all? Because language is not our task: there the word matters more than its place. A model with
-# sinusoids that does not scale starts with words that are hard to hear. Schemes that add nothing to the embedding, such
-# as RoPE, do not need the factor, and Llama has none.
+# So why scale at all? The paper gives no reason; the usual one is that language is not our task: there the word matters
+# more than its place, and a model with sinusoids that does not scale starts with words that are hard to hear. Schemes
+# that add nothing to the embedding, such as RoPE, do not need the factor, and Llama has none.
 #
 # > **A common mistake: "they differ in X alone", unchecked.** The package's `scale_embedding`, like many libraries'
 # > code, scales with sinusoids and does not with a learned table. Whoever compares the two by changing one word
@@ -759,17 +760,22 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 #   (b) alone. If (a) is the cause, it must not help.
 
 # %%
-def at_lengths(scheme, what="by_length"):
-    runs = by_seed(scheme, what)
-    return {int(n): [run[n] for run in runs] for n in runs[0]}
+def changed(name, what="beyond"):
+    return [run[what] for run in kept["changed"] if run["name"] == name]
 
 
-reached = {"RoPE": at_lengths("RoPE"), "RoPE, window": at_lengths("RoPE", "window"),
-           "RoPE, clipped": at_lengths("RoPE", "clipped"),
-           "relative (Shaw)": at_lengths("relative (Shaw)"),
-           "relative (T5)": at_lengths("relative (T5)"),
-           "T5, window": at_lengths("relative (T5)", "window"),
-           "sinusoidal, window": at_lengths("sinusoidal", "window")}
+def at_lengths(runs):
+    return {int(n): [run[n] for run in runs] for n in runs[0]}   # {length: a share a seed}
+
+
+reached = {"RoPE": at_lengths(by_seed("RoPE", "by_length")),
+           "RoPE, window": at_lengths(by_seed("RoPE", "window")),
+           "RoPE, clipped": at_lengths(by_seed("RoPE", "clipped")),
+           "relative (Shaw)": at_lengths(by_seed("relative (Shaw)", "by_length")),
+           "relative (T5)": at_lengths(by_seed("relative (T5)", "by_length")),
+           "T5, window": at_lengths(by_seed("relative (T5)", "window")),
+           "T5, 2,000 steps": at_lengths(changed("T5 longer", "by_length")),
+           "sinusoidal, window": at_lengths(by_seed("sinusoidal", "window"))}
 figures.reach(reached, trained=TRAINED)
 for name, points in reached.items():
     print(f"{name:>18}:", *(f"{sum(shares) / len(shares):5.0%}" for shares in points.values()))
@@ -788,25 +794,21 @@ assert max(reached["sinusoidal, window"][1024]) < 0.8
 # circle within 32 tokens; the others reach angles that are new.)
 #
 # Suspect (a) is guilty elsewhere. T5's biases have no angles, and their outermost number was trained; yet they fade the
-# fastest, and a window brings them back to what they had at 32. Its numbers are too small: they start near 0, and 500
-# steps of Adam move none of them further than about 1. With 2,000 steps, in the record, T5 has 100% at 32 and 95 to 97%
-# at 128, and still only 17 to 26% at 1,024. Shaw's vectors fade late, for two seeds of three, and the window helps
-# them, too. A window does not make an unknown position known, so it does not help the sinusoids. ([Lecture
-# @cheap_attention](@cheap_attention) uses windows to save time.)
+# fastest, and a window brings them back to what they had at 32. Its numbers are too small to stand out among a
+# thousand: they start near 0, and Adam moves a number by no more than about the learning rate in a step, at most 0.003
+# here. With 2,000 steps T5 is right at 32, and nearly so at 128, and still lost at 1,024. Shaw's vectors fade late, and
+# the window helps them, too. A window does not make an unknown position known, so it does not help the sinusoids.
+# ([Lecture @cheap_attention](@cheap_attention) uses windows to save time.)
 #
 # This was a task in which only the neighbourhood counts, tiny models, and letters instead of language. Take the kinds
-# of failure from it, not the numbers. For large language models, too, RoPE by itself fails past its trained length, and
-# Chen et al. (2023) blame unseen angles for it. Where more than the neighbourhood counts, being relative need not help:
-# on small reasoning tasks Kazemnejad et al. (2023) found RoPE, ALiBi and absolute positions ill suited to longer texts,
-# and a decoder without any positions ahead of them.
+# of failure from it, not the numbers. For large language models, too, RoPE by itself fails past its trained length;
+# Chen et al. (2023) blame attention scores that grow far too large at distances not seen in training. Where more than
+# the neighbourhood counts, being relative need not help: on small reasoning tasks Kazemnejad et al. (2023) found RoPE,
+# ALiBi and absolute positions ill suited to longer texts, and a decoder without any positions ahead of them.
 #
 # The record has three more experiments, on sinusoids:
 
 # %% tags=["hide-input"]
-def changed(name, what="beyond"):
-    return [run[what] for run in kept["changed"] if run["name"] == name]
-
-
 rows = {"as above": by_seed("sinusoidal", "beyond"),
         "the same, embedding scaled": by_seed("sinusoidal", "beyond", scaled=True),
         "our own head put in first": changed("own head"),
@@ -830,7 +832,7 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # the way? Or does training not go there, because a great many matrices are right on 32 positions and nothing in the
 # loss prefers the one that is right on all others? <b>Put our head into the model before the training</b> (its 16
 # fastest pairs), and then train as before, with all weights free to move. With the embedding scaled, as in the paper,
-# more than 92% are then right beyond 32, where it was about 20% before; so it has the room. (With the embedding as it
+# 92 to 96% are then right beyond 32, where it was 19 to 21% before; so it has the room. (With the embedding as it
 # is, 38 to 42%, where it was 11 to 13%: the position is then so long that a letter is hard to read beside one that was
 # never seen. That is a guess.) That a good solution exists is a property of the scheme. That it is found is not.
 #
@@ -841,9 +843,8 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 #
 # If unknown combinations hurt, and not the length, there is a cure. Let the training texts <b>begin anywhere</b> from
 # position 0 to 96 (Kiyono et al. 2021 do this with translation). They are no longer than before, but their position
-# vectors come from all of the first 128. With it 93 to 95% are right up to 128, and beyond 128, where the
-# vectors are new again, 24 to 33%.
-# It is the vectors that have to be known, more than the length.
+# vectors come from all of the first 128. With it 93 to 95% are right up to 128, and beyond 128, where the vectors are
+# new again, 24 to 33%. It is the vectors that have to be known, more than the length.
 # </details>
 
 # %% [markdown]
@@ -954,8 +955,8 @@ assert granted("3 texts ×32") == []
 # wish, which may be one reason why most open language models use it; that it is cheap, has no parameters and works with
 # fused attention and a cache may be others.
 #
-# Read the table by columns, too. A wish that everybody grants, such as two dimensions, helps nobody to choose. Being
-# linear did not save the sinusoids, nor did being unique. Shaw's distances fail the first two wishes (all far places
+# Read the table by columns, too. A wish that everybody grants, such as two dimensions ([lecture
+# @beyond_text](@beyond_text)), helps nobody to choose. Being linear did not save the sinusoids, nor did being unique. Shaw's distances fail the first two wishes (all far places
 # share one vector, and no matrix takes each of these vectors to the one three further on) and do well at what we wanted
 # them for. Of all columns it is wish 6, to be relative, that goes together with texts of four times the length here.
 
@@ -976,7 +977,13 @@ assert granted("3 texts ×32") == []
 # > it, with a base of up to a million. What a scheme *can* express and what training *finds* differ: beyond the trained
 # > length, only measuring helps.
 #
-# What the layer still lacks is a mask for those that write, and anything that is not an average.
+# Of the three things that self-attention lacked, one is mended:
+#
+# | what was missing | mended by |
+# |---|---|
+# | order | positions: added, in the score, or as a rotation |
+# | something other than averages | [lecture @masking](@masking) |
+# | blindness to the future | [lecture @masking](@masking) |
 #
 # > **Check yourself.**
 # > 1. Which of these schemes can be switched on in a model that was trained without it?
