@@ -552,7 +552,7 @@ viz.function_curves(decay, apart, log_x=True,
 # | model | positions | trained on texts up to |
 # |---|---|---|
 # | Transformer ([2017](https://arxiv.org/abs/1706.03762)) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ | a sentence |
-# | BERT ([2018](https://arxiv.org/abs/1810.04805)), GPT-2 (2019), GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) | learned, added | 512; 1,024; 2,048 |
+# | BERT ([2018](https://arxiv.org/abs/1810.04805)), GPT-2 ([2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf)), GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) | learned, added | 512; 1,024; 2,048 |
 # | T5 ([2020](https://arxiv.org/abs/1910.10683)) | biases in 32 buckets, up to distance 128 | 512 |
 # | BLOOM ([2022](https://arxiv.org/abs/2211.05100)) | ALiBi | 2,048 |
 # | GPT-NeoX-20B ([2022](https://arxiv.org/abs/2204.06745)) | RoPE on a quarter of each head's columns, half layout | 2,048 |
@@ -563,8 +563,8 @@ viz.function_curves(decay, apart, log_x=True,
 # > **A common mistake: "most systems use learned positions".** Three decks have the line. It was so around 2019. Of the
 # > open large models since 2023 most use RoPE.
 #
-# How does a model that was trained on 4,096 tokens come to read 32,768? Three names that you will meet, each with a
-# little further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text
+# How does a model that was trained on 4,096 tokens come to read 32,768? Three names that you will meet, mostly with
+# a little further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text
 # falls into the known range of angles: neighbours are then less than one position apart. **Raising the base** slows the
 # slow pairs and leaves the fast ones nearly as they are. **YaRN** (Peng et al. 2023) interpolates the slow pairs only,
 # and makes the scores a little sharper.
