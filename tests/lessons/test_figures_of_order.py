@@ -5,10 +5,13 @@ import re
 
 import pytest
 import torch
-from drawn import axes, cells, curves, grid, labels, strokes, table, texts, written
+from drawn import axes, cells, curves, dots, grid, labels, strokes, table, texts
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.patches import Circle
 from proven import proven
 
-from attncourse.positions import relative_index, sinusoidal
+from attncourse.positions import relative_index, rope_angles, sinusoidal
+from attncourse.viz.style import SERIES
 from attncourse_lessons import course
 
 figures = course.part("order", "figures")
@@ -33,24 +36,46 @@ def test_turning_shows_the_same_angle_at_every_shift_and_another_at_another_offs
     assert "The key, we, at position 3 and the query, know, at position 5" in figures.rotated_pair(2, 3)[1]
 
 
-def test_bands_say_how_often_the_columns_change_their_sign(shown):
+def test_position_vectors_say_how_often_the_columns_change_their_sign(shown):
     table = sinusoidal(torch.arange(64), 8)
-    figures.position_heatmap(table, title="tags", marked=[32])
+    figures.position_vectors(table, columns=[0, 4], title="vectors")
     flips = (table[1:].sign() != table[:-1].sign()).sum(dim=0)
-    assert "tags: 64 positions by 8 columns." in shown[0]
-    assert f"the first column changes its sign {flips[0]} times, the middle one {flips[4]} times" in shown[0]
+    assert "vectors: 64 positions by 8 columns, and 2 of the columns as curves." in shown[0]
+    assert f"the sign changes: column 0 {flips[0]} times, column 4 {flips[4]} times" in shown[0]
 
 
 def test_a_distance_table_is_read_out_row_by_row(shown):
-    figures.distance_table(relative_index(3, 3, 1), ["we", "know", "that"])
-    assert "we: 1, 2, 2; know: 0, 1, 2; that: 0, 0, 1." in shown[0]
+    figures.distance_table(relative_index(3, 3, 1), ["we", "know", "that"], max_distance=1)
+    assert "−1 to 1. we: 0, 1, 1; know: -1, 0, 1; that: -1, -1, 0." in shown[0]
 
 
-def test_accuracy_past_the_end_is_told_inside_and_beyond_and_a_short_line_has_refused(shown):
-    accuracies = {"a": [1.0] * 6 + [0.5] * 8, "b": [1.0] * 6}
-    figures.accuracy_past_training(accuracies, trained=8, chance=0.25, first=2, smooth=4)
-    assert "of 16. a: 100% up to position 8, 50% beyond; b: 100% up to position 8, refuses beyond." in shown[0]
+def test_relative_biases_say_how_many_distances_share_a_bucket(shown):
+    figures.relative_biases([-2, -1, 0, 1, 2], [5, 5, 0, 7, 7], {"head 1": [-4.0, -2.0, 0.0, -2.0, -4.0]})
+    assert "3 buckets for 5 distances, so 2 of them share one" in shown[0] and "head 1 from 0 down to -4" in shown[0]
+
+
+def test_dials_say_how_fast_each_pair_turns(shown):
+    figures.rope_dials(rope_angles(torch.tensor([0, 2, 7]), 4), [0, 2, 7])
+    assert "in 4 dimensions: 2 dials, at the positions 0, 2, 7" in shown[0]
+    assert "pair 0 turns by 1 radians a position; pair 1 turns by 0.01 radians a position" in shown[0]
+
+
+def test_points_of_two_scales_are_read_out_seed_by_seed(shown):
+    figures.scale_points({"binary": {"× 1": [0.9, 0.95], "× 8": [0.6, 0.65]}}, "share right")
+    assert "binary, × 1: 90%, 95%; binary, × 8: 60%, 65%" in shown[0]
+
+
+def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long_one_has_refused(shown):
+    long = [1.0] * 6 + [0.5] * 8
+    lines = {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}, "b": {8: [[1.0] * 6]}}
+    figures.accuracy_past_training(lines, trained=8, chance=0.25, first=2, smooth=4)
+    assert "a: 75% in texts of 8, 50% to 100% beyond in texts of 16; b: 100% in texts of 8, refuses 16." in shown[0]
     assert "Guessing: 25%" in shown[0]
+
+
+def test_reach_tells_the_mean_at_each_length(shown):
+    figures.reach({"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, trained=32)
+    assert "RoPE: 95% at 32, 60% at 128" in shown[0]
 
 
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
@@ -93,22 +118,81 @@ def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_
 
 
 @proven
-def test_bands_have_a_row_a_position_and_lines_where_they_are_marked():
-    ax, _ = axes(figures.position_heatmap, torch.tensor([[1.0, -2, 3], [4, 5, 7]]), marked=[1], title="tags")
-    assert grid(ax) == [[1, -2, 3], [4, 5, 7]] and strokes(ax) == [[(0, 1), (1, 1)]]
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("column", "position", "tags")
+def test_position_vectors_have_a_row_a_position_and_some_of_their_columns_are_curves():
+    table = torch.tensor([[1.0, -2, 3], [4, 5, 7]])
+    left, right, _ = axes(figures.position_vectors, table, columns=[0, 2], title="vectors")
+    assert grid(left) == [[1, -2, 3], [4, 5, 7]] and labels(left.xaxis) == {0.5: "0", 2.5: "2"}
+    assert (left.get_xlabel(), left.get_ylabel(), left.get_title()) == ("column", "position", "vectors")
+    assert curves(right) == {"column 0": {0: 1, 1: 4}, "column 2": {0: 3, 1: 7}}
+    assert right.get_xlabel() == "position"
 
 
 @proven
-def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
-    (ax,) = axes(figures.distance_table, relative_index(3, 3, 1), ["we", "know", "that"])
+def test_a_distance_table_has_a_row_a_query_a_column_a_key_and_small_the_row_looked_up():
+    (ax,) = axes(figures.distance_table, relative_index(3, 3, 1), ["we", "know", "that"], max_distance=1)
     assert table(ax) == {
-        "we": {"we": 1, "know": 2, "that": 2},
-        "know": {"we": 0, "know": 1, "that": 2},
-        "that": {"we": 0, "know": 0, "that": 1},
+        "we": {"we": 0, "know": 1, "that": 1},
+        "know": {"we": -1, "know": 0, "that": 1},
+        "that": {"we": -1, "know": -1, "that": 0},
     }
-    assert written(ax) == {row: {key: f"{x:.0f}" for key, x in line.items()} for row, line in table(ax).items()}
-    assert grid(ax) == [[1, 2, 2], [0, 1, 2], [0, 0, 1]] and (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query")
+    said = {(x, y): words for words, x, y in texts(ax)}
+    for i, line in enumerate(table(ax).values()):
+        for j, distance in enumerate(line.values()):
+            assert said[j + 0.5, i + 0.4] == {-1: "−1", 0: "0", 1: "+1"}[distance]
+            assert said[j + 0.5, i + 0.8] == f"row {distance + 1:.0f}"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("key j", "query i") and ax.yaxis_inverted()
+
+
+@proven
+def test_buckets_are_points_and_costs_are_lines_over_the_same_distances():
+    biases = {"head 1": [-4.0, -2.0, 0.0], "head 2": [-1.0, -0.5, 0.0]}
+    left, right = axes(figures.relative_biases, [-2, -1, 0], [5, 3, 0], biases)
+    assert strokes(left) == [[(-2, 5), (-1, 3), (0, 0)]]
+    assert (left.get_ylabel(), right.get_ylabel()) == ("bucket", "bias")
+    assert curves(right) == {name: dict(zip((-2, -1, 0), line, strict=True)) for name, line in biases.items()}
+    assert left.get_xlabel() == right.get_xlabel() == "distance j − i"
+    assert [ax.get_title() for ax in (left, right)] == ["T5: which learned number", "ALiBi: what is added"]
+
+
+@proven
+def test_dials_are_turned_by_their_pair_and_position_and_columns_have_the_colour_of_their_pair():
+    angles = rope_angles(torch.tensor([0, 2, 5]), 4)
+    (ax,) = axes(figures.rope_dials, angles, [0, 2, 5])
+    needles = strokes(ax)[1::2]
+    assert len(needles) == 6 and ax.yaxis_inverted()
+    for needle, (pair, column) in zip(needles, [(i, j) for i in range(2) for j in range(3)], strict=True):
+        turned = angles[column, pair].item()
+        tip = (column + 0.38 * math.cos(turned), pair - 0.38 * math.sin(turned))
+        assert needle == [(column, pair), (pytest.approx(tip[0], abs=1e-4), pytest.approx(tip[1], abs=1e-4))]
+    assert strokes(ax)[::2] == [[(j, i), (pytest.approx(j + 0.4), i)] for i in range(2) for j in range(3)]
+    at = {words: (x, y) for words, x, y in texts(ax)}
+    assert [at[f"m = {m}"] for m in (0, 2, 5)] == [(0, -0.62), (1, -0.62), (2, -0.62)]
+    assert at["interleaved"] == (-0.6, -1.75) and at["half"] == (-0.6, -1.2)
+    assert [at[f"pair {i}\n$\\theta_{i}$ = {theta}"] for i, theta in enumerate((1, 0.01))] == [(-0.6, 0), (-0.6, 1)]
+    boxes = {place: colour for place, (colour, _) in cells(ax).items()}
+    rows = {y: [colour for (_, low, _, _), colour in sorted(boxes.items()) if low == pytest.approx(y - 0.2)]
+            for y in (-1.75, -1.2)}  # fmt: skip
+    first, second = (to_hex([0.35 * part + 0.65 for part in to_rgb(colour)]) for colour in SERIES[:2])
+    assert rows[-1.75] == [first, first, second, second] and rows[-1.2] == [first, second, first, second]
+    centres = [patch.center for patch in ax.patches if isinstance(patch, Circle)]
+    assert centres == [(column, pair) for pair in range(2) for column in range(3)]
+    names = [(words, y) for words, x, y in sorted(texts(ax), key=lambda each: each[1]) if words.startswith("$x")]
+    assert [words for words, y in names if y == -1.2] == [f"$x_{{{column}}}$" for column in range(4)]
+    assert [words for words, y in names if y == -1.75] == [f"$x_{{{column}}}$" for column in range(4)]
+
+
+@proven
+def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
+    groups = {"binary": {"× 1": [0.9, 0.95], "× 8": [0.6, 0.65]},
+              "relative (T5)": {"× 1": [0.5, 0.7], "× 8": [0.3, 0.4]}}  # fmt: skip
+    (ax,) = axes(figures.scale_points, groups, "share right", chance=0.125)
+    assert strokes(ax)[:4] == [
+        [(-0.11, 0.9), (-0.11, 0.95)], [(0.11, 0.6), (0.11, 0.65)],
+        [(0.89, 0.5), (0.89, 0.7)], [(1.11, 0.3), (1.11, 0.4)],
+    ]  # fmt: skip
+    assert strokes(ax)[4] == [(0, 0.125), (1, 0.125)] and ax.get_ylabel() == "share right"
+    assert labels(ax.xaxis) == {0: "binary", 1: "relative\n(T5)"}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["× 1", "× 8"]
 
 
 @proven
@@ -140,19 +224,32 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
 
 
 @proven
-def test_accuracy_past_the_end_is_the_mean_of_some_positions_in_their_middle():
-    lines = {"a": [1.0] * 6 + [0.5] * 4 + [0.25] * 3, "b": [1.0, 0.5] * 3}
+def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_positions():
+    long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
+    lines = {"a": {8: [short], 15: [long, [0.75] * 13]}, "b": {8: [short, [0.25] * 6]}}
     a, b, *rest = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
     assert (a.get_title(), b.get_title()) == ("a", "b")
-    level = [(0, 0.125), (1, 0.125)]
-    assert strokes(a) == [level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)]]      # the last one by itself
-    assert strokes(b) == [level, [(3.5, 0.75), (6.5, 0.75)]]
+    level, means = [(0, 0.125), (1, 0.125)], [(3.5, 0.75), (6.5, 0.75)]
+    assert strokes(a) == [
+        level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
+    ]  # fmt: skip
+    assert strokes(b) == [level, means, [(3.5, 0.25), (6.5, 0.25)]]
     for ax in (a, b):
         assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
         assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
-    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5)]
-    for ax in rest:
-        assert [words.split(":")[0] for words, *_ in texts(ax)] == ["shaded", "x"]
+    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5)] and not any(ax.axison for ax in rest)
+    (legend,) = a.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["text of 15", "text of 8"]
+
+
+@proven
+def test_reach_joins_means_and_has_a_point_a_seed():
+    lines = {"RoPE": {32: [1.0, 0.5], 128: [0.5, 0.25]}, "window": {32: [0.75, 0.25], 128: [0.125, 0.375]}}
+    (ax,) = axes(figures.reach, lines, trained=32)
+    assert curves(ax) == {"RoPE": {"32": 0.75, "128": 0.375}, "window": {"32": 0.5, "128": 0.25}}
+    assert dots(ax) == [(32, 1), (32, 0.5), (128, 0.5), (128, 0.25), (32, 0.75), (32, 0.25), (128, 0.125), (128, 0.375)]
+    assert [*cells(ax)] == [(16, 0, 16, 1)]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("length of the text", "share right")
 
 
 @proven

@@ -7,10 +7,12 @@
 # ---
 
 # %% [markdown]
-# # Assignment @order · Where is a token?
+# # Assignment @order · Positional encoding
 #
-# In [lecture @order](@order) attention was told where each token stands. Here you build three ways of
-# telling it: a vector that is added, an index into a table of distances, and a turn.
+# In [lecture @order](@order) attention was told where each token stands. Here you build **sinusoidal positional
+# encodings** and the matrix that shifts them, the index of **relative positions**, and **rotary embeddings (RoPE)**. After
+# each check comes a cell that *uses* what you wrote; the last one trains a model that copies with your `rope`. It waits
+# until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
 # it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -23,7 +25,7 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -33,17 +35,18 @@ except ModuleNotFoundError:
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from attncourse import viz
 
 # %% [markdown]
-# ## 1 · Sines and cosines
+# ## 1 · Sinusoidal positional encoding
 #
-# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle, which
-# turns more slowly the larger $i$ is:
+# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle,
+# which moves on by the frequency $\theta_i$ with each position, more slowly the larger $i$ is:
 #
 # $$
-# \mathrm{PE}(p, 2i) = \sin\!\left(\frac{p}{10000^{\,2i/d}}\right), \qquad
-# \mathrm{PE}(p, 2i + 1) = \cos\!\left(\frac{p}{10000^{\,2i/d}}\right)
+# \theta_i = 10000^{-2i/d}, \qquad \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)
 # $$
 #
 # The sine stands in an even column and its cosine directly after it. `positions` are whole numbers of any shape: a row of
@@ -51,7 +54,7 @@ from torch import Tensor
 
 # %% exercise="sinusoidal"
 def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
-    """Sines and cosines of the position, each pair of columns slower than the one before (Vaswani et al. 2017).
+    """Sines and cosines of the position, each pair of columns slower than the one before.
 
     positions: (*shape), whole numbers   d_model: an even number
     returns    (*shape, d_model)
@@ -62,7 +65,23 @@ def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
 check("sinusoidal", sinusoidal)
 
 # %% [markdown]
-# ## 2 · One matrix for every shift
+# **Use it.** Somebody sends you the vector of a position with noise on every number, as large as the numbers themselves
+# or larger. Can you tell which of 1,000 positions it was, by the largest dot product? *Guess* how it depends on the width.
+
+# %%
+if solved("sinusoidal"):
+    torch.manual_seed(0)
+    for d_model in (16, 64, 256, 1024):
+        table = sinusoidal(torch.arange(1000), d_model)          # (1000, d_model)
+        print(f"d_model {d_model:>4}, noise 0.5, 1, 2:", end="")
+        for noise in (0.5, 1.0, 2.0):
+            received = table + noise * torch.randn(1000, d_model)
+            found = (received @ table.mT).argmax(dim=-1)         # (1000,)
+            print(f"{(found == torch.arange(1000)).float().mean():6.0%} right", end="")
+        print()
+
+# %% [markdown]
+# ## 2 · One matrix for each shift
 #
 # The authors chose sines and cosines because of this property: there is a matrix $M_k$ that takes the vector of *every*
 # position to the vector of the position $k$ later. It depends on $k$ and not on $p$:
@@ -74,7 +93,7 @@ check("sinusoidal", sinusoidal)
 
 # %% exercise="shift_matrix"
 def shift_matrix(k: int, d_model: int) -> Tensor:
-    """The matrix M with PE(p + k) = PE(p) @ M for every p, where PE are the vectors of `sinusoidal`.
+    """The matrix M with PE(p + k) = PE(p) @ M for every p, with PE as `sinusoidal` makes it.
 
     k: how many positions to move on, negative to go back   d_model: an even number
     returns (d_model, d_model)
@@ -85,7 +104,20 @@ def shift_matrix(k: int, d_model: int) -> Tensor:
 check("shift_matrix", shift_matrix)
 
 # %% [markdown]
-# ## 3 · Distances
+# **Use it.** A head whose $W_Q W_K^\top$ is your matrix. The embeddings of the words are left out; only their positions
+# ask and answer. *Guess* the two tables, for $k = -1$ and $k = 2$. Where do the first and the last words look?
+
+# %%
+if solved("sinusoidal") and solved("shift_matrix"):
+    words = ["the", "dog", "chased", "another", "dog"]
+    PE, tables = sinusoidal(torch.arange(5), 64), {}                                 # (5, 64)
+    for k in (-1, 2):
+        scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT                                # (5, 5)
+        tables[f"k = {k}"] = (words, scores.softmax(dim=-1))
+    viz.weight_tables(tables, numbers=True, digits=2)
+
+# %% [markdown]
+# ## 3 · Relative positions
 #
 # Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
 # up to $k$ to either side have a vector of their own; all beyond share the outermost. That makes a table of
@@ -98,7 +130,7 @@ check("shift_matrix", shift_matrix)
 
 # %% exercise="relative_index"
 def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
-    """Which row of a table of 2 · max_distance + 1 distances each pair of a query and a key looks up.
+    """Which of 2 · max_distance + 1 rows of a table each pair of a query and a key looks up.
 
     n_query, n_key: how many of each; both count from position 0   max_distance: k above
     returns (n_query, n_key), whole numbers from 0 to 2 · max_distance
@@ -109,24 +141,44 @@ def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
 check("relative_index", relative_index)
 
 # %% [markdown]
-# ## 4 · Turning
+# **Use it.** A table of five numbers, one for each distance from −2 to 2, is added to scores that are all zero. That makes
+# a head that looks at the word before, in a sentence of any length. *Guess* what the first word does, which has nobody before
+# it.
+
+# %%
+if solved("relative_index"):
+    numbers = torch.tensor([0.0, 4.0, 1.0, 0.0, 0.0])            # for ≤ −2, −1, 0, 1, ≥ 2
+    tables = {}
+    for sentence in ("we know that", "of course we know that you know"):
+        words = sentence.split()
+        n = len(words)
+        bias = numbers[relative_index(n, n, max_distance=2)]     # (n, n)
+        tables[f"{n} words"] = (words, bias.softmax(dim=-1))
+    viz.weight_tables(tables, numbers=True, digits=2)
+
+# %% [markdown]
+# ## 4 · Rotary embeddings (RoPE)
 #
-# RoPE adds nothing. It takes the columns of a vector in pairs, $(a, b) = (x_{2i}, x_{2i+1})$, and turns pair $i$ of the row at
-# position $p$ by the angle $\theta = p / 10000^{\,2i/d}$:
+# RoPE adds nothing. It takes the columns of a vector in pairs, $(a, b) = (x_{2i}, x_{2i+1})$. Pair $i$ has the frequency
+# $\theta_i = 10000^{-2i/d}$, where $d$ is the width of the head, and in the row at position $m$ it is turned by the angle
+# $m\,\theta_i$:
 #
-# $$(a,\ b)\ \longmapsto\ (a \cos\theta - b \sin\theta,\ \ a \sin\theta + b \cos\theta)$$
+# $$(a,\ b)\ \longmapsto\ (a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i)$$
 #
-# Two neighbouring columns are a pair, as in the paper. (The package also knows another layout; it is not asked for here.)
+# Two neighbouring columns are a pair, the *interleaved* layout of the paper. (The *half* layout is not asked for here.)
 #
 # Your function receives the query, the key and the value of some tokens, on their way to attention, and returns the three as
 # attention should get them. Which of them must be turned, and which not? The first token stands at position `start`, the next
 # at `start + 1`, and so on: a model that writes token by token calls this with one row at a time.
 
 # %% exercise="rope"
-def rope(query: Tensor, key: Tensor, value: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value as attention needs them, for scores that depend on distances alone (Su et al. 2021).
+def rope(
+    query: Tensor, key: Tensor, value: Tensor, start: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value as attention needs them, for scores that know distances alone.
 
-    query, key, value: (batch, n, d_head), d_head an even number   start: the position of the first of the n rows
+    query, key, value: (batch, n, d_head), d_head an even number
+    start: the position of the first of the n rows
     returns query, key, value, each (batch, n, d_head), in this order
     """
     ...  # solution
@@ -135,18 +187,64 @@ def rope(query: Tensor, key: Tensor, value: Tensor, start: int) -> tuple[Tensor,
 check("rope", rope)
 
 # %% [markdown]
+# **Use it: a model that copies.** One head of attention reads random letters and must say at each place which letter stood
+# two places before. It is trained on texts of 8 to 32 letters, once with your `rope` and once without, in some seconds. Then it
+# reads a text of 128. *Guess* the four numbers.
+
+# %%
+if solved("rope"):
+    LETTERS, BACK, d = 16, 2, 64
+
+    class Copier(nn.Module):
+        def __init__(self, with_rope: bool):
+            super().__init__()
+            self.with_rope, self.letter = with_rope, nn.Embedding(LETTERS, d)
+            self.query, self.key, self.value = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+            self.answer = nn.Linear(d, LETTERS)
+
+        def forward(self, letters):
+            x = self.letter(letters)                             # (batch, n, d)
+            query, key, value = self.query(x), self.key(x), self.value(x)
+            if self.with_rope:
+                query, key, value = rope(query, key, value, 0)
+            weights = (query @ key.mT / math.sqrt(d)).softmax(dim=-1)
+            return self.answer(weights @ value), weights
+
+    for with_rope in (False, True):
+        torch.manual_seed(0)
+        model = Copier(with_rope)
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+        for _ in range(400):
+            n = int(torch.randint(8, 33, ()))
+            letters = torch.randint(LETTERS, (32, n))            # (32, n)
+            guess = model(letters)[0][:, BACK:]                  # (32, n − 2, LETTERS)
+            truth = letters[:, :-BACK]                           # (32, n − 2)
+            loss = nn.functional.cross_entropy(guess.flatten(0, 1), truth.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        for n in (32, 128):
+            letters = torch.randint(LETTERS, (64, n))
+            right = model(letters)[0][:, BACK:].argmax(dim=-1) == letters[:, :-BACK]
+            name = "with your rope" if with_rope else "without"
+            print(f"{name:>14}, texts of {n:>3}: {right.float().mean():.0%} right")
+    _, weights = model(torch.randint(LETTERS, (1, 12)))
+    names = [str(m) for m in range(12)]
+    viz.weight_tables({"with your rope: attention weights": (names, weights[0].detach())})
+
+# %% [markdown]
 # ## 5 · In your own words
 #
 # A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
 # depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
 # and RoPE was not needed."
 #
-# Without the scale, the score of query $i$ and key $j$ is $(x_i + p_i)\, A\, (x_j + p_j)^\top$ with $A = W_Q W_K^\top$, where $x$
+# Without the scale, the score of query $i$ and key $j$ is $(x_i + p_i)\, B\, (x_j + p_j)^\top$ with $B = W_Q W_K^\top$, where $x$
 # are embeddings and $p$ sinusoidal vectors, all of them rows.
 #
 # **(a)** Multiply it out. Which of the terms change when both tokens move ten positions to the right, their distance staying the
 # same? **(b)** There is one term that your course-mate has in mind. Is the claim right at least for that one, whatever
-# $A$ is? **(c)** Why does the objection not hit RoPE?
+# $B$ is? **(c)** Why does the objection not hit RoPE?
 #
 # Answer in five to ten sentences or lines of mathematics. (3 points)
 
@@ -154,12 +252,12 @@ check("rope", rope)
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) Four terms: $x_i A x_j^\top$, $x_i A p_j^\top$, $p_i A x_j^\top$, $p_i A p_j^\top$. The first has no position in it and stays.
+# 1. (a) Four terms: $x_i B x_j^\top$, $x_i B p_j^\top$, $p_i B x_j^\top$, $p_i B p_j^\top$. The first has no position in it and stays.
 #    The two mixed ones have one position each and change, whatever the distance is. (The last one is the subject of (b);
 #    here it may be counted either way.) Half a point for the four terms, half for what changes.
-# 2. (b) No. It is right for $A = I$, which is what the check looks at, and for matrices that treat each pair as a turn with a
+# 2. (b) No. It is right for $B = I$, which is what the check looks at, and for matrices that treat each pair as a turn with a
 #    stretch does: in each pair's block, $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and nothing between pairs; $M_k$ is one of them.
-#    For a general $A$ it changes. "It would have to commute with all shifts", or one counter-example, earns the point; "yes, because
+#    For a general $B$ it changes. "It would have to commute with all shifts", or one counter-example, earns the point; "yes, because
 #    of exercise 2" does not.
 # 3. (c) Nothing is added, so there are no mixed terms. The score is $q_i R_i R_j^\top k_j^\top = q_i R_{i - j} k_j^\top$ for rows:
 #    a single term, and a turn forth by $i$ and back by $j$ leaves a turn by the difference. $W_Q$ and $W_K$ were
@@ -170,7 +268,7 @@ check("rope", rope)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: a cost for distance
+# ## Extension: ALiBi, a cost for distance
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
@@ -184,7 +282,7 @@ check("rope", rope)
 
 # %% exercise="alibi_bias"
 def alibi_bias(n_heads: int, n: int) -> Tensor:
-    """What ALiBi adds to the scores of n tokens among each other (Press et al. 2022), in both directions.
+    """What ALiBi adds to the scores of n tokens among each other, in both directions.
 
     n_heads: a power of two   n: how many tokens
     returns (n_heads, n, n), head 1 first
@@ -193,3 +291,13 @@ def alibi_bias(n_heads: int, n: int) -> Tensor:
 
 # %% check="alibi_bias"
 check("alibi_bias", alibi_bias)
+
+# %% [markdown]
+# **Use it.** If all scores were equal, your biases alone would decide. Here are the attention weights of the token at position
+# 20 in a text of 41, for each of four heads. *Guess* which head sees furthest.
+
+# %%
+if solved("alibi_bias"):
+    weights = alibi_bias(4, 41).softmax(dim=-1)[:, 20]                               # (4, 41)
+    lines = {f"head {h + 1}": weights[h] for h in range(4)}
+    viz.function_curves(lines, torch.arange(41), x_name="key", y_name="attention weight")

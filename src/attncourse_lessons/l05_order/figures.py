@@ -1,20 +1,38 @@
-"""Pictures of where a token is: digits, waves, distances, turns, and what becomes of them past the trained length."""
+"""Pictures of positions: digits, waves, distances, rotations, and what becomes of them past the trained length."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc, Circle, Rectangle
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import NullLocator, PercentFormatter
 from torch import Tensor
 
 from attncourse._checks import check_shape
-from attncourse.viz.figures import as_matrix, cells, check_shares
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, WEIGHTS, figure, show, stage
+from attncourse.viz.diagrams import rgb
+from attncourse.viz.figures import as_matrix, check_shares
+from attncourse.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    SERIES,
+    WEIGHTS,
+    figure,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 N_DIGITS = 4
+# Orange below zero, white at zero, blue above.
+SIGNED = LinearSegmentedColormap.from_list("signed", ["#a63d00", "#f2b48c", "#ffffff", "#7fb4d9", "#0b4a80"])
 
 
 def binary_and_waves(position: int) -> tuple[Figure, str]:
@@ -32,7 +50,7 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
         (left, digits, np.arange(N_DIGITS) + 0.5, periods, "binary digits"),
         (middle, waves, 2 * np.arange(N_DIGITS) + 1.0, [2 * period for period in periods], "sines and cosines"),
     ):
-        ax.pcolormesh(table, cmap=WEIGHTS, vmin=table.min(), vmax=1.25, edgecolors="white", linewidth=1)
+        ax.pcolormesh(table, cmap=SIGNED, vmin=-1.2, vmax=1.2, edgecolors="white", linewidth=1)
         ax.invert_yaxis()
         row = Rectangle((0, position), table.shape[1], 1, fill=False, edgecolor=ORANGE, linewidth=2.5, clip_on=False)
         ax.add_patch(row)
@@ -64,45 +82,89 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
     return drawn, words + "In waves the curve of distances is the same for every position; in digits it is not."
 
 
-def position_heatmap(table: Tensor, title: str = "", marked: Sequence[int] = (), alt: str = "") -> None:
-    """Position vectors as a picture: a row for each position, a column for each number, darker for more."""
+def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> None:
+    """Position vectors as a picture, a row for each position, and some of the columns as curves beside it.
+
+    `table` (n, d_model); orange is below zero, blue above. Columns that are curves are numbered below the picture.
+    """
     n, d_model = table.shape
     values = table.detach().float().numpy()
-    drawn, ax = figure(6.4, 3.4)
-    mesh = ax.pcolormesh(values, cmap=WEIGHTS)
-    ax.invert_yaxis()
-    for position in marked:
-        ax.axhline(position, color=ORANGE, linewidth=2)
-    ax.set_xlabel("column")
-    ax.set_ylabel("position")
-    bar = drawn.colorbar(mesh, ax=ax)
-    bar.outline.set_visible(False)
+    top = float(np.abs(values).max())
+    drawn, (left, right) = figure(7.6, 3.5, columns=2)
+    mesh = left.pcolormesh(values, cmap=SIGNED, vmin=-top, vmax=top)
+    left.invert_yaxis()
+    left.set_xlabel("column")
+    left.set_ylabel("position")
+    named = [column for column in columns if column - 1 not in columns]               # no room for neighbours
+    left.set_xticks([column + 0.5 for column in named], [str(column) for column in named])
+    drawn.colorbar(mesh, ax=left).outline.set_visible(False)
     if title:
-        ax.set_title(title)
-    sign_changes = (np.diff(np.sign(values), axis=0) != 0).sum(axis=0)
+        left.set_title(title)
+    for i, column in enumerate(columns):
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
+        right.plot(range(n), values[:, column], label=f"column {column}", **style)
+    name_lines(right, "position", "")
+    right.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    changes = (np.diff(np.sign(values), axis=0) != 0).sum(axis=0)
+    said = ", ".join(f"column {column} {changes[column]} times" for column in columns)
     show(
         drawn,
-        alt
-        or f"{title or 'Position vectors'}: {n} positions by {d_model} columns. Over the positions the first column "
-        f"changes its sign {sign_changes[0]} times, the middle one {sign_changes[d_model // 2]} times, the last one "
-        f"{sign_changes[-1]} times.",
+        f"{title or 'Position vectors'}: {n} positions by {d_model} columns, and {len(columns)} of the columns as "
+        f"curves. Over the positions the sign changes: {said}.",
     )
 
 
-def distance_table(index: Tensor, words: Sequence[str], alt: str = "") -> None:
-    """Which distance each pair of words looks up: the row of the table, and a shade that grows from left to right.
+def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -> None:
+    """The clipped distance of each key from each query, and small below it the row of the table that it looks up.
 
-    `index` (n, n). Raises ValueError where it does not fit the words.
+    `index` (n, n), distance + max_distance. Raises ValueError where it does not fit the words.
     """
-    table = as_matrix(index, words, words, name="index").astype(int)
-    drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.45 * len(words))
-    cells(ax, table, words, words, numbers=True, digits=0)
+    rows = as_matrix(index, words, words, name="index").astype(int)
+    distance = rows - max_distance
+    drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.5 * len(words))
+    ax.pcolormesh(
+        distance, cmap=SIGNED, vmin=-2.4 * max_distance, vmax=2.4 * max_distance, edgecolors="white", linewidth=1.5
+    )
+    ax.invert_yaxis()
+    for i, line in enumerate(distance):
+        for j, value in enumerate(line):
+            said = f"{value:+d}".replace("-", "−") if value else "0"
+            ax.text(j + 0.5, i + 0.4, said, ha="center", va="center", fontsize=11, color=INK)
+            ax.text(j + 0.5, i + 0.8, f"row {rows[i, j]}", ha="center", va="center", fontsize=7.5, color=INK)
+    ax.set_xticks(np.arange(len(words)) + 0.5, words)
+    ax.set_yticks(np.arange(len(words)) + 0.5, words)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()
-    ax.set_xlabel("key", labelpad=6)
+    ax.set_xlabel("key j", labelpad=6)
     ax.xaxis.set_label_position("top")
-    ax.set_ylabel("query")
-    said = "; ".join(f"{word}: {', '.join(map(str, line))}" for word, line in zip(words, table, strict=True))
-    show(drawn, alt or f"Row of the table of distances for each query, key by key. {said}.")
+    ax.set_ylabel("query i")
+    said = "; ".join(f"{word}: {', '.join(map(str, line))}" for word, line in zip(words, distance, strict=True))
+    show(drawn, f"The clipped distance of each key from each query, −{max_distance} to {max_distance}. {said}.")
+
+
+def relative_biases(
+    distances: Sequence[int], buckets: Sequence[int], biases: Mapping[str, Sequence[float]]
+) -> None:
+    """T5's bucket of each distance, and what ALiBi adds to the score at each distance, a line for each head."""
+    drawn, (left, right) = figure(7.8, 3.2, columns=2)
+    left.plot(distances, buckets, color=BLUE, marker="o", markersize=3.5, linestyle="none")
+    left.set_title("T5: which learned number")
+    left.set_xlabel("distance j − i")
+    left.set_ylabel("bucket")
+    left.grid(axis="y", color=PALE, linewidth=0.8)
+    for i, (name, line) in enumerate(biases.items()):
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
+        right.plot(distances, line, label=name, **style)
+    right.set_title("ALiBi: what is added")
+    name_lines(right, "distance j − i", "bias")
+    shared = len(buckets) - len(set(buckets))
+    said = "; ".join(f"{name} from 0 down to {min(line):.3g}" for name, line in biases.items())
+    show(
+        drawn,
+        f"T5: {len(set(buckets))} buckets for {len(buckets)} distances, so {shared} of them share one. ALiBi: a cost "
+        f"in proportion to the distance; {said}.",
+    )
 
 
 def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
@@ -153,51 +215,142 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     )
 
 
-def accuracy_past_training(
-    lines: Mapping[str, Sequence[float]], trained: int, chance: float, first: int = 0, smooth: int = 8
-) -> None:
-    """Accuracy at each position from `first` on, a panel for each scheme; the trained positions are shaded.
+def rope_dials(angles: Tensor, positions: Sequence[int]) -> None:
+    """What RoPE does in many dimensions: a dial for each pair and position; above, which columns are a pair.
 
-    A line that is shorter than the others ends where its model refused to go on. Smoothed over `smooth` positions.
+    `angles` (positions, pairs) in radians. A vector that pointed to the right is drawn where its pair has turned it.
+    Above the dials the columns of the vector, in the colours of their pairs, in both layouts.
+    """
+    n, pairs = angles.shape
+    drawn, ax = figure(1.6 + 0.95 * max(n, 5), 1.9 + 0.95 * pairs)
+    stage(ax, (-1.9, max(n, 5) - 0.4), (pairs - 0.35, -2.0))
+    ax.set_aspect("equal")
+    size = (max(n, 5) - 0.2) / (2 * pairs)
+    for y, name, order in (
+        (-1.75, "interleaved", [column // 2 for column in range(2 * pairs)]),
+        (-1.2, "half", [column % pairs for column in range(2 * pairs)]),
+    ):
+        ax.text(-0.6, y, name, ha="right", va="center", fontsize=10, color=INK)
+        for column, pair in enumerate(order):
+            x = -0.5 + column * size
+            face = (*rgb(SERIES[pair]), 0.35)
+            ax.add_patch(Rectangle((x, y - 0.2), 0.94 * size, 0.4, facecolor=face, edgecolor=SERIES[pair]))
+            ax.text(x + 0.47 * size, y, f"$x_{{{column}}}$", ha="center", va="center", fontsize=10, color=INK)
+    said = []
+    for i in range(pairs):
+        colour = SERIES[i]
+        theta = float(angles[1, i] - angles[0, i]) / (positions[1] - positions[0])
+        ax.text(-0.6, i, f"pair {i}\n$\\theta_{i}$ = {theta:.4g}", ha="right", va="center", fontsize=10, color=colour)
+        for column in range(n):
+            angle = float(angles[column, i])
+            ax.add_patch(Circle((column, i), 0.4, facecolor="white", edgecolor=PALE))
+            ax.plot([column, column + 0.4], [i, i], color=PALE, linewidth=1.2)
+            tip = (column + 0.38 * math.cos(angle), i - 0.38 * math.sin(angle))       # the axis runs downwards
+            ax.plot([column, tip[0]], [i, tip[1]], color=colour, linewidth=2.6, solid_capstyle="round")
+        said.append(f"pair {i} turns by {theta:.4g} radians a position")
+    for column, position in enumerate(positions):
+        ax.text(column, -0.62, f"m = {position}", ha="center", va="center", fontsize=10, color=INK)
+    show(
+        drawn,
+        f"Rotary embeddings in {2 * pairs} dimensions: {pairs} dials, at the positions "
+        f"{', '.join(map(str, positions))}. {'; '.join(said)}. Interleaved, pair i is the columns 2i and 2i + 1; half, "
+        f"the columns i and i + {pairs}.",
+    )
+
+
+def scale_points(
+    groups: Mapping[str, Mapping[str, Sequence[float]]], y_name: str, chance: float | None = None
+) -> None:
+    """A point for each seed, {scheme: {setting: a value for each seed}}: settings side by side above each scheme."""
+    drawn, ax = figure(1.6 + 0.95 * len(groups), 3.4)
+    said, named = [], set()
+    for x, (scheme, settings) in enumerate(groups.items()):
+        for i, (setting, values) in enumerate(settings.items()):
+            style = line_style(i) | {"linestyle": "none", "markersize": 6, "markeredgewidth": 1.5}
+            at = x + 0.22 * (i - (len(settings) - 1) / 2)
+            ax.plot([at] * len(values), values, label="" if setting in named else setting, clip_on=False, **style)
+            named.add(setting)
+            said.append(f"{scheme}, {setting}: {', '.join(f'{value:.0%}' for value in values)}")
+    if chance is not None:
+        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
+    ax.set_xticks(range(len(groups)), [scheme.replace(" (", "\n(") for scheme in groups], fontsize=9.5)
+    ax.set_xlim(-0.6, len(groups) - 0.4)
+    ax.set_ylim(0, 1.03)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    name_lines(ax, "", y_name)
+    ax.legend(frameon=False, fontsize=9.5, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(named))
+    show(drawn, f"{y_name}, a point for each seed. {'; '.join(said)}.")
+
+
+def accuracy_past_training(
+    lines: Mapping[str, Mapping[int, Sequence[Sequence[float]]]],
+    trained: int,
+    chance: float,
+    first: int,
+    smooth: int = 8,
+) -> None:
+    """Accuracy at each position, a panel for each scheme, {scheme: {length of the text: a line for each seed}}.
+
+    Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
+    without a long one says that its model refused it. Means over `smooth` positions.
     """
     columns = 4
-    rows = -(-len(lines) // columns)
-    drawn, _ = figure(7.6, 0.5 + 1.75 * rows, rows=rows, columns=columns)
-    longest = first + max(map(len, lines.values()))
+    drawn, _ = figure(7.8, 0.7 + 1.7 * -(-len(lines) // columns), rows=-(-len(lines) // columns), columns=columns)
+    longest = max(length for texts in lines.values() for length in texts)
     said = []
-    for ax, (name, line) in zip(drawn.axes, lines.items(), strict=False):
-        values = np.asarray(line, dtype=float)
-        starts = np.arange(0, len(values), smooth)
-        lengths = np.diff([*starts, len(values)])                         # the last may be shorter
-        means = np.add.reduceat(values, starts) / lengths
+    for ax, (name, texts) in zip(drawn.axes, lines.items(), strict=False):
         ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
         ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
-        ax.plot(
-            first + starts + lengths / 2 - 0.5,
-            means,
-            color=BLUE,
-            marker="o",
-            markersize=3.2,
-            linewidth=1.6,
-            clip_on=False,
-        )
-        inside, outside = values[: trained - first].mean(), values[trained - first :]
-        if first + len(values) < longest:
+        for length in sorted(texts, reverse=True):
+            colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
+            for seed, line in enumerate(texts[length]):
+                at, means = _means(np.asarray(line, dtype=float), first, smooth)
+                label = f"text of {length}" if seed == 0 else ""
+                ax.plot(at, means, color=colour, marker=marker, markersize=3, linewidth=1.2, clip_on=False, label=label)
+        if longest not in texts:
             ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
-        ax.set_title(name)
+        ax.set_title(name, fontsize=10.5)
         ax.set_ylim(0, 1.03)
         ax.set_xlim(0, longest)
         ax.set_xticks([0, trained, longest])
         ax.set_yticks([0, 0.5, 1])
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.tick_params(labelsize=9)
-        beyond = f"{outside.mean():.0%} beyond" if len(outside) else "refuses beyond"
-        said.append(f"{name}: {inside:.0%} up to position {trained}, {beyond}")
+        short = np.mean(texts[trained])
+        far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
+        beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
+        said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
     for ax in drawn.axes[len(lines) :]:
         ax.set_axis_off()
-        ax.text(0, 0.62, "shaded: the trained lengths\ndotted: guessing", fontsize=9.5, color=INK, va="center")
-        ax.text(0, 0.18, "x: position\ny: exactly right", fontsize=9.5, color=INK, va="center")
-    show(drawn, f"Share of answers right at each position, of {longest}. {'; '.join(said)}. Guessing: {chance:.0%}.")
+    handles, labels = drawn.axes[0].get_legend_handles_labels()
+    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=9.5)
+    drawn.supxlabel("position", fontsize=10.5)
+    drawn.supylabel("share right", fontsize=10.5)
+    show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. Guessing: {chance:.0%}.")
+
+
+def reach(lines: Mapping[str, Mapping[int, Sequence[float]]], trained: int) -> None:
+    """Accuracy against the length of the text, {name: {length: a value a seed}}: means joined, seeds as points."""
+    drawn, ax = figure(7.2, 3.4)
+    said = []
+    for i, (name, points) in enumerate(lines.items()):
+        means = [sum(values) / len(values) for values in points.values()]
+        style = line_style(i)
+        ax.plot(list(points), means, label=name, **style)
+        for n, values in points.items():
+            ax.scatter([n] * len(values), values, s=10, color=style["color"], zorder=4, clip_on=False)
+        listed = ", ".join(f"{mean:.0%} at {n}" for n, mean in zip(points, means, strict=True))
+        said.append(f"{name}: {listed}")
+    ax.axvspan(trained / 2, trained, color=PALE, alpha=0.6, linewidth=0)
+    ax.set_xscale("log", base=2)
+    xs = sorted({n for points in lines.values() for n in points})
+    ax.set_xticks(xs, [f"{n:,}" for n in xs])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlim(0.85 * min(xs), 1.15 * max(xs))
+    ax.set_ylim(0, 1.03)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    name_lines(ax, "length of the text", "share right")
+    show(drawn, f"Share right against the length of the text, means over seeds. {'; '.join(said)}.")
 
 
 def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None:
@@ -255,6 +408,13 @@ def property_table(results: Mapping[str, Mapping[str, tuple[bool, str]]], title:
     if title:
         ax.set_title(title)
     show(drawn, f"Which scheme has which property, tested. {'; '.join(said)}.")
+
+
+def _means(line: np.ndarray, first: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of each `width` positions, counted from `first` on, and the mean there; the last may be fewer."""
+    starts = np.arange(0, len(line), width)
+    lengths = np.diff([*starts, len(line)])
+    return first + starts + lengths / 2 - 0.5, np.add.reduceat(line, starts) / lengths
 
 
 def _turned(vector: np.ndarray, angle: float) -> np.ndarray:

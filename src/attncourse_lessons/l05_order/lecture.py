@@ -7,28 +7,30 @@
 # ---
 
 # %% [markdown]
-# # Lecture @order · Order: telling attention where things stand
+# # Lecture @order · Positional encoding: telling attention where tokens stand
 #
 # *About 60 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and from school sine, cosine, and what it means to turn an arrow by an
 # angle.*
 #
-# When you have finished you will be able to give a Transformer its sense of order in six ways, two of them from
-# memory; to say of each, because you have tested it, what it can and what it cannot do; and to explain why a model
-# that was trained on short texts may be lost in long ones. In [assignment @order](@order/assignment) you
-# build the three that matter most.
+# After this lecture you can
 #
-# ## Two dogs
+# * say what attention does not know without **positions**, and what a causal mask changes;
+# * write **sinusoidal positional encodings** and **rotary embeddings (RoPE)** from memory;
+# * tell **absolute** from **relative** positions: sinusoidal and learned vectors; Shaw's vectors, T5's biases, ALiBi,
+#   RoPE;
+# * explain why embeddings are multiplied by $\sqrt{d_\text{model}}$, and read `rope_theta` in a model's config;
+# * say of each scheme, because you have seen it tested, what happens beyond the trained length.
 #
-# *The dog chased another dog.* One of them runs in front and is frightened, the other runs behind and is happy, and
-# English tells you which is which by nothing but the order of the words. A network that reads word by word meets the
-# two at different times. Self-attention meets everything at once, and [lecture @self_attention](@self_attention) showed
-# what follows: shuffle its inputs, and its outputs are shuffled along with them, and otherwise unchanged.
+# ## Why attention needs positions: two dogs
 #
-# Both dogs go in as the same vector. *Guess, before you run the cells:* do they come out as the same vector? And does
-# your answer change if every word may look only at itself and at what stands before it, as in a model that writes?
+# *The dog chased another dog.* English tells you who is frightened and who is happy by nothing but the order of the
+# words. Self-attention is **permutation equivariant** ([lecture @self_attention](@self_attention)): shuffle its inputs,
+# and its outputs are shuffled along, and otherwise unchanged. Both dogs go in as the same vector. *Guess before you run
+# the cell:* do they come out as the same vector? And does your answer change under a **causal mask**, where each token
+# attends only to itself and to the tokens before it, as in a model that writes?
 
-# %%
+# %% tags=["hide-input"]
 try:
     from attncourse import viz
 
@@ -45,393 +47,386 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attncourse import positions as package
-from attncourse.attention import MultiHeadAttention
-from attncourse.positions import LearnedPositions, ShawRelative, binary, integer, relative_index, rope_angles
+from attncourse import positions
+from attncourse.attention import attend, causal_mask
+from attncourse.positions import (
+    LearnedPositions,
+    ShawRelative,
+    relative_index,
+    rope_angles,
+    rotate,
+)
 from attncourse.transformer import Encoder, TransformerConfig, Weights
+from attncourse_lessons.results import measured
 
-torch.set_num_threads(1)  # models as small as these gain nothing from a second thread, and lose when it has to wait
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %%
 words = ["the", "dog", "chased", "another", "dog"]
-vocabulary = sorted(set(words))
 torch.manual_seed(0)
-embedding = nn.Embedding(len(vocabulary), 16)
-attention = MultiHeadAttention(d_model=16, n_heads=1)
-x = embedding(torch.tensor([[vocabulary.index(word) for word in words]]))       # (1, 5, 16)
+embedding = {word: torch.randn(16) for word in sorted(set(words))}
+x = torch.stack([embedding[word] for word in words])             # (5, 16)
+W_Q, W_K, W_V = torch.randn(3, 16, 16) / 4
 
-free, causal = [], []                                 # here the two calls put their weights
-y_free = attention(x, weights=free)[0]                # (5, 16)  all see all
-y_causal = attention(x, weights=causal, causal=True)[0]         # (5, 16)  nobody sees the future
-for name, y in {"no mask": y_free, "causal mask": y_causal}.items():
-    print(f"{name:>12}: the two dogs differ by {(y[1] - y[4]).abs().max().item():.3f}")
 
-# %%
-dogs = torch.cat([free[0][0, 0, [1, 4]], causal[0][0, 0, [1, 4]]])            # (4, 5)
+def self_attention(x, mask=None):
+    return attend(x @ W_Q, x @ W_K, x @ W_V, mask)               # (n, 16), (n, n)
+
+
+y, A = self_attention(x)                                         # every token sees all
+y_causal, A_causal = self_attention(x, causal_mask(5))           # True where j ≤ i
+print(f"no mask:     the two dogs differ by {(y[1] - y[4]).abs().max():.3f}")
+print(f"causal mask: the two dogs differ by {(y_causal[1] - y_causal[4]).abs().max():.3f}")
+dogs = torch.stack([A[1], A[4], A_causal[1], A_causal[4]])       # (4, 5)
 seen = ["first dog, no mask", "second dog, no mask", "first dog, causal", "second dog, causal"]
-viz.draw_weights(dogs, rows=seen, columns=words, title="where each dog looks")
-assert torch.allclose(y_free[1], y_free[4], atol=1e-6), "without a mask the two are one"
-assert (y_causal[1] - y_causal[4]).abs().max() > 0.01, "with one they are not"
+viz.draw_weights(dogs, rows=seen, columns=words, title="attention weights of the two dogs")
+
+# %% tags=["hide-input"]
+assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs().max() > 0.01
 
 # %% [markdown]
-# Without a mask the two dogs ask the same question of the same five words, get the same weights, and come out equal.
-# With the causal mask they do differ. They still ask the same question, but of different words: the first dog sees
-# two, the second all five.
-#
-# So the mask lets a little order in. How much? Let us shuffle the words that stand before the second dog, and apply
-# the masked attention again.
+# Without a mask the two ask the same question of the same five tokens and come out equal. With the causal mask they
+# differ: the first dog sees two tokens, the second all five. So a mask lets a little order in. How much? Shuffle the
+# four tokens before the second dog, and apply the masked attention again.
 
 # %%
-shuffled = x[:, [2, 3, 0, 1, 4]]                      # "chased another the dog … dog"
-y_shuffled = attention(shuffled, causal=True)[0]      # (5, 16)
-print("the second dog moves by", (y_shuffled[4] - y_causal[4]).abs().max().item())
+shuffled = [2, 3, 0, 1, 4]                                       # chased another the dog … dog
+y_shuffled, _ = self_attention(x[shuffled], causal_mask(5))
+print(f"the second dog moves by {(y_shuffled[4] - y_causal[4]).abs().max():.6f}")
+
+# %% tags=["hide-input"]
 assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
 # %% [markdown] erratum="identical output; outputs 2 and 5"
-# It does not notice. Through one layer of masked attention a word knows *which* words came before it, and not in
-# which order. With several layers much more can be squeezed out, since every word in between has seen a different
-# past, and language models of this kind, without any positions, come close to those that have them (Haviv et al.
-# 2022). An encoder, which sees everything, has no such help: for it *the dog chased the cat* and *the cat chased the
-# dog* are one bag of words.
+# It does not notice. Through one layer of masked attention a token knows *which* tokens came before it, not in which
+# order. With several layers much more can be worked out, and language models with a causal mask and no positions at all
+# come close to those that have them (Haviv et al. 2022). An encoder has no such help: for it *the dog chased the cat*
+# and *the cat chased the dog* are one bag of words.
 #
-# > **On the slide.** One deck has this sentence and says that without positions "the output is *identical* for the
-# > same token". That is right without a mask, as in the code beside it. But the embeddings in that code are Llama's,
-# > which reads through a causal mask, and for such a model the sentence is wrong, as you have just seen. Two more
-# > remarks on the code. It applies query, key and value projections and then calls a module that applies its own
-# > again; and it compares outputs 2 and 5, which are the dogs only where the tokenizer puts one start token in front.
-# > Counted from zero, ours are 1 and 4.
+# > **A common mistake: "without positions, equal tokens have identical outputs".** That is right without a mask. A deck
+# > shows it with the embeddings of Llama, which reads through a causal mask, and for such a model it is wrong. (A small
+# > one beside it: the deck compares outputs 2 and 5, which are the dogs behind exactly one start token. Look the token
+# > up instead.)
 #
 # > **Check yourself.** *A big dog and a very big cat* and *A big cat and a very big dog* go through an encoder
 # > without positions, and the outputs of each sentence are averaged. How do the averages differ?
 # > <details><summary>Answer</summary>Not at all. The two sentences hold the same words equally often, so the outputs
 # > are the same vectors in another order, and an average does not care about order.</details>
-
-# %% [markdown]
-# ## A name tag for every place
 #
-# The remedy is as simple as a seat number. Position $i$ gets a vector $p_i$, and the word that sits there wears it:
+# ## Absolute positions: add a vector for each position
 #
-# $$\tilde x_i = x_i + p_i$$
+# A **positional encoding** gives position $p$ a vector, and in the simplest kind, the **absolute** one, it is added to
+# the embedding before the first layer:
 #
-# From here on the two dogs are different vectors, and everything that attention computes may depend on the place. The
-# rest of this lecture asks what $p_i$ should be, and whether it should be added at all.
+# $$\tilde x_p = x_p + \mathrm{PE}(p)$$
 #
-# Is it not careless to add? Word and place are mixed into one vector, and nobody can take a sum apart. Should we not
-# write one after the other, $[x_i; p_i]$? See what the first projection makes of that:
+# From here on the two dogs are different vectors. Is it not careless to add? Nobody can take a sum apart. Should we not
+# write one after the other, $[x_p; \mathrm{PE}(p)]$? See what the first projection makes of that:
 
 # %%
-x5, p5, W = x[0], torch.randn(5, 16), torch.randn(16, 16)
-side_by_side = torch.cat([x5, p5], dim=-1)            # (5, 32)
-W_twice = torch.cat([W, W])                           # (32, 16)
-assert torch.allclose(side_by_side @ W_twice, (x5 + p5) @ W, atol=1e-4)
+PE, W = torch.randn(5, 16), torch.randn(16, 16)
+side_by_side = torch.cat([x, PE], dim=-1)                        # (5, 32)
+same = torch.allclose(side_by_side @ torch.cat([W, W]), (x + PE) @ W, atol=1e-4)
+print("adding is concatenating, with one matrix for both:", same)
+for d in (8, 64, 512):
+    a, b = torch.randn(2, 1000, d)                               # 1,000 pairs of random vectors
+    print(f"d = {d:>3}: cosine between two of them is ±{F.cosine_similarity(a, b).std():.2f}")
 
 # %% [markdown]
-# Adding is a special case of concatenating: the case in which the word and the place are read by the same matrix.
-# What the general case would buy is a second matrix; what it costs is width. In a space of several hundred dimensions
-# there is room enough for words and places to keep out of each other's way, so, as the slides say, people mostly just
-# add.
-
-# %% [markdown]
-# ## First try: the number itself
+# Adding is the special case of concatenating in which one matrix reads both. The general case would buy a second matrix
+# and cost width. And in a wide space two vectors that have nothing to do with each other are nearly at right angles, so
+# a projection can read the one and hardly see the other. People mostly just add.
 #
-# The place is a number, so write that number into every column. Position 7 is a vector of sevens. *What will go
-# wrong* when the text is long? Take two different words, put both at the same position, and ask how similar they
-# still look.
+# ## Integers and binary digits: two simple tries
+#
+# **The number itself**, written into every column: position 7 is a vector of sevens. *What will go wrong* when the text
+# is long? Take two different words, put both at the same position, and ask how similar they look.
 
 # %%
 word, other = torch.randn(2, 64, generator=torch.Generator().manual_seed(1))
 for p in (0, 1, 10, 100):
-    tag = integer(torch.tensor(p), 64)                # (64,)  p, p, …, p
-    alike = F.cosine_similarity(word + tag, other + tag, dim=0)
-    print(f"position {p:>3}: cosine between the two words {alike:.3f}")
+    PE = positions.integer(torch.tensor(p), 64)                  # (64,)  p, p, …, p
+    print(f"position {p:>3}: cosine {F.cosine_similarity(word + PE, other + PE, dim=0):.3f}")
+at_0, at_100 = F.layer_norm(word, (64,)), F.layer_norm(word + 100, (64,))
+print(f"after a LayerNorm, 100 differs from 0 by {(at_100 - at_0).abs().max():.5f}")
+
+# %% tags=["hide-input"]
 assert F.cosine_similarity(word + 100, other + 100, dim=0) > 0.99
-
-# %% [markdown]
-# At position 100 two unrelated words look the same: the seat number has drowned out who sits there. It has no bound,
-# and everything downstream has to cope with numbers that training never showed it.
-#
-# Today's Transformers have a guard against large numbers: a LayerNorm in front of each attention (lecture @deep_stacks), which
-# subtracts from every vector the mean over its columns and divides by their spread. *What does that do to a tag that
-# is the same in every column?*
-
-# %%
-at_0, at_100 = (F.layer_norm(word + p, (64,)) for p in (0, 100))
-print("position 100 against position 0, after a LayerNorm:", (at_100 - at_0).abs().max().item())
 assert torch.allclose(at_100, at_0, atol=1e-4)
 
 # %% [markdown]
-# It takes the tag away, to the last rounding error. A model of this kind with integer positions has no positions.
-# Keep that in mind for the experiment below, where one such model will take part.
+# At position 100 two unrelated words look the same: the number has drowned them. The last line shows a second trouble.
+# In many Transformers a **LayerNorm** stands in front of each attention ([lecture @deep_stacks](@deep_stacks)). It
+# subtracts the mean over the columns, and with it everything that is the same in all of them: such a model with integer
+# positions has no positions. (RMSNorm, which newer models use, subtracts nothing, and there the words would drown.)
 #
-# > **Check yourself.** Divide the position by the length of the text, so that it always lies between 0 and 1. What
-# > have you gained, and what have you lost?
-# > <details><summary>Answer</summary>It is bounded now. But "three words further" is 0.3 in a text of ten words and
-# > 0.003 in one of a thousand, and the same place has a different tag in each text. A model that has learned what 0.3
-# > means has learned nothing about the next text. The first wish on the list at the end of this lecture is one tag
-# > for each position <em>across</em> texts.</details>
-
-# %% [markdown]
-# ## Second try: its digits
-#
-# A number can be large and its digits small. Write the position in binary, one digit a column:
-
-# %%
-print(binary(torch.arange(8), 3).int())               # (8, 3)  lowest digit first
-try:
-    binary(torch.tensor(8), 3)
-except ValueError as error:
-    print(error)
-
-# %% [markdown]
-# Bounded, and no two alike, up to the place where the digits run out. And it shows a pattern worth stealing: every
-# column ticks half as often as the one before, a clock with a fast hand and slow hands.
-#
-# What it lacks is a sense of nearness. Move the slider from 7 to 8 and look at the right panel: how far is each
-# position from the chosen one? *Before you do, guess:* in digits, which number is the furthest from 7? And beside the
-# digits stands a smoother clock, in which each hand is a pair of columns, a sine and a cosine. What becomes of *its*
-# curve, when the slider moves?
+# **Its binary digits**, one a column: bounded, and no two positions alike. Each column has twice the **period** of the
+# one before, 2, 4, 8, 16. *Before you move the slider, guess:* in digits, which number is furthest from 7? Beside the
+# digits stands a smoother clock: each hand is a *pair* of columns, a sine and a cosine, with the periods 4, 8, 16, 32.
+# What becomes of *its* curve of distances when the slider moves?
 
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 
 # %% [markdown]
-# In digits 8 is as far from 7 as can be, because all four flip, while 3 is quite near. Whoever wants to find "the
-# word before me" has to learn how to subtract with borrowing. In waves the curve is always the same curve; it only
-# moves along. How far apart two positions look depends on how far apart they are, and not on where. That is what the
-# next scheme is made of.
-
-# %% [markdown]
-# ## Third try: sines and cosines
+# In digits 8 is as far from 7 as can be, because all four flip, while 3 is near. To find "the token before me" a model
+# would have to learn to subtract with borrowing. In waves the curve is always the same and only moves along: how far
+# apart two positions look depends on how far apart they *are*. The next scheme is made of that.
 #
-# Vaswani et al. (2017, section 3.5) give each *pair* of columns a hand of the clock. Pair $i$ counts from 0:
+# ## Sinusoidal positional encoding: a pair of columns for each frequency
+#
+# Vaswani et al. (2017, section 3.5) give pair $i = 0, 1, \dots, d/2 - 1$ of the columns the frequency
+# $\theta_i = 10000^{-2i/d}$, where $d$ is $d_\text{model}$:
 #
 # $$
-# \mathrm{PE}(p, 2i) = \sin\!\left(\frac{p}{10000^{\,2i/d}}\right), \qquad
-# \mathrm{PE}(p, 2i + 1) = \cos\!\left(\frac{p}{10000^{\,2i/d}}\right)
+# \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)
 # $$
 #
-# The first hand turns by one radian from word to word, and has gone full circle after $2\pi \approx 6.3$ words. With
-# $d = 64$ there are 32 hands, and the last needs $2\pi \cdot 10000^{62/64}$ words, which is about 47 000.
+# Pair 0 turns by one radian a position and is back after $2\pi \approx 6.3$ tokens. With $d = 64$ there are 32 pairs,
+# and the slowest has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens. Why these frequencies? Each is the
+# one before times a constant factor, as with the digits, so that distances of every size have a pair that notices them;
+# 10000 puts the slowest far beyond the texts of 2017. For one position, number by number:
 
 # %%
-def sinusoidal(positions, d_model, base=10000.0):
-    i = torch.arange(d_model // 2)                                            # (d/2,)  the pairs
-    angles = positions[..., None] / base ** (2 * i / d_model)                 # (*n, d/2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)      # (*n, d)  neighbours are a pair
+def one_position(p, d_model, pairs):
+    numbers = []
+    for i in pairs:
+        theta = 10000 ** (-2 * i / d_model)
+        numbers += [math.sin(p * theta), math.cos(p * theta)]
+    return torch.tensor(numbers)                                 # (2 · pairs,)
 
 
-table = sinusoidal(torch.arange(64), 64)                                      # (64, 64)
-assert torch.allclose(table, package.sinusoidal(torch.arange(64), 64), atol=1e-5)
-figures.position_heatmap(table, title="sinusoidal positions")
+table = positions.sinusoidal(torch.arange(64), 64)               # (64, 64)  the package's
+same = torch.allclose(one_position(3, 64, range(32)), table[3], atol=1e-5)
+print("position 3 is row 3 of the table:", same)
+figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal position vectors")
+
+# %% [markdown]
+# Each row is a position. On the left the columns alternate fast. From the middle on they hardly change, because 64
+# positions are little to a hand that needs thousands for one round: there the sines stay near 0 and the cosines near 1.
+# Columns 8 and 9 are one pair: the same wave, a quarter of a period apart.
 
 # %% [markdown] erratum="twice the rows; pairs counted from 1"
-# Each row is one position's tag. On the left the hands race; from the middle on they hardly stir, because 64 words
-# are nothing to a hand that needs thousands for one round. There the sines stay near 0 and the cosines near 1. Those
-# columns are for longer texts than this.
-#
-# > **On the slide.** Four decks count the pairs from 1, so that their first exponent is $2 \cdot 1/d$; the fifth,
-# > like the paper, from 0. Both make good clocks, but not the same one, and weights trained with one do not fit the
-# > other. One of the four also ends with the exponent $2 \cdot d/d$. Run it: that makes twice as many rows as there
-# > are. The last pair is $d/2$.
+# > **A common mistake: pairs counted from 1.** Many slides do, so that the first exponent is $2 \cdot 1/d$. That makes
+# > a good clock, but not the paper's, and weights trained with one do not fit the other. One slide also ends with the
+# > exponent $2 \cdot d/d$, which makes twice as many numbers as the vector has. The last pair is $d/2 - 1$, counted
+# > from 0:
 
 # %%
-def one_position(p, d_model, last):                   # as those slides write it: pairs 1, 2, …, last
-    angles = [p / 10000 ** (2 * i / d_model) for i in range(1, last + 1)]
-    return torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
+from_1 = one_position(3, 64, range(1, 33))
+print(f"counted from 1, position 3 is off by {(from_1 - table[3]).abs().max():.2f}")
+print(f"up to the pair d: {len(one_position(3, 64, range(1, 65)))} numbers for d = 64")
 
-
-print("last pair d:  ", len(one_position(3, 64, last=64)), "numbers for d = 64")
-print("last pair d/2:", len(one_position(3, 64, last=32)), "numbers for d = 64")
-assert len(one_position(3, 64, last=64)) == 2 * 64
-print("counted from 1, position 3 is off by", (one_position(3, 64, last=32) - table[3]).abs().max().item())
-assert (one_position(3, 64, last=32) - table[3]).abs().max() > 0.1
+# %% tags=["hide-input"]
+assert (from_1 - table[3]).abs().max() > 0.1 and len(one_position(3, 64, range(1, 65))) == 128
 
 # %% [markdown]
-# Now look at nearness. Take the tag of some position and its dot product with the tags around it, once in waves and
-# once in digits (written as ±1, because a zero counts for nothing in a dot product). *Will the curve around position
-# 20 be the curve around position 47?*
+# Now nearness. Take the dot product of a position's vector with those around it, in waves and in digits (written as ±1,
+# because a zero counts for nothing in a dot product). *Will the curve around position 20 be the curve around position
+# 47?*
 
 # %%
 offsets = torch.arange(-16, 17)
-digits = 2 * binary(torch.arange(64), 8) - 1          # (64, 8)
+digits = 2 * positions.binary(torch.arange(64), 8) - 1           # (64, 8)
 hills = {}
-for name, tags in {"waves": table, "digits": digits}.items():
+for name, vectors in {"waves": table, "digits": digits}.items():
     for p in (20, 47):
-        hills[f"{name} around {p}"] = (tags[p + offsets] @ tags[p] / (tags[p] @ tags[p])).tolist()
-waves_20, waves_47, digits_20, digits_47 = (torch.tensor(hill) for hill in hills.values())        # (33,) each
-viz.curves(hills, xs=offsets.tolist(), x_name="offset from the position", y_name="dot product (1 at offset 0)",
-           alt="Dot products of a position's vector with those around it, which are 1 at the position itself. "
-           f"In waves the curves around positions 20 and 47 are {(waves_20 - waves_47).abs().max():.2f} apart at most, "
-           f"and at offset 1 stand at {waves_20[17]:.2f}; in digits they are up to "
-           f"{(digits_20 - digits_47).abs().max():.2f} apart.")
+        products = vectors[p + offsets] @ vectors[p]             # (33,)
+        hills[f"{name} around {p}"] = products / (vectors[p] @ vectors[p])
+viz.function_curves(hills, offsets, x_name="offset", y_name="dot product (1 at offset 0)")
 
-# %%
-assert torch.allclose(waves_20, waves_47, atol=1e-5) and not torch.allclose(digits_20, digits_47, atol=0.1)
+# %% tags=["hide-input"]
+waves_20, waves_47, digits_20, digits_47 = hills.values()
+assert torch.allclose(waves_20, waves_47, atol=1e-5)
+assert not torch.allclose(digits_20, digits_47, atol=0.1)
 
 # %% [markdown] erratum="positions behind the projections"
-# The hills of the waves coincide:
-# $\mathrm{PE}(p) \cdot \mathrm{PE}(q) = \sum_i \cos\bigl((p - q)/10000^{2i/d}\bigr)$, and only the difference is in
-# it. The digits have a skyline instead, and a different one at every place. (Four decks say of the sinusoids that their
-# periods hint that "absolute position" may not be so important. This is the hint, made precise.)
+# The hills of the waves coincide, since
+# $\mathrm{PE}(p) \cdot \mathrm{PE}(r) = \sum_i \cos\bigl((p - r)\,\theta_i\bigr)$ has only the difference in it. The
+# digits have a skyline instead, another one at every place.
 #
-# > **On the slide.** "Just add the $p_i$ to our inputs", say four decks, and three of them do. The fourth prints,
-# > under the same words, $p_i$ added to each of the finished query, key and value. These are not two notations for
-# > one thing. Added to the input, the place goes through $W_Q$ and $W_K$, and the score gets a term
-# > $p_i W_Q W_K^\top p_j^\top$ that can be learned. Added after the projections, the term is $p_i \cdot p_j$: always
-# > the hill above, highest on the word itself, and no training can move its top to the word before. We add to the
-# > input, as the paper does.
-
-# %% [markdown]
-# ## One matrix for every shift
+# > **A common mistake: adding the position behind the projections.** A slide adds $\mathrm{PE}(p)$ to the finished
+# > query, key and value. (There queries, keys and values are still the inputs themselves, so nothing is wrong yet; it
+# > becomes so when projections come in.) Added to the input, the position goes through $W_Q$ and $W_K$, and the score
+# > gets a term $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(r)^\top$ that can be learned. Added behind them, with
+# > sinusoids, the term is always the hill above, highest on the token itself, and no training can move its top to the
+# > token before.
 #
-# Why sines *and* cosines? Because of what the authors say in one sentence: $\mathrm{PE}(p + k)$ is a linear function
-# of $\mathrm{PE}(p)$. Take one hand with the frequency $\omega$, at the angle $a = \omega p$. After $k$ more words it
-# has gained $b = \omega k$, and the addition formulas say
+# **Now you:** [a05](@order/assignment), exercise 1.
+#
+# ## One matrix for each shift
+#
+# Why sines *and* cosines? Because then $\mathrm{PE}(p + k)$ is a linear function of $\mathrm{PE}(p)$, as the authors
+# say in one sentence. Take one pair at the angle $a = p\,\theta$. After $k$ more positions it has gained $b =
+# k\,\theta$, and the addition formulas say
 #
 # $$
 # \bigl(\sin(a + b),\ \cos(a + b)\bigr) = \bigl(\sin a,\ \cos a\bigr)
 # \begin{pmatrix} \cos b & -\sin b \\ \sin b & \cos b \end{pmatrix}.
 # $$
 #
-# The matrix has no $a$ in it. Whatever the position, the same matrix moves the hand on by $k$; and for all hands
-# together it is such blocks down a diagonal, $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Rows on the left, as
-# everywhere in this course.) In the assignment you write it. Here we take the package's and see what it is good for.
-#
-# Suppose that a head wants to look at the word *two places before*, wherever it stands. It has $W_Q W_K^\top = A$ to
-# choose. With $A = M_{-2}$ the query of position $i$ becomes the tag of position $i - 2$, and the hill stands there.
-# (What words stand there is left out for the moment.) *How far will that reach?*
+# There is no $a$ in the matrix: it moves the hand on by $k$ wherever it stands. For all pairs together it is such
+# blocks down a diagonal, $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Rows on the left, as everywhere in this course.)
+# What is it good for? A head can choose $W_Q W_K^\top = M_{-2}$. Then the query of position $i$ is the vector of
+# position $i - 2$, and the hill stands there. (We leave out what words stand there.) *How far will that reach?*
 
 # %%
-M = package.shift_matrix(-2, 64)                      # (64, 64)
-tags = sinusoidal(torch.arange(1000), 64)             # (1000, 64)
-assert torch.allclose(tags[2:] @ M, tags[:-2], atol=1e-4), "one matrix for all positions"
-scores = tags @ M @ tags.mT                           # (1000, 1000)
-looks_at = scores.argmax(dim=-1)                      # (1000,)  for each query the key that it looks at
-assert (looks_at[2:] == torch.arange(998)).all()
-for i in (5, 50, 999):
-    print("query", i, "looks at key", looks_at[i].item())
+M = positions.shift_matrix(-2, 64)                               # (64, 64)
+vectors = positions.sinusoidal(torch.arange(1000), 64)           # (1000, 64)
+found = (vectors @ M @ vectors.mT).argmax(dim=-1)                # (1000,)  the best key of each
+right = (found[2:] == torch.arange(998)).sum().item()
+print(f"{right} of 998 queries attend most to the key two places before")
+
+# %% tags=["hide-input"]
+assert right == 998
 
 # %% [markdown]
-# As far as you like. There *is* a head that always looks two places back, in texts of any length, and it takes no
-# more than one matrix. Whether gradient descent *finds* that matrix is another question, and the answer further down
-# may surprise you.
-
-# %% [markdown]
-# ## Fourth try: let it learn
+# As far as you like. There *is* a head that always looks two places back, in texts of any length. Whether gradient
+# descent *finds* it is another question; we shall come back to it.
 #
-# Why invent tags at all? Everything else in the network is learned. Make a table with a row for each position, start
-# it with small random numbers, and let the gradient fill it in:
+# **Now you:** [a05](@order/assignment), exercise 2.
+#
+# ## Learned positional embeddings: a table
+#
+# Why invent vectors? Everything else in the network is learned. Make a table with a row for each position, start it
+# with small random numbers, and let the gradient fill it in:
 
 # %%
 learned = LearnedPositions(max_length=32, d_model=64)
-print("parameters:", learned.table.numel(), "  tags for 32 positions:", tuple(learned(32).shape))
+print("parameters:", learned.table.numel(), "  32 positions:", tuple(learned(32).shape))
 try:
     learned(33)
 except ValueError as error:
     print(error)
 
 # %% [markdown] erratum="learned positions credited to Shaw; positions by the batch"
-# No formula has to be right, and position 0, which is special in many texts, can become special. BERT and GPT-2 do it
-# so. The price is in the last line: position 32 has no row. It is not that the model does badly there; it cannot be
-# asked.
+# BERT and GPT-2 do this. No formula has to be right, and position 0, which is special in many texts, can become
+# special. The price is in the last line: position 32 has no row. It is not that the model does badly there; it cannot
+# be asked.
 #
-# > **On the slide.** One deck heads this "(Shaw+ 2018)". Learned position vectors are in Gehring et al. (2017), and
-# > Vaswani et al. tried them beside the sinusoids and found nearly the same score (their table 3, row E). Shaw,
-# > Uszkoreit and Vaswani (2018) is about *relative* positions, and comes next.
+# > **A common mistake: the wrong authors.** A deck credits learned positions to Shaw et al. (2018), who propose
+# > *relative* ones (below). Learned position vectors are in Gehring et al. (2017), and Vaswani et al. found them as
+# > good as sinusoids (their table 3, row E).
 #
-# > **On the slide.** The same deck prints a model that looks its positions up with `torch.arange(x.size(0))`. The
-# > input is batch first, so that counts the *batch*: all words of a sentence get one tag, and which tag depends on
-# > how many sentences stand above it. The loss goes down all the same; lecture @errata_lab comes back to it. A short test
-# > finds it:
+# > **A common mistake: positions counted along the batch.** The same deck looks them up with `torch.arange(x.size(0))`.
+# > The input is batch first, so all tokens of a sentence get *one* position, and which one depends on how many
+# > sentences stand above it. The loss goes down all the same ([lecture @errata_lab](@errata_lab)). A short test finds
+# > it:
 
 # %%
-def add_positions_as_printed(x):                      # x (batch, n, d)
-    pos = torch.arange(x.size(0)).unsqueeze(1)        # (batch, 1)
-    return x + learned.table[pos]                     # (batch, n, d) + (batch, 1, d)
+def add_positions_as_printed(x):                                 # x (batch, n, d)
+    pos = torch.arange(x.size(0)).unsqueeze(1)                   # (batch, 1)
+    return x + learned.table[pos]                                # (batch, n, d) + (batch, 1, d)
 
 
 sentence, company = torch.randn(1, 5, 64), torch.randn(2, 5, 64)
 alone = add_positions_as_printed(sentence)[-1]                                # (5, 64)
 last_of_three = add_positions_as_printed(torch.cat([company, sentence]))[-1]  # (5, 64)
-print("the same sentence, alone and in company, differs by", (alone - last_of_three).abs().max().item())
-assert not torch.allclose(alone, last_of_three, atol=0.01), "an answer must not depend on who else is in the batch"
+print(f"alone and in company it differs by {(alone - last_of_three).abs().max():.2f}")
+
+# %% tags=["hide-input"]
+assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the batch"
 
 # %% [markdown]
-# ## Distances instead of places
+# ## Relative positions: a vector for each distance (Shaw)
 #
-# "The word before *cat*" is a useful thing to know; "word 417" hardly ever is. Tags say where each word is and leave
-# it to the model to subtract. Shaw et al. (2018) hand it the difference. Nothing is added to the words. Instead every
-# *distance* $j - i$ from a query to a key has a learned vector, which joins the key when the two meet:
+# "The token before *cat*" is a useful thing to know; "token 417" hardly ever is. Absolute positions say where each
+# token is and leave it to the model to subtract. **Relative positions** hand it the difference. In Shaw et al. (2018)
+# nothing is added to the embeddings. Every *distance* $j - i$ from a query to a key has two learned vectors, which all
+# heads share; one joins the key, one the value:
 #
 # $$
-# e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{ij}\bigr)}{\sqrt{d}}, \qquad a^K_{ij} = w^K_{\operatorname{clip}(j - i,\, -k,\, k)}
+# e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
+# o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
 # $$
 #
-# (and likewise $a^V_{ij}$ joins the value). The clip keeps the table small: distances up to $k$ have a vector each,
-# and all beyond share the outermost. For $k = 2$ these are the rows that the pairs look up:
+# The distance is clipped: all beyond $\pm r$ share the outermost vector, so a table has $2r + 1$ rows. (The paper
+# writes $k$ for our $r$.) For $r = 2$, large the distance, small the row that is looked up:
 
 # %%
 text = ["we", "know", "that", "you", "know", "it"]
-index = relative_index(6, 6, max_distance=2)          # (6, 6)  clip(j − i, −2, 2) + 2
-figures.distance_table(index, text)
+index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
+figures.distance_table(index, text, max_distance=2)
 
 # %% [markdown]
-# Row 2 is "here", row 1 "the word before", row 0 "two or more before". Down every diagonal stands one number. The two
-# *know* see the words around them in the same way, wherever in the text they are.
-#
-# That is the whole mechanism. Three lines compute the scores, and the package's module does the same without ever
-# building $a_{ij}$ for every pair, since there are only $2k + 1$ different ones:
+# Along each diagonal the number is the same. The two *know* see the words around them in the same way, wherever they
+# stand. In code, with the value side:
 
 # %%
-q, k = torch.randn(2, 6, 16)                          # (6, 16) each
-shaw = ShawRelative(max_distance=2, d_head=16)        # shaw.key is (5, 16), a row for each distance
-a = shaw.key[index]                                   # (6, 6, 16)  a_ij
-scores = torch.einsum("id,ijd->ij", q, k[None] + a) / math.sqrt(16)           # (6, 6)
-assert torch.allclose(scores, (q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16), atol=1e-5)
+torch.manual_seed(0)
+q, k, v = torch.randn(3, 6, 16)                                  # (6, 16) each
+shaw = ShawRelative(max_distance=2, d_head=16)                   # shaw.key, shaw.value: (5, 16)
+i = 3                                                            # one query, "you"
+scores = torch.stack([q[i] @ (k[j] + shaw.key[index[i, j]]) for j in range(6)]) / math.sqrt(16)
+alpha = scores.softmax(dim=0)                                    # (6,)
+o = sum(alpha[j] * (v[j] + shaw.value[index[i, j]]) for j in range(6))       # (16,)
+A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # (6, 6)  all
+print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
 
 # %% [markdown] erratum="Shaw's formula under Absolute"
-# How large must $k$ be? For English to German the paper measures 12.5 BLEU with $k = 0$, which is no order at all,
-# 25.5 with $k = 1$, 25.8 with $k = 2$, and then nothing more up to $k = 256$. Half of the score of a translation
-# hangs on order, and nearly all of that can be had from who stands next to whom. (The model has several layers, and
-# the next layer can pass on what a word has heard from its neighbour. So it may see further than $k$ after all.)
+# How large must the clip be? For English to German the paper measures
 #
-# > **On the slide.** One deck shows Shaw's formula, to say what RoPE does better, under the heading "Absolute". It is
-# > the relative one: move query and key along together, and the score stays. What the deck goes on to say is right:
-# > this score is no inner product of something that query $i$ brings and something that key $j$ brings, because
-# > $a_{ij}$ belongs to the pair.
+# | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
+# |---|---|---|---|---|---|---|---|
+# | BLEU | 12.5 | 25.5 | 25.8 | 25.9 | 25.8 | 25.9 | 25.8 |
+#
+# With $r = 0$ all distances look alike, only the decoder's causal mask tells of order, and half of the score is gone. Nearly all of it can be had from who stands next
+# to whom. (There are several layers, and each passes on what it heard from its neighbours.)
+#
+# > **A common mistake: calling this formula absolute.** A deck shows it under "Absolute", to say what RoPE does better.
+# > Move query and key along together, and the score stays: it is relative. The deck goes on rightly: this score is no
+# > inner product of something that query $i$ brings and something that key $j$ brings, because $a^K_{j-i}$ belongs to
+# > the pair.
 
 # %%
 one_query, one_key = torch.randn(2, 16)
-far = relative_index(505, 505, max_distance=2)        # (505, 505)
-moved = [one_query @ (one_key + shaw.key[far[i, j]]) for i, j in ((3, 4), (13, 14), (503, 504))]
-print("distance 1, at three places:", [round(score.item(), 4) for score in moved])
-assert moved[0] == moved[1] == moved[2]
+far = relative_index(505, 505, max_distance=2)                   # (505, 505)
+for i, j in ((3, 4), (13, 14), (503, 504)):
+    score = one_query @ (one_key + shaw.key[far[i, j]])
+    print(f"query at {i:>3}, key at {j:>3}: {score.item():.4f}")
 
 # %% [markdown]
-# The idea has a family. T5 (Raffel et al. 2020) gives every distance a single learned *number* instead of a vector,
-# and lets far distances share it in ever wider buckets. ALiBi (Press et al. 2022) learns nothing at all and subtracts
-# a cost in proportion to the distance; it is the extension of the assignment. And the distance need not be counted in
-# words: Wang et al. (2019) count steps in the tree of which word depends on which.
+# **Now you:** [a05](@order/assignment), exercise 3.
+#
+# ## Relative biases: a number for each distance (T5, ALiBi)
+#
+# Cheaper still: leave keys and values alone, and add a *number* to the score, $e_{ij} = q_i \cdot k_j / \sqrt{d_k} +
+# b_{j-i}$.
+#
+# * **T5** (Raffel et al. 2020) learns the numbers, for each head. Near distances have one each; far ones share it, in
+#   **buckets** that grow with the distance.
+# * **ALiBi** (*attention with linear biases*, Press et al. 2022) learns nothing: $b_{j-i} = -m\,\lvert i - j \rvert$, with a
+#   fixed slope $m$ for each head. Far keys fade by themselves, some heads see near, others far.
+
+# %%
+distances = list(range(-40, 41))
+bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
+buckets = bias.buckets(torch.tensor(distances)).tolist()
+slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256}
+costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.items()}
+figures.relative_biases(distances, buckets, costs)
 
 # %% [markdown]
-# ## Turn, do not add
+# (In the left picture keys to the right of the query have buckets of their own, from 16 on; a model that sees only the
+# past needs half as many.) And a distance need not be counted in tokens: Wang et al. (2019) count steps in the tree of
+# which word depends on which. ALiBi is the extension of the assignment.
 #
-# Could we have both, a tag that each word carries by itself *and* scores that know distances alone? Su et al. (2021)
-# write the wish down as an equation and solve it. Let $f(x, i)$ be the vector $x$ as it appears at place $i$. We want
+# ## Rotary embeddings (RoPE): turn, do not add
 #
-# $$\langle f(x, i),\, f(y, j) \rangle = g(x, y,\, i - j).$$
+# Can we have both: a position that each token carries by itself, *and* scores that know distances alone? Su et al.
+# (2021) write the wish down as an equation and solve it. Let $f(x, m)$ be the vector $x$ as it appears at position $m$.
+# We want, with $m$ and $n$ for two positions in this section,
 #
-# Adding does not do it. $\langle x + p_i,\, y + p_j \rangle$ has four terms, and only $\langle p_i, p_j \rangle$
-# knows the distance alone; the mixed ones, $\langle x, p_j \rangle$ and $\langle p_i, y \rangle$, change with the
-# place. (One deck calls them "cross-terms that are not relative".)
+# $$\langle f(q, m),\, f(k, n) \rangle = g(q, k,\, m - n).$$
 #
-# What does an inner product *not* see? If both arrows are turned by the same angle, it stays as it was. So let the
-# place turn the vector: at place $i$ by $i$ times some angle. Two words that lie $k$ places apart are then $k$ angles
-# apart, wherever they stand.
+# Adding does not do it. $\langle q + p_m,\, k + p_n \rangle$ has four terms, and the mixed ones, $\langle q, p_n
+# \rangle$ and $\langle p_m, k \rangle$, change with the place. What does an inner product *not* see? If both arrows are
+# turned by the same angle, it stays as it was. So let the position turn the vector: at position $m$ by $m\theta$. Two
+# tokens $m - n$ places apart are then turned against each other by $(m - n)\theta$, wherever they stand.
 #
-# The picture has two words. "Of course *we know*" has them at places 2 and 3, "*we know* that" at 0 and 1: the same
-# distance, somewhere else. The pale arrows are the two words as they were before the turn. *Choose an offset, then move
-# the shift, which moves both words along. What stays, and what would change if the tag were added instead?*
+# "Of course *we know*" has the two words at positions 2 and 3, "*we know* that" at 0 and 1: the same distance,
+# somewhere else. The pale arrows are the words before the turn. *Choose an offset, then move the shift, which moves
+# both words. What stays, and what would change if sine and cosine were added instead?*
 
 # %%
 viz.explore(
@@ -443,459 +438,589 @@ viz.explore(
 )
 
 # %% [markdown]
-# The two arrows go round together, and the angle between them, which is all that the score sees, does not move. It
-# moves when you change the offset. The dashed line is the same two words with the sine and cosine of the same angle
-# *added*: its score depends on the place as much as on anything else.
+# The arrows go round together, and the angle between them, which is all that the score sees, does not move. It moves
+# with the offset. The dashed line is the same two words with sine and cosine *added*: its score depends on the place.
 #
-# A plane has two dimensions and a head has more. So take the columns in pairs and turn each pair in its own plane, by
-# its own angle $\theta_i = p / 10000^{2i/d}$: the clock of the sinusoids once more, but now it *multiplies*.
+# A plane has two dimensions, a head has more. So take the columns in pairs, and give pair $i = 0, \dots, d_k/2 - 1$ its
+# own **frequency** $\theta_i = 10000^{-2i/d_k}$. At position $m$ it is turned by the angle $m\,\theta_i$:
 #
-# $$(a,\ b)\ \longmapsto\ (a \cos\theta_i - b \sin\theta_i,\ \ a \sin\theta_i + b \cos\theta_i)$$
+# $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
 #
-# This is **RoPE**, rotary position embedding. Here it is in code, for rows $x$ at places $p$:
+# This is **RoPE**, rotary position embedding: the sinusoids' frequencies again, but they *multiply*. (The paper counts
+# pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code counts from 0. $\theta_i$ is the frequency; the angle is
+# $m\theta_i$.) In a head of eight dimensions there are four dials:
 
 # %%
-def turn(x, positions, base=10000.0):
-    d = x.shape[-1]
-    theta = positions[:, None] / base ** (torch.arange(0, d, 2) / d)          # (n, d/2)
-    a, b = x[..., 0::2], x[..., 1::2]                                         # (…, n, d/2) each: the pairs
-    turned = [a * theta.cos() - b * theta.sin(), a * theta.sin() + b * theta.cos()]
-    return torch.stack(turned, dim=-1).flatten(-2)                            # (…, n, d)
-
-
-rows = torch.randn(10, 64)
-expected = package.rotate(rows, rope_angles(torch.arange(10), 64), style="interleaved")
-assert torch.allclose(turn(rows, torch.arange(10)), expected, atol=1e-5)
-assert torch.allclose(expected.norm(dim=-1), rows.norm(dim=-1), rtol=1e-4), "a turn keeps lengths"
+shown = [0, 1, 2, 3, 30, 300]
+figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 
 # %% [markdown]
-# The slides say that RoPE has to do with complex numbers. It is the same thing in another dress: read each pair as one
-# number $a + \mathrm{i}b$, and the turn is the product with $e^{\mathrm{i}\theta}$.
+# The first dial turns far between neighbours, but after about 6 tokens it is back where it was, and cannot say how
+# often it went round. The last one hardly moves between neighbours, but tells position 0 from 300. For one vector, pair by pair:
 
 # %%
-pairs = torch.view_as_complex(rows.unflatten(-1, (-1, 2)))                    # (10, 32)  a + ib
-spun = pairs * torch.exp(1j * rope_angles(torch.arange(10), 64))              # (10, 32)
-assert torch.allclose(torch.view_as_real(spun).flatten(-2), expected.double(), atol=1e-5)
+def turn(x, m, base=10000):
+    """One vector x (d,), as it appears at position m."""
+    turned = []
+    for i in range(len(x) // 2):
+        angle = m * base ** (-2 * i / len(x))                    # m θ_i
+        a, b = x[2 * i], x[2 * i + 1]
+        turned.append(a * math.cos(angle) - b * math.sin(angle))
+        turned.append(a * math.sin(angle) + b * math.cos(angle))
+    return torch.stack(turned)                                   # (d,)
+
+
+torch.manual_seed(0)
+query, key = torch.randn(2, 64)
+for n, apart in ((0, 3), (7, 3), (1000, 3), (1000, 4)):
+    score = turn(query, n + apart) @ turn(key, n)
+    print(f"query {apart} places after a key at {n:>4}: score {score.item():.3f}")
+pair = torch.view_as_complex(query.reshape(32, 2))               # (32,)  a + ib
+spun = pair * torch.exp(1j * rope_angles(torch.tensor(5), 64))   # times exp(i m θ), m = 5
+print("a product of complex numbers:",
+      torch.allclose(torch.view_as_real(spun).flatten().float(), turn(query, 5), atol=1e-5))
+
+# %% tags=["hide-input"]
+moved = [(turn(query, n + 3) @ turn(key, n)).item() for n in (0, 7, 1000)]
+assert max(moved) - min(moved) < 0.01 and torch.isclose(turn(query, 9).norm(), query.norm())
+assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 
 # %% [markdown]
-# Now test the wish. One query and one key, the same distance at four places, and then another distance:
-
-# %%
-query, key = torch.randn(2, 1, 64, generator=torch.Generator().manual_seed(0))        # (1, 64) each
-
-
-def score_at(i, j):
-    return (turn(query, torch.tensor([i])) @ turn(key, torch.tensor([j])).mT).item()
-
-
-print("distance 3:", [round(score_at(i, i + 3), 3) for i in (0, 7, 100, 1000)])
-print("distance 4:", [round(score_at(i, i + 4), 3) for i in (0, 7, 100, 1000)])
-assert max(abs(score_at(i, i + 3) - score_at(0, 3)) for i in (7, 100, 1000)) < 0.01
-assert abs(score_at(0, 4) - score_at(0, 3)) > 0.1
-
-# %% [markdown]
-# Query and key are turned, after their projections, in every layer. Values are not. The values are what is averaged,
-# and there is no second turn that would undo the first: an average of vectors turned by different angles would be a
-# blur. Nothing is learned, and nothing is added to the words.
+# The wish is granted: the same distance, the same score. The last line says the same in complex numbers, as the paper
+# does: a pair is $a + \mathrm{i}b$, and the turn is the product with $\exp(\mathrm{i}\,m\theta)$. With rotation
+# matrices for rows, $(q R_m)(k R_n)^\top = q\, R_m R_n^\top k^\top = q\, R_{m-n} k^\top$.
 #
-# Two layouts are in use. The paper pairs neighbouring columns, as we did ("interleaved"). GPT-NeoX, and Llama in the
-# transformers library, pair column $i$ with column $i + d/2$ ("half"). They are the same up to the order of the
-# columns, and a dot product does not see an order that query and key share:
+# Queries and keys are turned, after their projections, in every layer. Values are not: they are what is averaged, and
+# no second turn would undo the first. Nothing is learned, and nothing is added to the embeddings.
+#
+# ### Two layouts: interleaved and half
+#
+# Above the dials you saw two ways to choose the pairs. The paper takes neighbours, $x_{2i}$ and $x_{2i+1}$
+# (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$ (**half**). They are
+# the same up to the order of the columns, and a dot product does not see an order that query and key share.
 
 # %%
 def scores_of(q, k, style):
-    return package.rotate(q, angles, style) @ package.rotate(k, angles, style).mT     # (10, 10)
+    return rotate(q, angles, style) @ rotate(k, angles, style).mT             # (10, 10)
 
 
-angles, evens_first = rope_angles(torch.arange(10), 64), [*range(0, 64, 2), *range(1, 64, 2)]
-q, k = torch.randn(2, 10, 64)
+angles, q, k = rope_angles(torch.arange(10), 64), torch.randn(10, 64), torch.randn(10, 64)
+evens_first = [*range(0, 64, 2), *range(1, 64, 2)]
 by_neighbours = scores_of(q, k, "interleaved")
-rearranged, untouched = scores_of(q[:, evens_first], k[:, evens_first], "half"), scores_of(q, k, "half")
-print("by halves, columns rearranged: off by", (rearranged - by_neighbours).abs().max().item())
-print("by halves, columns untouched:  off by", (untouched - by_neighbours).abs().max().item())
-assert torch.allclose(by_neighbours, rearranged, atol=1e-3) and not torch.allclose(by_neighbours, untouched, atol=1)
+rearranged = scores_of(q[:, evens_first], k[:, evens_first], "half")
+untouched = scores_of(q, k, "half")
+print(f"half, columns rearranged: off by {(rearranged - by_neighbours).abs().max():.5f}")
+print(f"half, columns untouched:  off by {(untouched - by_neighbours).abs().max():.2f}")
+
+# %% tags=["hide-input"]
+assert torch.allclose(by_neighbours, rearranged, atol=1e-3)
+assert not torch.allclose(by_neighbours, untouched, atol=1)
 
 # %% [markdown]
-# So either is as good, and weights of one need their columns rearranged for the other. Nothing crashes if they are
-# not; the model just speaks nonsense.
+# Either is as good, but weights trained with one need their columns rearranged for the other. Nothing crashes if they
+# are not; the model just speaks nonsense.
 #
-# > **Check yourself.** (1) A head's queries and keys are turned at places $i$ and $j$. Write the score with rotation
-# > matrices $R_i$ for rows, and show where $i - j$ comes from. (2) One deck prints RoPE as
+# ### The base, and how far a head can see
+#
+# Let query and key be the same vector of ones. Turned, their score depends on the distance alone: it is $2 \sum_i \cos
+# \bigl((m - n)\theta_i\bigr)$. *Guess its shape*, and what a base of 500,000 in place of 10,000 does to it.
+
+# %%
+apart = torch.logspace(0, 5, 400).round()                        # (400,)  1 to 100,000
+decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-1)
+         for base in (10_000, 500_000)}
+viz.function_curves(decay, apart, log_x=True,
+                    x_name="distance", y_name="score (1 at distance 0)")
+
+# %% [markdown]
+# The score falls with the distance and then wanders around zero: the pairs point everywhere. That is RoPE's
+# **long-term decay**. (Su et al., section 3.4.3, prove a
+# bound that decays; a trained query and key need not follow it.) With the larger **base** all slow pairs turn more
+# slowly, and the fall is spread over more tokens. That is the number `rope_theta` in a model's config.
+#
+# > **Check yourself.** (1) A model with RoPE writes token by token and keeps the keys of the past in a cache. Must the
+# > cached keys be turned again with every new token? (2) A deck prints RoPE as
 # > $x \otimes \cos + \tilde x \otimes \sin$. What must $\otimes$ mean?
-# > <details><summary>Answers</summary>(1) <code>(q Rᵢ)(k Rⱼ)ᵀ = q Rᵢ Rⱼᵀ kᵀ = q Rᵢ₋ⱼ kᵀ</code>, because turning by
-# > the angles of i and back by those of j is turning by those of i − j. (2) The product element by element; Su et al.
-# > write it so. In most books ⊗ is the outer or Kronecker product, which would give a matrix.</details>
+# > <details><summary>Answers</summary>(1) No. A key is turned once, by its own position; the distance comes about in
+# > the dot product. (2) The product element by element; Su et al. write it so. In most books ⊗ is the outer or the
+# > Kronecker product, which would give a matrix.</details>
+#
+# **Now you:** [a05](@order/assignment), exercise 4.
+#
+# ## Which model uses which positions
+#
+# | model | positions | trained on texts up to |
+# |---|---|---|
+# | Transformer ([2017](https://arxiv.org/abs/1706.03762)) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ | a sentence |
+# | BERT ([2018](https://arxiv.org/abs/1810.04805)), GPT-2 ([2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf)), GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) | learned, added | 512; 1,024; 2,048 |
+# | T5 ([2020](https://arxiv.org/abs/1910.10683)) | biases in 32 buckets, up to distance 128 | 512 |
+# | BLOOM ([2022](https://arxiv.org/abs/2211.05100)) | ALiBi | 2,048 |
+# | GPT-NeoX-20B ([2022](https://arxiv.org/abs/2204.06745)) | RoPE on a quarter of each head's columns, half layout | 2,048 |
+# | Llama ([2023](https://arxiv.org/abs/2302.13971)), Llama 2 ([2023](https://arxiv.org/abs/2307.09288)) | RoPE, base 10,000 | 2,048; 4,096 |
+# | Llama 3 ([2024](https://arxiv.org/abs/2407.21783)) | RoPE, base 500,000 | 8,192; then 131,072 |
+# | Qwen2 ([2024](https://arxiv.org/abs/2407.10671)) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
+#
+# > **A common mistake: "most systems use learned positions".** Three decks have the line. It was so around 2019. Of the
+# > open large models since 2023 most use RoPE.
+#
+# How does a model that was trained on 4,096 tokens come to read 32,768? Three names that you will meet, mostly with
+# a little further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text
+# falls into the known range of angles: neighbours are then less than one position apart. **Raising the base** slows the
+# slow pairs and leaves the fast ones nearly as they are. **YaRN** (Peng et al. 2023) interpolates the slow pairs only,
+# and makes the scores a little sharper.
 
 # %% [markdown]
-# ## Further than it has ever seen
+# ## One task, eight schemes: length extrapolation
 #
-# Six schemes. One wish is left, and money hangs on it: training on long texts is expensive. Can we train on short
-# ones and read long ones?
+# Training on long texts is expensive. **Length extrapolation** is to train on short ones and read long ones. Which
+# schemes can do it? We try the smallest task that needs order and nothing else: the model reads random letters and says
+# at each place which letter stood *two places before*. It sees texts of 8 to 32 letters, and is then asked about 128.
 #
-# We shall try it on the smallest task that needs order and nothing else. The model reads random letters and must say,
-# at every place, which letter stood *two places before*. There is nothing to know about letters. Whoever can look two
-# places back has solved it. The models see texts of 8 to 32 letters, and are then asked about 128.
-#
-# Each is a Transformer's encoder with one block, from the package, with a linear layer on top. (What else is in a block
-# besides attention is the subject of lectures @masking to @transformer.) They differ in `positions` alone.
+# Each model is an encoder of one block from the package with a linear layer on top. (What else is in a block is the
+# subject of lectures @masking to @transformer.) They differ in `positions` and in nothing else; in particular all have
+# `scale_embedding=False`, of which more below.
 
 # %%
 LETTERS, BACK, TRAINED = 16, 2, 32
 
 
 class Echo(nn.Module):
-    def __init__(self, scheme, max_length=TRAINED, base=None):
+    def __init__(self, scheme, max_length=TRAINED):
         super().__init__()
-        config = TransformerConfig(vocab_size=LETTERS, d_model=64, n_layers=1, n_heads=2, d_ff=64,
-                                   positions=scheme, max_length=max_length, max_distance=8, dropout=0.0)
+        config = TransformerConfig(
+            positions=scheme, scale_embedding=False, vocab_size=LETTERS, d_model=64, n_layers=1,
+            n_heads=2, d_ff=64, max_length=max_length, max_distance=16, dropout=0.0,
+        )
         self.encoder, self.output = Encoder(config), nn.Linear(64, LETTERS)
-        if base is not None:                          # other periods, for an experiment below
-            self.encoder.embedding.positions.table = sinusoidal(torch.arange(max_length), 64, base)
 
-    def forward(self, tokens, **options):             # tokens (batch, n)
-        return self.output(self.encoder(tokens, **options))                   # (batch, n, LETTERS)
+    def forward(self, tokens, weights=None):                     # tokens (batch, n)
+        return self.output(self.encoder(tokens, weights=weights))    # (batch, n, LETTERS)
 
-# %%
-def train(scheme, steps=500, seed=0, before_step=lambda model, step: None, **options):
+
+def train(scheme, steps=500, seed=0):
     torch.manual_seed(seed)
-    model = Echo(scheme, **options)
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=3e-3, total_steps=steps, pct_start=0.2)
-    for step in range(steps):
-        before_step(model, step)                      # for two experiments below; else it does nothing
-        n = int(torch.randint(8, TRAINED + 1, ()))
-        tokens = torch.randint(LETTERS, (32, n))                              # (32, n)
-        guess = model(tokens)[:, BACK:]                                       # (32, n − 2, LETTERS)
+    model, draws = Echo(scheme), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps,
+                                                   pct_start=0.2)
+    for _ in range(steps):
+        n = int(torch.randint(8, TRAINED + 1, (), generator=draws))
+        tokens = torch.randint(LETTERS, (32, n), generator=draws)    # (32, n)
+        guess = model(tokens)[:, BACK:]                              # (32, n − 2, LETTERS)
         loss = F.cross_entropy(guess.flatten(0, 1), tokens[:, :-BACK].flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     return model.eval()
 
-# %%
-SCHEMES = {"no positions": "none", "integer": "integer", "binary": "binary", "sinusoidal": "sinusoidal",
-           "learned": "learned", "relative (Shaw)": "shaw", "RoPE": "rope"}
-models = {name: train(scheme) for name, scheme in SCHEMES.items()}
+
+models = {"sinusoidal": train("sinusoidal"), "learned": train("learned"),
+          "relative (Shaw)": train("shaw"), "RoPE": train("rope")}
 
 # %% [markdown]
-# For longer texts we build the same model with a longer table and give it the trained weights. That works for
-# whatever is computed by a formula, and for Shaw's distances, which are clipped. A learned table has no more rows
-# than it had.
-#
-# *Sketch it first:* seven small diagrams, accuracy against the position from 0 to 128. Where does each line stand up
-# to 32, and what happens there?
+# For longer texts we build the same model with positions for more tokens and give it the trained weights. That works
+# for what is computed by a formula, and for clipped distances. A learned table has no more rows than it had. Four
+# models were trained here, with one seed. The record has all eight, with three seeds each. *Sketch it first:* accuracy
+# against the position, in texts of 32 and in texts of 128. Where does each line stand up to 32, and what happens there?
 
 # %%
-@torch.no_grad()
-def right_at(model, name, n, batch=64, window=None, **options):
-    """The share of texts in which the answer at each position is right, from position BACK on."""
-    longer = Echo(SCHEMES[name], max_length=n, **options)
-    longer.load_state_dict(model.state_dict())
-    tokens = torch.randint(LETTERS, (batch, n), generator=torch.Generator().manual_seed(1))   # (batch, n)
-    place = torch.arange(n)
-    mask = None if window is None else (place - place[:, None]).abs() <= window               # (n, n)
-    answer = longer(tokens, mask=mask).argmax(dim=-1)                         # (batch, n)
-    return (answer[:, BACK:] == tokens[:, :-BACK]).float().mean(dim=0)        # (n − BACK,)
+kept = measured("positions")
+print(kept["command"])
+plain = [run for run in kept["runs"] if not run["scaled"]]       # the embedding as it is
+lines = {}
+for run in plain:
+    panel = lines.setdefault(run["scheme"], {})
+    for n, line in run["at"].items():
+        panel.setdefault(int(n), []).append(line)                # a line for each seed
+figures.accuracy_past_training(lines, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+
+# %%
+def by_seed(scheme, what, scaled=False):
+    return [run[what] for run in kept["runs"]
+            if run["scheme"] == scheme and run["scaled"] == scaled and what in run]
 
 
-right = {name: right_at(model, name, TRAINED if name == "learned" else 128) for name, model in models.items()}
-figures.accuracy_past_training(right, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+for scheme in lines:
+    inside = " ".join(f"{share:4.0%}" for share in by_seed(scheme, "inside"))
+    beyond = " ".join(f"{share:4.0%}" for share in by_seed(scheme, "beyond")) or "refuses"
+    print(f"{scheme:>16}: texts of 32: {inside}   beyond 32, in 128: {beyond}")
+
+# %% tags=["hide-input"]
+able = ("sinusoidal", "learned", "relative (Shaw)", "RoPE")
+assert min(min(by_seed(scheme, "inside")) for scheme in able) > 0.97
+assert min(min(by_seed(scheme, "beyond")) for scheme in able[2:]) > 0.95
+assert max(by_seed("relative (T5)", "beyond")) < 0.5
+assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
+assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
 
 # %% [markdown]
-# Three kinds of models.
+# Three kinds of schemes.
 #
-# *Those that never got it.* Without positions almost nothing can be done, as one would expect. (It is a little better
-# than guessing: a letter that is frequent in the text is the better guess.) With integer positions it is about the
-# same: the LayerNorm has taken them away.
+# *No order.* Without positions almost nothing can be done. (A little more than guessing: a letter that is frequent in
+# the text is the better guess.) With integers it is the same: the LayerNorm has taken them away.
 #
-# *Those that got it, and lost it.* In texts of the trained length the sinusoids make no mistake, and neither does the
-# learned table; binary digits get a good part of it. (Two places back is a subtraction with borrowing, and one look
-# of attention, which compares digits two by two, is slow to find what it can do. More training takes it further, but
-# not all the way.) Beyond the known ground sinusoids and digits fall off, and the table refuses. Look at the shaded
-# part, too: in the long text the binary model has become worse even at the front. The letters beyond position 32 wear
-# tags that the model has never seen, and they draw attention from everywhere.
+# *Order, as far as it was trained.* In texts of 32 the sinusoids and the learned table make no mistake, and the digits
+# few: nearly all of them at positions 16 and 17, where going two back changes the digit for 16. Beyond, sinusoids and digits are lost, and the table refuses. Compare the orange and the blue line in the shaded
+# part, too: in a long text both are worse even at its front. The letters beyond position 32 have vectors that the
+# model has never seen, and they attract attention from everywhere.
 #
-# *Those that do not care.* Shaw's distances and RoPE walk on as if nothing had happened.
+# *Distance.* Shaw's vectors and RoPE go on as if nothing had happened. T5's biases are relative, too, but do not go on.
+# Can you guess why, before we come to it? They are not sharp even at 32.
+#
+# What the models attend to shows the same from inside. Here are the weights of three of ours in a text of 64, with
+# lines where the trained length ends. A perfect model has one thin diagonal, two places below the main one.
 
 # %%
-inside = {name: right_at(model, name, TRAINED).mean().item() for name, model in models.items()}
-beyond = {name: line[TRAINED - BACK :].mean().item() for name, line in right.items() if name != "learned"}
-for name in SCHEMES:
-    past = f"{beyond[name]:4.0%} beyond position 32 in texts of 128" if name in beyond else "refuses longer ones"
-    print(f"{name:>16}: {inside[name]:4.0%} in texts of 32, {past}")
-assert min(inside[name] for name in ("sinusoidal", "learned", "relative (Shaw)", "RoPE")) > 0.98
-assert min(beyond["relative (Shaw)"], beyond["RoPE"]) > 0.9
-assert max(beyond["sinusoidal"], beyond["binary"]) < 0.4
-assert max(inside["no positions"], inside["integer"]) < 0.3
-assert right["binary"][: TRAINED - BACK].mean() < inside["binary"] - 0.05, "worse at its front, too"
-
-# %% [markdown]
-# But did we not build, with our own hands, a sinusoidal head that looks two places back in texts of a thousand words?
-# We did, and the model did not. There could be two reasons. Perhaps it has no room for our head: its heads have 32
-# columns each, where $M_{-2}$ wants 64, and the letters are in the way. Or it has the room, and training does not go
-# there: it sees 32 tags, a great many matrices are right on those, and nothing in the loss prefers the one that is
-# right on all the others.
-#
-# *Which is it?* Let us put our head into the model *before* the training, cut down to the 16 fastest pairs, and then
-# train exactly as before, on the same texts, with all weights free to move.
-
-# %%
-def our_head(model, step):
-    if step == 0:
-        attention = model.encoder.stack.blocks[0].attention.sublayer
-        fastest = torch.eye(64)[:, :32]               # (64, 32)  keeps the 16 fastest pairs
-        W_K = 2 * fastest                             # (64, 32)  the 2 makes the look sharp
-        W_Q = package.shift_matrix(-BACK, 64) @ W_K   # (64, 32)
-        with torch.no_grad():                         # both heads alike; torch keeps a weight transposed
-            attention.query.weight.copy_(torch.cat([W_Q, W_Q], dim=1).T)      # (64, 64)
-            attention.key.weight.copy_(torch.cat([W_K, W_K], dim=1).T)        # (64, 64)
+def longer(name, scheme, n):
+    model = Echo(scheme, max_length=n)
+    model.load_state_dict(models[name].state_dict())
+    return model
 
 
-advised = right_at(train("sinusoidal", before_step=our_head), "sinusoidal", 128)              # (126,)
-print(f"{advised[TRAINED - BACK :].mean():.0%} beyond position 32, where {beyond['sinusoidal']:.0%} were right before")
-assert advised[TRAINED - BACK :].mean() > 0.75
-
-# %% [markdown]
-# It has the room. The same model, trained on the same short texts, is right far beyond them, if it starts in the right
-# place, and from a random place it does not get there. That a good solution exists is a property of the scheme. That
-# it is found is not.
-#
-# > **On the slide.** Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart",
-# > and, below that, that this "doesn't really work". The second line is right, and the first can be tested. Perhaps it
-# > fails only because most periods are so long that they never restart? With the base 4 in place of 10000 the slowest
-# > of our hands comes full circle after 24 letters, so training has seen each of them go all the way round.
-
-# %%
-restarting = train("sinusoidal", base=4.0)
-print("slowest period:", round(2 * math.pi * 4 ** (62 / 64), 1), "letters")
-again = right_at(restarting, "sinusoidal", 128, base=4.0)                     # (126,)
-front, back = again[: TRAINED - BACK].mean().item(), again[TRAINED - BACK :].mean().item()
-print(f"{front:.0%} up to position 32, {back:.0%} beyond it")
-assert front > 0.95 and back < 0.3
-
-# %% [markdown]
-# Restarting does not help. Each hand is in a position that the model has seen before, but all of them *together*
-# never were, and it is the combination that the matrix reads.
-#
-# If unknown combinations are what hurts, and not the length, there is a cure. Go back to the base 10000, and at every
-# step let the training texts begin at a different place, anywhere from 0 to 96. They are no longer than before, but
-# their tags come from all of the first 128. (Kiyono et al. 2021 do this with translation.) *Will that do for a text of
-# 128? And for one of 256?*
-
-# %%
-def begin_anywhere(model, step):
-    first = int(torch.randint(128 - TRAINED + 1, ()))
-    model.encoder.embedding.positions.table = sinusoidal(torch.arange(first, first + TRAINED), 64)        # (32, 64)
-
-
-roaming = train("sinusoidal", before_step=begin_anywhere)
-in_128, in_256 = (right_at(roaming, "sinusoidal", n) for n in (128, 256))     # (126,), (254,)
-known, new = in_128[TRAINED - BACK :].mean().item(), in_256[128 - BACK :].mean().item()
-print(f"{known:.0%} beyond position 32 in texts of 128; {new:.0%} beyond position 128 in texts of 256")
-assert known > 0.85 and new < 0.65
-
-# %% [markdown]
-# Not one text of its training was longer than 32, and it reads 128. Where the tags are new again, it falls off again.
-# So it is the tags that have to be known, more than the length.
-#
-# What the models look at shows the same from inside. Here are the weights of three of the models above, in a text of
-# 64 letters, with lines at the end of the trained length. A perfect model shows one thin diagonal, two places below the
-# main one.
-
-# %%
-letters = torch.randint(LETTERS, (1, 64), generator=torch.Generator().manual_seed(2))         # (1, 64)
-looked = {}
-for name in ("sinusoidal", "relative (Shaw)", "RoPE"):
-    longer, weights = Echo(SCHEMES[name], max_length=64), Weights()
-    longer.load_state_dict(models[name].state_dict())
-    longer(letters, weights=weights)
-    looked[name] = weights.self_attn[0][0].mean(dim=0)   # (64, 64)  the mean over the heads
+torch.manual_seed(2)
+letters, looked = torch.randint(LETTERS, (1, 64)), {}            # (1, 64)
+in_config = {"sinusoidal": "sinusoidal", "relative (Shaw)": "shaw", "RoPE": "rope"}
+for name, scheme in in_config.items():
+    weights = Weights()                                          # takes the weights along
+    with torch.no_grad():
+        longer(name, scheme, 64)(letters, weights=weights)
+    looked[name] = weights.self_attn[0][0].mean(dim=0)           # (64, 64)  mean over the heads
 figures.attention_past_training(looked, trained=TRAINED)
 
 # %% [markdown]
-# At the top left, within the trained length, all three draw it. Outside, the sinusoids look where they have no business
-# looking, and the two relative schemes go straight on, because a distance of −2 is a distance of −2. (If RoPE's panel
-# has faint specks far from the diagonal, keep them in mind.)
+# At the top left all three draw it. Outside, the sinusoids look where they have no business, and the two others go
+# straight on, because a distance of −2 is a distance of −2. (If RoPE's panel has specks far from the diagonal, keep
+# them in mind.)
 #
-# ## How far does "on" go?
+# ## The embedding scale: multiply by √d_model
 #
-# Relative is not a magic word either. Let us go to texts thirty-two times as long as those of the training. *Guess:*
-# will RoPE still be right? And what will change if every letter may look only at its 16 neighbours on either side?
+# One line of Vaswani et al. (section 3.4) has been left out so far: embeddings are multiplied by
+# $\sqrt{d_\text{model}}$ before positions are added. Why? Compare lengths. An embedding often starts with numbers of
+# about $1/\sqrt{d_\text{model}}$, so that the same table can serve as the output's matrix. A sinusoidal vector has
+# $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *How long is each?*
 
 # %%
-def accuracy(name, window=None):                      # as many letters are asked about at every length
-    return [right_at(models[name], name, n, 2048 // n, window).mean().item() for n in lengths]
-
-
-lengths = (32, 128, 512, 1024)
-reach = {
-    "relative (Shaw)": accuracy("relative (Shaw)"),
-    "relative (Shaw), window": accuracy("relative (Shaw)", window=16),
-    "RoPE": accuracy("RoPE"),
-    "RoPE, window": accuracy("RoPE", window=16),
-    "sinusoidal, window": accuracy("sinusoidal", window=16),
-}
-viz.curves(reach, xs=lengths, x_name="length of the text", y_name="exactly right", log_x=True)
-
-# %%
-for label, line in reach.items():
-    print(f"{label:>23}:", *(f"{share:4.0%}" for share in line))
-assert reach["RoPE"][-1] < 0.9 < reach["RoPE"][1], "RoPE goes on, but not for ever"
-assert min(reach["RoPE, window"][-1], reach["relative (Shaw), window"][-1]) > 0.97, "with a window it does"
-assert reach["sinusoidal, window"][-1] < 0.8, "but a window does not make an unknown tag a known one"
+for d in (64, 512):
+    word = torch.randn(1000, d) / math.sqrt(d)                   # 1,000 fresh embeddings
+    lengths = {"embedding": word, "× √d": word * math.sqrt(d),
+               "sinusoidal": positions.sinusoidal(torch.arange(1000), d),
+               "learned, fresh": LearnedPositions(1000, d).table}
+    means = {name: rows.norm(dim=-1).mean() for name, rows in lengths.items()}
+    print(f"d = {d:>3}:", *(f"{name} {length:.2f} " for name, length in means.items()))
 
 # %% [markdown]
-# RoPE goes on for a long way, and fades in the end; Shaw's model holds out longer. The scores of near letters are
-# what they were, but softmax shares one unit among *all* keys. A letter that stands out clearly among 32 is one of
-# 1024 now, and a thousand small weights add up. For RoPE there is a second reason: at far distances its slow hands
-# come to angles that training never showed, and some of those keys score high by accident. A window removes both,
-# since what stands far away is not looked at, and near distances are all known. (Lecture @cheap_attention uses windows to save
-# time; here they save the answer.)
+# A fresh embedding has length 1, the sinusoid $\sqrt{d/2}$: in a model of width 512 the position is sixteen times as
+# long as the word. Scaled, the word is the longer one. A *learned* table starts short, and beside a scaled embedding it
+# is hardly there. (Training can make it longer.) *Guess:* our task needs positions more than anything. What will the
+# factor do to each scheme?
+
+# %%
+schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
+scales = {"embedding as it is": False, "embedding × √64": True}
+by_scale = {scheme: {name: by_seed(scheme, "inside", scaled) for name, scaled in scales.items()}
+            for scheme in schemes}
+figures.scale_points(by_scale, "share right in texts of 32", chance=1 / LETTERS)
+for what in ("binary louder", "learned louder"):
+    shares = [run["inside"] for run in kept["changed"] if run["name"] == what]
+    printed = " ".join(f"{share:.0%}" for share in shares)
+    print(f"{what.split()[0]}, embedding × 8 and positions × 8: {printed}")
+
+# %% tags=["hide-input"]
+for scheme in ("binary", "learned"):
+    as_it_is, scaled = by_scale[scheme].values()
+    assert min(as_it_is) > max(scaled) + 0.1
+louder = [run["inside"] for run in kept["changed"] if "louder" in run["name"]]
+assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
+
+# %% [markdown]
+# Digits fall from 94% to 62–73%, the learned table from 100% to 65–75%. In texts of 32 the other schemes hardly
+# change; the sinusoids are added, too, but they are long enough to be heard beside a scaled embedding. Is it the scale, or how long the one is *beside* the other? The last two lines put that at risk: with embedding
+# *and* positions times eight, the table is back above 99%, and the digits at 94% with two seeds of three (the third at
+# 81%). It is the ratio, or nearly all of it.
 #
-# This was a task in which only the neighbourhood counts, one small model of each kind, and letters instead of
-# language. So take the order of the schemes from it, and not the numbers. For real language models too, RoPE by
-# itself is known to fall off past its trained length; one remedy squeezes the places of the long text into the trained
-# range, so that everything turns more slowly, and trains a little more (Chen et al. 2023). And where more than the
-# neighbourhood counts, being relative need not help: on small reasoning tasks Kazemnejad et al. (2023) found RoPE,
-# ALiBi and absolute positions all ill suited to longer texts, and a decoder without any positions ahead of them. A GPU
-# would let you repeat this with real text and thousands of tokens; it would not change a line of the code.
+# So why scale at all? The paper gives no reason; the usual one is that language is not our task: there the word matters
+# more than its place, and a model with sinusoids that does not scale starts with words that are hard to hear. Schemes
+# that add nothing to the embedding, such as RoPE, do not need the factor, and Llama has none.
+#
+# > **A common mistake: "they differ in X alone", unchecked.** The package's `scale_embedding`, like many libraries'
+# > code, scales with sinusoids and does not with a learned table. Whoever compares the two by changing one word
+# > compares two scales as well: digits with scale against a table without would have been 62 to 73% against 100% here,
+# > and the story told of it wrong. Print both configurations before you explain a difference.
+#
+# ## Beyond the trained length: RoPE at four and at thirty-two times
+#
+# Relative is not a magic word either. Let us go on to texts of 1,024, thirty-two times as long. *Guess:* will RoPE
+# still be right? If it is not, there are two suspects. (a) The softmax shares one unit among *all* keys, and a thousand
+# small weights add up. (b) At far distances the slow pairs come to angles that training never showed. Two interventions
+# on the trained models, which leave the weights as they are:
+#
+# * a **window**: each letter sees 16 neighbours on either side. That takes away both suspects.
+# * **clipped** distances: all keys are seen, but none is turned further from its query than 16 places. That takes away
+#   (b) alone. If (a) is the cause, it must not help.
+
+# %%
+def changed(name, what="beyond"):
+    return [run[what] for run in kept["changed"] if run["name"] == name]
+
+
+def at_lengths(runs):
+    return {int(n): [run[n] for run in runs] for n in runs[0]}   # {length: a share a seed}
+
+
+reached = {"RoPE": at_lengths(by_seed("RoPE", "by_length")),
+           "RoPE, window": at_lengths(by_seed("RoPE", "window")),
+           "RoPE, clipped": at_lengths(by_seed("RoPE", "clipped")),
+           "relative (Shaw)": at_lengths(by_seed("relative (Shaw)", "by_length")),
+           "relative (T5)": at_lengths(by_seed("relative (T5)", "by_length")),
+           "T5, window": at_lengths(by_seed("relative (T5)", "window")),
+           "T5, 2,000 steps": at_lengths(changed("T5 longer", "by_length")),
+           "sinusoidal, window": at_lengths(by_seed("sinusoidal", "window"))}
+figures.reach(reached, trained=TRAINED)
+for name, points in reached.items():
+    print(f"{name:>18}:", *(f"{sum(shares) / len(shares):5.0%}" for shares in points.values()))
+
+# %% tags=["hide-input"]
+rope = reached["RoPE"]
+assert min(rope[128]) > 0.95 and max(rope[1024]) < 0.9, "RoPE goes on, but not for ever"
+assert min(reached["RoPE, clipped"][1024]) > 0.97 and min(reached["RoPE, window"][1024]) > 0.97
+assert max(reached["relative (T5)"][1024]) < 0.3 and min(reached["T5, window"][1024]) > 0.8
+assert max(reached["sinusoidal, window"][1024]) < 0.8
+
+# %% [markdown]
+# RoPE is nearly perfect at four times the length and loses about half at thirty-two. Clipped, with all 1,024 keys in
+# sight, it is right throughout: so here suspect (b) did it, the **new angles**. (Far keys whose angle is new
+# sometimes score as high as the right one. With a base of 10,000 only the first 3 of the 16 pairs of a head come full
+# circle within 32 tokens; the others reach angles that are new.)
+#
+# Suspect (a) is guilty elsewhere. T5's biases have no angles, and their outermost number was trained; yet they fade the
+# fastest, and a window brings them back to what they had at 32. Its numbers are too small to stand out among a
+# thousand: they start near 0, and Adam moves a number by no more than about the learning rate in a step, at most 0.003
+# here. With 2,000 steps T5 is right at 32, and nearly so at 128, and still lost at 1,024. Shaw's vectors fade late, and
+# the window helps them, too. A window does not make an unknown position known, so it does not help the sinusoids.
+# ([Lecture @cheap_attention](@cheap_attention) uses windows to save time.)
+#
+# This was a task in which only the neighbourhood counts, tiny models, and letters instead of language. Take the kinds
+# of failure from it, not the numbers. For large language models, too, RoPE by itself fails past its trained length;
+# Chen et al. (2023) blame attention scores that grow far too large at distances not seen in training. Where more than
+# the neighbourhood counts, being relative need not help: on small reasoning tasks Kazemnejad et al. (2023) found RoPE,
+# ALiBi and absolute positions ill suited to longer texts, and a decoder without any positions ahead of them.
+#
+# The record has three more experiments, on sinusoids:
+
+# %% tags=["hide-input"]
+rows = {"as above": by_seed("sinusoidal", "beyond"),
+        "the same, embedding scaled": by_seed("sinusoidal", "beyond", scaled=True),
+        "our own head put in first": changed("own head"),
+        "the same, embedding scaled ": changed("own head scaled"),
+        "base 4 for 10,000": changed("base 4"),
+        "texts begin anywhere": changed("anywhere"),
+        "… beyond 128, texts of 256": changed("anywhere", "beyond 128")}
+print("sinusoidal, right beyond 32 in texts of 128, three seeds")
+for name, shares in rows.items():
+    print(f"{name:>28}:", *(f"{share:4.0%}" for share in shares))
+
+# %% tags=["hide-input"]
+assert min(changed("own head scaled")) > 0.9 > 0.3 > max(rows["the same, embedding scaled"])
+assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) < 0.4
+
+# %% [markdown]
+# <details><summary><b>Going further</b>: can sinusoids extrapolate? Three experiments</summary>
+#
+# Did we not build, with our own hands, a sinusoidal head that looks two places back in texts of a thousand tokens? We
+# did, and the trained model did not. Has it no room for our head, with 32 columns in place of 64, and the letters in
+# the way? Or does training not go there, because a great many matrices are right on 32 positions and nothing in the
+# loss prefers the one that is right on all others? <b>Put our head into the model before the training</b> (its 16
+# fastest pairs), and then train as before, with all weights free to move. With the embedding scaled, as in the paper,
+# 92 to 96% are then right beyond 32, where it was 19 to 21% before; so it has the room. (With the embedding as it
+# is, 38 to 42%, where it was 11 to 13%: the position is then so long that a letter is hard to read beside one that was
+# never seen. That is a guess.) That a good solution exists is a property of the scheme. That it is found is not.
+#
+# Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart", and, below that, that
+# it "doesn't really work". Perhaps it fails only because most periods are too long to restart? With the <b>base 4</b>
+# in place of 10,000 the slowest pair comes full circle after 24 letters. Beyond 32 there are 8% left: restarting does
+# not help. Each pair is where the model has seen it, but all of them <em>together</em> never were.
+#
+# If unknown combinations hurt, and not the length, there is a cure. Let the training texts <b>begin anywhere</b> from
+# position 0 to 96 (Kiyono et al. 2021 do this with translation). They are no longer than before, but their position
+# vectors come from all of the first 128. With it 93 to 95% are right up to 128, and beyond 128, where the vectors are
+# new again, 24 to 33%. It is the vectors that have to be known, more than the length.
+# </details>
 
 # %% [markdown]
 # ## Five wishes, tested
 #
-# One of the decks lists what one may wish of positions: (1) a unique tag for every position, across texts; (2) a
-# linear relation between the tags of two positions; (3) that it carries over to texts longer than those of the
-# training; (4) that a deterministic process makes it, which the model can learn to use; (5) that it extends to
-# several dimensions, as for images. For RoPE we add (6): that scores depend on distances alone.
-#
-# A list of ticks is an opinion. Each wish can be a function that tries it. To treat all schemes alike, we ask of
-# each: what does it tell a query at position 0 about a key at position $p$?
+# A deck lists what one may wish of positions: (1) a unique vector for each position; (2) a linear relation between two
+# positions; (3) that they carry over to longer texts; (4) that a deterministic process makes them, which the model can
+# learn to use; (5) that they extend to several dimensions, as for images. For RoPE we add (6): that scores depend on
+# distances alone. A list of ticks is an opinion. Each wish can be a function that tries it. We ask of each scheme what
+# it tells a query at position 0 about a key at position $p$ below 32; what is learned, we take *trained*, from the
+# models above.
 
 # %%
-N, D = 256, 32
+p32 = torch.arange(TRAINED)
+attention = models["relative (Shaw)"].encoder.stack.blocks[0].attention.sublayer
+by_distance = attention.relative.key.detach()                    # (33, 32)  distances −16 to 16
+trained = {"learned": models["learned"].encoder.embedding.positions.table.detach(),
+           "relative (Shaw)": by_distance[relative_index(1, TRAINED, 16)[0]]}
 
 
-def tags_of(scheme, p, d=D, seed=0):                  # p (n,)  ->  (n, d)
-    torch.manual_seed(seed)
-    if scheme in ("integer", "binary", "sinusoidal"):
-        return getattr(package, scheme)(p, d)
-    if scheme == "learned":
-        return LearnedPositions(N, d).table.detach()[p]
-    if scheme == "relative (Shaw)":
-        return ShawRelative(16, d).key.detach()[p.clamp(-16, 16) + 16]
-    return package.rotate(torch.ones(len(p), d), rope_angles(p, d))           # RoPE: a vector of ones, turned
-
-# %%
-def unique(scheme):                                   # wish 1
-    return F.pdist(tags_of(scheme, torch.arange(N))).min().item() > 1e-3
+def told(scheme, p, d=64):
+    """What a scheme tells a query at position 0 about keys at the positions p (n,): (n, d)."""
+    if scheme in trained:
+        return trained[scheme][p][:, :d]
+    if scheme == "RoPE":
+        return rotate(torch.ones(len(p), d), rope_angles(p, d))  # ones, turned
+    return getattr(positions, scheme)(p, d)
 
 
-def linear(scheme, k=3):                              # wish 2: fit a matrix on half of the positions, try the rest
-    p = torch.randperm(N - k, generator=torch.Generator().manual_seed(0))     # (253,)
-    here = torch.cat([tags_of(scheme, p), torch.ones(len(p), 1)], dim=1).double()     # (253, d + 1)
-    there = tags_of(scheme, p + k).double()                                   # (253, d)
-    matrix = torch.linalg.lstsq(here[:126], there[:126], driver="gelsd").solution   # (d + 1, d)
-    wrong = (here[126:] @ matrix - there[126:]).norm() / (there[126:] - there[126:].mean(dim=0)).norm()
-    return wrong.item() < 0.01
-
-# %% [markdown]
-# (The column of ones allows a constant besides the matrix. It is kind to the integers, for which "three further" is
-# "plus three". The two tables that are learned are asked as they are before training, full of random numbers. Training
-# may bring some order into them, but nothing obliges it to.)
-
-# %%
-def by_formula(scheme):                               # wish 4: two builds, one result
-    p = torch.arange(N)
-    return torch.equal(tags_of(scheme, p, seed=0), tags_of(scheme, p, seed=1))
+def unique(scheme):                                              # wish 1
+    return F.pdist(told(scheme, p32)).min().item() > 1e-3
 
 
-def two_dimensions(scheme):                           # wish 5: half of the tag tells the row, half the column
-    row, column = torch.cartesian_prod(torch.arange(12), torch.arange(12)).T  # (144,) each
-    both = torch.cat([tags_of(scheme, row, D // 2), tags_of(scheme, column, D // 2)], dim=1)  # (144, d)
+def linear(scheme, k=3):                                         # wish 2: fit half, try half
+    torch.manual_seed(0)
+    p = torch.randperm(TRAINED - k)                              # (29,)
+    here = torch.cat([told(scheme, p), torch.ones(len(p), 1)], dim=1).double()     # (29, d + 1)
+    there = told(scheme, p + k).double()                         # (29, d)
+    matrix = torch.linalg.lstsq(here[:15], there[:15], driver="gelsd").solution    # (d + 1, d)
+    wrong = here[15:] @ matrix - there[15:]
+    return (wrong.norm() / (there[15:] - there[15:].mean(dim=0)).norm()).item()
+
+
+def two_dimensions(scheme):                                      # wish 5: a row and a column
+    row, column = torch.cartesian_prod(torch.arange(12), torch.arange(12)).T       # (144,) each
+    both = torch.cat([told(scheme, row, d=16), told(scheme, column, d=16)], dim=1)
     return F.pdist(both).min().item() > 1e-3
 
-# %%
-def distance_alone(scheme):                           # wish 6: one query, one key, three places, one distance
-    query, key = torch.randn(2, 1, D, generator=torch.Generator().manual_seed(0))
 
-    def score(i, j):
-        i, j = torch.tensor([i]), torch.tensor([j])
+def distance_alone(scheme):                                      # wish 6: do scores differ?
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 64)
+    index, scores = relative_index(TRAINED, TRAINED, 16), []     # (32, 32)
+    for n in (0, 5, 20):                                         # the query is 3 places later
         if scheme == "RoPE":
-            query_i, key_j = package.rotate(query, rope_angles(i, D)), package.rotate(key, rope_angles(j, D))
+            score = turn(query, n + 3) @ turn(key, n)
         elif scheme == "relative (Shaw)":
-            query_i, key_j = query, key + tags_of(scheme, j - i)
+            score = query[:32] @ (key[:32] + by_distance[index[n + 3, n]])
         else:
-            query_i, key_j = query + tags_of(scheme, i), key + tags_of(scheme, j)
-        return (query_i @ key_j.mT).item()
-
-    return max(abs(score(3 + s, 5 + s) - score(3, 5)) for s in (10, 200)) < 1e-3
+            here, there = told(scheme, torch.tensor([n + 3, n]))
+            score = (query + here) @ (key + there)
+        scores.append(score.item())
+    return max(scores) - min(scores)
 
 # %% [markdown]
-# Wish 3 and the second half of wish 4 are not questions for a formula. They are questions for a trained model, and
-# ours have answered them. *Which scheme, do you think, will have every wish granted?*
+# (The column of ones in `linear` allows a constant besides the matrix, which is kind to the integers: "three further"
+# is "plus three".) Wish 3 and half of wish 4 are questions for trained models, and the record answers them, with three
+# seeds each: we ask for more than 95% from *every* seed. *Which scheme will have all its wishes granted?*
 
 # %%
+def measured_wish(shares):
+    if not shares:
+        return False, "refuses"
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return min(shares) > 0.95, low if low == high else f"{low[:-1]}–{high}"
+
+
 results = {}
-for scheme in list(SCHEMES)[1:]:
-    further = f"{beyond[scheme]:.0%}" if scheme in beyond else "refuses"
+for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", "RoPE"):
+    lengths = by_seed(scheme, "by_length")
+    times_32 = [each["1024"] for each in lengths if "1024" in each]
+    off, apart = linear(scheme), distance_alone(scheme)
     results[scheme] = {
         "1 unique": (unique(scheme), ""),
-        "2 linear": (linear(scheme), ""),
-        "3 longer\ntexts": (beyond.get(scheme, 0) > 0.9, further),
-        "4 by a\nformula": (by_formula(scheme), ""),
-        "4 model\nlearns it": (inside[scheme] > 0.97, f"{inside[scheme]:.0%}"),
-        "5 two\ndimensions": (two_dimensions(scheme), ""),
-        "6 distance\nalone": (distance_alone(scheme), ""),
+        "2 linear": (off < 0.01, f"{off:.0%} off"),
+        "3 texts ×4\n(beyond 32)": measured_wish(by_seed(scheme, "beyond")),
+        "3 texts ×32": measured_wish(times_32),
+        "4 nothing\nto learn": (scheme not in trained, ""),
+        "4 model\nuses it": measured_wish(by_seed(scheme, "inside")),
+        "5 two di-\nmensions": (two_dimensions(scheme), ""),
+        "6 distance\nalone": (apart < 0.01, f"± {apart:,.1f}"),
     }
 figures.property_table(results)
 
-# %%
+# %% tags=["hide-input"]
 def granted(wish):
     return [scheme for scheme, row in results.items() if row[wish][0]]
 
 
-assert all(passed for passed, _ in results["RoPE"].values())
 assert granted("1 unique") == ["integer", "binary", "sinusoidal", "learned", "RoPE"]
 assert granted("2 linear") == ["integer", "sinusoidal", "RoPE"]
-assert granted("3 longer\ntexts") == granted("6 distance\nalone") == ["relative (Shaw)", "RoPE"]
-assert granted("4 by a\nformula") == ["integer", "binary", "sinusoidal", "RoPE"]
-assert len(granted("5 two\ndimensions")) == len(results)
+relative = ["relative (Shaw)", "RoPE"]
+assert granted("3 texts ×4\n(beyond 32)") == granted("6 distance\nalone") == relative
+assert granted("3 texts ×32") == []
 
 # %% [markdown]
-# RoPE has them all, which goes some way to explain why most open language models of recent years use it. But read the
-# table by columns, too. Two dimensions are no problem for anybody: give half of the columns to each axis. A wish that
-# everybody grants helps nobody to choose. Being linear did not save the sinusoids, nor did being unique; and Shaw's
-# distances fail the first two wishes (all far places share one vector, and a list of vectors obeys no matrix) and do
-# well at what we wanted them for. In this table it is wish 6, to be relative, that goes together with wish 3.
+# No scheme has them all. At thirty-two times the length nobody's three seeds all reach 95%. (This holds for the
+# embedding as it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there in the record, and RoPE 30 to
+# 55%.) RoPE has every other wish, which may be one reason why most open language models use it; that it is cheap, has no parameters and works with
+# fused attention and a cache may be others.
 #
-# > **Check yourself.** (1) Which of the six can be used in a model that was trained without it, by just switching it
-# > on? (2) A model with RoPE writes token by token and keeps the keys of the past in a cache. Must the cached keys be
-# > turned again with every new token? (3) You translate sentences of at most 60 words and have all the data you want.
-# > Does it matter to you which schemes go on beyond the trained length?
-# > <details><summary>Answers</summary>(1) None. The weights have learned to read what they were given. (2) No. A key
-# > is turned once, by its own place; the distance comes about in the dot product. With Shaw's scheme, too, the keys
-# > stay, and the distances are looked up anew. (3) Little. Inside the trained lengths sinusoidal, learned, relative
-# > and rotary positions all did it without a mistake, and in the original paper, too, learned and sinusoidal ones
-# > were about equal.</details>
+# Read the table by columns, too. A wish that everybody grants, such as two dimensions ([lecture
+# @beyond_text](@beyond_text)), helps nobody to choose. Being linear did not save the sinusoids, nor did being unique. Shaw's distances fail the first two wishes (all far places
+# share one vector, and no matrix takes each of these vectors to the one three further on) and do well at what we wanted
+# them for. Of all columns it is wish 6, to be relative, that goes together with texts of four times the length here.
 
 # %% [markdown]
-# ## What you have, and what is missing
+# ## In short
 #
-# Attention knows nothing of order, and it was told: by a vector that is added, by a distance that joins the key, or
-# by a turn of query and key. With that the layer is no longer a function on sets, and the two dogs have parted.
+# > | | | shape |
+# > |---|---|---|
+# > | frequencies | $\theta_i = 10000^{-2i/d},\quad i = 0, \dots, d/2 - 1$ | $(d/2)$ |
+# > | sinusoidal | $\mathrm{PE}(p, 2i) = \sin p\,\theta_i,\quad \mathrm{PE}(p, 2i+1) = \cos p\,\theta_i$; input $\sqrt{d_\text{model}}\, x_p + \mathrm{PE}(p)$ | $(n, d_\text{model})$ |
+# > | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
+# > | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
+# > | RoPE | pair $i$ of query and key at position $m$ turned by $m\,\theta_i$; the score depends on $m - n$ | $(n, d_k)$ |
+# >
+# > Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and
+# > how long it is beside the embedding matters. Relative schemes put the distance into the score. RoPE turns queries
+# > and keys, so that each carries its own position and scores know distances alone; most large models since 2023 use
+# > it, often with a base far above 10,000. What a scheme *can* express and what training *finds* differ: beyond the trained
+# > length, only measuring helps.
 #
-# What it still lacks is a mask for those who write, and anything that is not an average. Both are the subject of
-# lecture @masking.
+# Of the three things that self-attention lacked, one is mended:
 #
-# **In the package.** `attncourse.positions` has everything above: `integer`, `binary`, `sinusoidal`, `shift_matrix`,
-# `LearnedPositions`, `relative_index` and `ShawRelative`, `BucketedBias` (T5's), `rope_angles`, `rotate` and the
-# module `RoPE`. A model chooses with one word, `TransformerConfig(positions="rope")`.
+# | what was missing | mended by |
+# |---|---|
+# | order | positions: added, in the score, or as a rotation |
+# | something other than averages | [lecture @masking](@masking) |
+# | blindness to the future | [lecture @masking](@masking) |
 #
-# **Read next.** Vaswani et al., *Attention is all you need* (2017), section 3.5, half a page. Shaw, Uszkoreit and
-# Vaswani, *Self-attention with relative position representations* (2018), section 3. Su et al., *RoFormer: enhanced
-# Transformer with rotary position embedding* (2021), section 3. Press, Smith and Lewis, *Train short, test long:
-# attention with linear biases enables input length extrapolation* (2022), for the question of the last experiment on
-# real text. Kazemnejad et al., *The impact of positional encoding on length generalization in Transformers* (2023),
-# ask whether decoders need positions at all, and Kiyono et al., *SHAPE: shifted absolute position embedding for
-# Transformers* (2021), let texts begin anywhere.
+# > **Check yourself.**
+# > 1. Which of these schemes can be switched on in a model that was trained without it?
+# > 2. A head's queries and keys are turned at positions $m$ and $n$. Write the score with rotation matrices $R_m$ for
+# >    rows, and show where $m - n$ comes from.
+# > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
+# >    beyond the trained length?
+# > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
+# > <details><summary>Answers</summary>
+# >
+# > 1. None. The weights have learned to read what they were given.
+# > 2. $(q R_m)(k R_n)^\top = q R_m R_n^\top k^\top = q R_{m-n} k^\top$: turning by the angles of $m$ and back by those of $n$ is
+# >    turning by those of $m - n$.
+# > 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the
+# >    original paper learned and sinusoidal ones were about equal.
+# > 4. All but pair 0, whose frequency is 1 for every base; the last pair most of all.</details>
+#
+# **Now do** [assignment @order](@order/assignment) (about an hour and a half): four exercises, a question in words, and
+# an extension. **Next:** [lecture @masking](@masking).
+#
+# **In the package.** `attncourse.positions` has everything above. A model chooses with one word,
+# `TransformerConfig(positions="rope")`; `rope_base`, `rope_style` and `scale_embedding` are beside it.
+#
+# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): sections
+# 3.4 and 3.5. Gehring et al., [*Convolutional sequence to sequence learning*](https://arxiv.org/abs/1705.03122) (2017).
+# Shaw, Uszkoreit and Vaswani, [*Self-attention with relative position
+# representations*](https://arxiv.org/abs/1803.02155) (2018): section 3. Dai et al.,
+# [*Transformer-XL*](https://arxiv.org/abs/1901.02860) (2019), with sinusoids of the distance. Wang et al.,
+# [*Self-attention with structural position representations*](https://arxiv.org/abs/1909.00383) (2019). Raffel et al.,
+# [*Exploring the limits of transfer learning with a unified text-to-text
+# transformer*](https://arxiv.org/abs/1910.10683) (2020): section 2.1. Su et al., [*RoFormer: enhanced Transformer with
+# rotary position embedding*](https://arxiv.org/abs/2104.09864) (2021): section 3. Kiyono et al., [*SHAPE: shifted
+# absolute position embedding for Transformers*](https://arxiv.org/abs/2109.05644) (2021). Press, Smith and Lewis,
+# [*Train short, test long*](https://arxiv.org/abs/2108.12409) (2022). Haviv et al., [*Transformer language models
+# without positional encodings still learn positional information*](https://arxiv.org/abs/2203.16634) (2022). Kazemnejad
+# et al., [*The impact of positional encoding on length generalization in
+# Transformers*](https://arxiv.org/abs/2305.19466) (2023). Chen et al., [*Extending context window of large language
+# models via positional interpolation*](https://arxiv.org/abs/2306.15595) (2023). Peng et al., [*YaRN: efficient context
+# window extension of large language models*](https://arxiv.org/abs/2309.00071) (2023).

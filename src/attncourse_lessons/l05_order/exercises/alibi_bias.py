@@ -123,3 +123,12 @@ def einsum_a_geometric_sequence_not_contiguous(n_heads, n):
     slopes = torch.full((n_heads,), ratio).cumprod(dim=0)
     place = torch.arange(float(n))
     return torch.einsum("h,ij->jih", slopes, -torch.cdist(place[:, None], place[:, None], p=1)).permute(2, 0, 1)
+
+
+@alternative("ramps to both sides")
+def ramps_to_both_sides(n_heads, n):
+    """The costs to the left and to the right of each token apart, laid out flat."""
+    place = torch.arange(n, dtype=torch.float64)
+    left, right = (place[:, None] - place).clamp(min=0), (place - place[:, None]).clamp(min=0)
+    slopes = torch.exp2(-8 * torch.arange(1, n_heads + 1, dtype=torch.float64) / n_heads)
+    return torch.outer(-slopes, (left + right).flatten()).unflatten(1, (n, n))

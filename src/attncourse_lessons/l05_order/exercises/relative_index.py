@@ -140,8 +140,8 @@ slip("as many keys as queries", ("not square",),
     {"arange(n_key)": "arange(n_query)"},
     {"arange(n_query)": "arange(n_key)"},
     words="""
-    The table is square: one of the two lengths was used for both axes. When a decoder writes token by token there is
-    one query and there are many keys.""")
+    The table is square: one of the two lengths was used for both axes. Queries and keys need not be equally many: where
+    one sentence attends to another, each has a length of its own.""")
 slip("queries at the end", ("not square",), {"arange(n_query)": "arange(n_key - n_query, n_key)"}, words="""
     The queries were taken for the *last* positions among the keys, as if the earlier keys came from a cache. Here query
     0 and key 0 stand at the same position, however many there are of each.""")

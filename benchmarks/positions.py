@@ -1,0 +1,271 @@
+"""Lecture 05's comparison of positional encodings: one task, one embedding scale, three seeds, and what it rests on.
+
+    python benchmarks/positions.py [--seeds 0 1 2] [--steps 500] [--save FILE] [--json]
+
+An encoder of one block reads random letters and says at each place which letter stood two places before (lecture 05's
+`Echo`). Texts have 8 to 32 letters in training; then it is asked about 32, 128, 512 and 1024. Runs differ in one thing
+at a time:
+
+* scheme: no positions, integer, binary, sinusoidal, learned, Shaw's vectors, T5's biases, RoPE;
+* scaled: whether the embedding is multiplied by √d_model, the same for every scheme;
+* ratio: positions of "binary" and "learned" made √d_model times as long *beside* a scaled embedding: if what counts is
+  how long the one is beside the other, that must undo what the scale did;
+* window: the trained RoPE, Shaw, T5 and sinusoidal models, each letter seeing 16 on either side;
+* clipped: the trained RoPE models, every key seen, but none turned further from its query than 16 places, so that no
+  angle is new: if new angles are why RoPE fades, that must mend it; if the number of keys is, it must not;
+* T5 longer: T5's biases with four times as many steps, since Adam moves a number by no more than the learning rate;
+* own head: the sinusoidal model with a head that looks two places back put in before the training, with the embedding
+  as it is and scaled;
+* base 4: sinusoids all of which come full circle within the trained length;
+* anywhere: sinusoidal texts that begin at a place from 0 to 96, and are no longer than before.
+
+Runs of one seed see the same letters. One thread; about four minutes of processor time.
+"""
+
+import argparse
+import json
+import math
+import platform
+import re
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attncourse.positions import rope_angles, rotate, shift_matrix, sinusoidal
+from attncourse.transformer import Encoder, TransformerConfig
+
+LETTERS, BACK, TRAINED, D = 16, 2, 32, 64
+LENGTHS = (32, 128, 512, 1024)
+NEAR = 16
+SCHEMES = {"none": "no positions", "integer": "integer", "binary": "binary", "sinusoidal": "sinusoidal",
+           "learned": "learned", "shaw": "relative (Shaw)", "bucketed": "relative (T5)", "rope": "RoPE"}  # fmt: skip
+
+
+class Echo(nn.Module):
+    """Says at each place which letter stood BACK places before. As on lecture 05's page."""
+
+    def __init__(self, positions: str, max_length: int = TRAINED, scaled: bool = False):
+        super().__init__()
+        config = TransformerConfig(
+            vocab_size=LETTERS, d_model=D, n_layers=1, n_heads=2, d_ff=64, positions=positions,
+            max_length=max_length, max_distance=16, scale_embedding=scaled, dropout=0.0,
+        )  # fmt: skip
+        self.encoder, self.output = Encoder(config), nn.Linear(D, LETTERS)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.output(self.encoder(tokens, mask=mask))                   # (batch, n, LETTERS)
+
+    @property
+    def table(self) -> nn.Module:
+        return self.encoder.embedding.positions
+
+
+def train(positions: str, steps: int, seed: int, scaled: bool = False, before=None, each=None) -> Echo:
+    """`before` is called with the model once, `each` before every step."""
+    torch.manual_seed(seed)
+    model = Echo(positions, scaled=scaled)
+    if before is not None:
+        before(model)
+    draws = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=3e-3, total_steps=steps, pct_start=0.2)
+    for _ in range(steps):
+        if each is not None:
+            each(model)
+        n = int(torch.randint(8, TRAINED + 1, (), generator=draws))
+        tokens = torch.randint(LETTERS, (32, n), generator=draws)             # (32, n)
+        guess = model(tokens)[:, BACK:]                                       # (32, n − 2, LETTERS)
+        loss = F.cross_entropy(guess.flatten(0, 1), tokens[:, :-BACK].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    return model.eval()
+
+
+def longer(model: Echo, positions: str, n: int, table: Tensor | None = None) -> Echo:
+    """The trained model with positions for n letters; `table` in place of the scheme's own."""
+    built = Echo(positions, n if positions != "learned" else TRAINED, scaled=model.encoder.embedding.scale != 1)
+    built.load_state_dict(model.state_dict())
+    if table is not None:
+        built.table.table = table
+    return built.eval()
+
+
+def letters(n: int, batch: int) -> Tensor:
+    return torch.randint(LETTERS, (batch, n), generator=torch.Generator().manual_seed(1))      # (batch, n)
+
+
+@torch.no_grad()
+def right_at(model: Echo, positions: str, n: int, window: int | None = None, table: Tensor | None = None) -> Tensor:
+    """The share of texts in which the answer at each place is right, from place BACK on: (n − BACK,)."""
+    tokens, place = letters(n, max(2, 8192 // n)), torch.arange(n)
+    mask = None if window is None else (place - place[:, None]).abs() <= window                # (n, n)
+    answer = longer(model, positions, n, table)(tokens, mask).argmax(dim=-1)  # (batch, n)
+    return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean(dim=0)
+
+
+@torch.no_grad()
+def right_clipped(model: Echo, n: int, furthest: int = NEAR) -> float:
+    """RoPE with every distance beyond `furthest` taken for `furthest`: all keys are seen, none at a new angle."""
+    tokens, place = letters(n, 2), torch.arange(n)
+    built = longer(model, "rope", n)
+    block = built.encoder.stack.blocks[0]
+    layer, x = block.attention.sublayer, built.encoder.embedding(tokens)
+    h = block.attention.norm(x)
+    parts = layer.query, layer.key, layer.value
+    query, key, value = (part(h).unflatten(-1, (2, -1)).transpose(1, 2) for part in parts)
+    angles = rope_angles(place, query.shape[-1])
+    scores = rotate(query, angles) @ rotate(key, angles).mT                   # (batch, 2, n, n)  as trained
+    apart = place - place[:, None]                                            # (n, n)  key less query
+    for side in (-furthest, furthest):
+        turned = rotate(key, rope_angles(torch.full((n,), side), query.shape[-1]))
+        far = apart < side if side < 0 else apart > side
+        scores = torch.where(far, query @ turned.mT, scores)
+    output = (scores * layer.scale).softmax(dim=-1) @ value                   # (batch, 2, n, d_head)
+    x = x + layer.output(output.transpose(1, 2).flatten(2))
+    x = x + block.ff.sublayer(block.ff.norm(x))
+    answer = built.output(built.encoder.stack.norm(x)).argmax(dim=-1)
+    return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean().item()
+
+
+# What is changed before or during a training
+
+CHANGES = ("T5 longer", "own head", "own head scaled", "base 4", "anywhere", "binary louder", "learned louder")
+
+
+def our_head(model: Echo) -> None:
+    """Queries that are the position vector two places before, keys that are their own; the 16 fastest pairs."""
+    attention = model.encoder.stack.blocks[0].attention.sublayer
+    key = 2 * torch.eye(D)[:, :32]                                            # (64, 32)  the 2 makes it sharp
+    query = shift_matrix(-BACK, D) @ key                                      # (64, 32)
+    with torch.no_grad():
+        attention.query.weight.copy_(torch.cat([query, query], dim=1).T)      # nn.Linear keeps the transpose
+        attention.key.weight.copy_(torch.cat([key, key], dim=1).T)
+
+
+def base_4(n: int = TRAINED) -> Tensor:
+    return sinusoidal(torch.arange(n), D, base=4.0)
+
+
+def restart(model: Echo) -> None:
+    model.table.table = base_4()
+
+
+def begin_anywhere(model: Echo) -> None:
+    first = int(torch.randint(128 - TRAINED + 1, ()))
+    model.table.table = sinusoidal(torch.arange(first, first + TRAINED), D)   # (32, 64)
+
+
+def louder(model: Echo) -> None:
+    """Position vectors √d_model times as long."""
+    with torch.no_grad():
+        if isinstance(model.table.table, nn.Parameter):
+            model.table.table.mul_(math.sqrt(D))
+        else:
+            model.table.table = model.table.table * math.sqrt(D)
+
+
+# What is kept of a run
+
+
+def split(line: Tensor) -> dict:
+    """Before the end of the trained length and behind it."""
+    return {"inside": line[: TRAINED - BACK].mean().item(), "beyond": line[TRAINED - BACK :].mean().item()}
+
+
+def rounded(found):
+    if isinstance(found, dict):
+        return {key: rounded(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [rounded(value) for value in found]
+    return round(found, 4) if isinstance(found, float) else found
+
+
+def measure(positions: str, scaled: bool, steps: int, seed: int) -> tuple[dict, Echo]:
+    model = train(positions, steps, seed, scaled)
+    run = {"scheme": SCHEMES[positions], "scaled": scaled, "seed": seed}
+    lengths = (TRAINED,) if positions == "learned" else LENGTHS
+    lines = {n: right_at(model, positions, n) for n in lengths}
+    run["by_length"] = {n: line.mean().item() for n, line in lines.items()}
+    run["inside"] = run["by_length"][TRAINED]
+    if positions != "learned":
+        run["beyond"] = split(lines[128])["beyond"]
+    if not scaled:
+        run["at"] = {n: lines[n].tolist() for n in lengths if n <= 128}
+        if positions in ("sinusoidal", "shaw", "bucketed", "rope"):
+            run["window"] = {n: right_at(model, positions, n, window=NEAR).mean().item() for n in LENGTHS}
+        if positions == "rope":
+            run["clipped"] = {n: right_clipped(model, n) for n in LENGTHS}
+    return run, model
+
+
+def changed(name: str, steps: int, seed: int) -> dict:
+    """One of the runs in which something else than scheme or scale was changed."""
+    run: dict = {"name": name, "seed": seed}
+    if name == "T5 longer":
+        model = train("bucketed", 4 * steps, seed)
+        run |= split(right_at(model, "bucketed", 128))
+        run["by_length"] = {n: right_at(model, "bucketed", n).mean().item() for n in LENGTHS}
+    elif name in ("own head", "own head scaled"):
+        model = train("sinusoidal", steps, seed, scaled="scaled" in name, before=our_head)
+        run |= split(right_at(model, "sinusoidal", 128))
+    elif name == "base 4":
+        model = train("sinusoidal", steps, seed, before=restart)
+        run |= split(right_at(model, "sinusoidal", 128, table=base_4(128)))
+    elif name == "anywhere":
+        model = train("sinusoidal", steps, seed, each=begin_anywhere)
+        run |= split(right_at(model, "sinusoidal", 128))
+        run["beyond 128"] = right_at(model, "sinusoidal", 256)[128 - BACK :].mean().item()
+    else:
+        positions = name.split()[0]
+        model = train(positions, steps, seed, scaled=True, before=louder)
+        table = model.table.table if positions == "binary" else None
+        run["inside"] = right_at(model, positions, TRAINED, table=table).mean().item()
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    runs, changes = [], []
+    for scaled in (False, True):
+        for positions in SCHEMES:
+            for seed in args.seeds:
+                run, _ = measure(positions, scaled, args.steps, seed)
+                runs.append(run)
+                shown = " ".join(f"{share:6.1%}" for share in run["by_length"].values())
+                extra = " ".join(f"{kind} {run[kind][1024]:.1%}" for kind in ("window", "clipped") if kind in run)
+                print(f"{run['scheme']:>16} {'scaled' if scaled else '':>6} {seed}: {shown}  {extra}", flush=True)
+    for name in CHANGES:
+        for seed in args.seeds:
+            changes.append(changed(name, args.steps, seed))
+            print(changes[-1], flush=True)
+
+    result = rounded({
+        "benchmark": "positions",
+        "command": f"python benchmarks/positions.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}",
+        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
+        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        "seeds": args.seeds, "trained": TRAINED, "processor_seconds": round(time.process_time()),
+        "runs": runs, "changed": changes,
+    })  # fmt: skip
+    if args.save:
+        text = json.dumps(result, indent=1)
+        args.save.write_text(re.sub(r"\n {4,}|\n {3}(?=[\]}])", " ", text) + "\n", encoding="utf-8")
+    if args.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
