@@ -31,8 +31,6 @@ ALLOWED = {
     ("masked_mean, again", "masked_mean"): HALF,
     ("sinusoidal", "sinusoidal"): PRINTED,
     ("feed_forward", "feed_forward"): PRINTED,
-    ("split_heads", "split_heads"): PRINTED,
-    ("merge_heads", "merge_heads"): PRINTED,
     ("layer_norm", "layer_norm"): PRINTED,
     ("layer_norm", "rms_norm"): PRINTED,
     ("rms_norm", "rms_norm"): PRINTED,
