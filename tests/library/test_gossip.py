@@ -14,7 +14,8 @@ def test_every_verb_asks_who_gave_and_who_got_and_every_pronoun_whom_it_means():
         asked = sorted((question.asker, question.kind) for question in questions)
         verbs = [place for place, word in enumerate(words) if word in VERBS]
         pronouns = [place for place, word in enumerate(words) if word in ("he", "she")]
-        assert asked == sorted([(place, kind) for place in verbs for kind in (0, 1)] + [(place, 2) for place in pronouns])
+        wanted = [(place, kind) for place in verbs for kind in (0, 1)] + [(place, 2) for place in pronouns]
+        assert asked == sorted(wanted)
 
 
 def test_answers_are_names_and_who_got_comes_after_the_verb_and_before_the_thing():
