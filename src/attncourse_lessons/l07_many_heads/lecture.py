@@ -377,7 +377,7 @@ assert two_heads.min() < temperatures.min(), "outside of all that was there to b
 # four; be ready for a surprise.
 
 # %%
-def explained(n_heads, hours, seed, steps=300, d_model=32):
+def explained(n_heads, hours, seed, steps=200, d_model=32):
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     layer, day = Heads(d_model, n_heads), nn.Embedding(7, d_model)
@@ -458,7 +458,7 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are n
 # finds Monday.
 
 # %%
-def with_narrow_keys(n_heads, d_k, seed, steps=300, d_model=32):
+def with_narrow_keys(n_heads, d_k, seed, steps=200, d_model=32):
     torch.manual_seed(seed)
     draws, d_v = torch.Generator().manual_seed(seed), d_model // n_heads
     day, meal = nn.Embedding(7, d_model), nn.Embedding(len(MEALS), d_model)
