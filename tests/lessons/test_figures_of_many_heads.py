@@ -17,7 +17,7 @@ figures = course.part("many_heads", "figures")
 def test_the_drawing_of_the_layer_gives_the_shapes_in_words(shown):
     figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
     assert "7 tokens by 12" in shown[0] and "3 blocks of 4 columns" in shown[0] and "head i, 7 by 4" in shown[0]
-    assert "The row of token 2 is striped" in shown[0]
+    assert "The row of token 2 is orange" in shown[0]
 
 
 def test_heads_that_do_not_divide_the_width_are_refused():

@@ -35,7 +35,7 @@ UNIT = 0.066  # inches of a row or column in the drawing of the layer
 def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     """Multi-head self-attention to scale, from X to the output: projections, heads, values, concatenation, W_O.
 
-    Each head has a colour; the row of the token that asks is striped from X to the output. Raises ValueError where the
+    Each head has a colour; the row of the token that asks is orange from X to the output. Raises ValueError where the
     heads do not divide the width.
     """
     if d_model % n_heads:
@@ -102,7 +102,7 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         f"for each head. In the row of head i, softmax of Q_i K_i transposed over the root of d_k is its table of "
         f"weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} heads side by side, {n} by "
         f"{d_model}, times W_O, {d_model} by {d_model}, whose rows are {n_heads} blocks, are the output, {n} by "
-        f"{d_model}. The row of token {asking} is striped from X through Q, A, head and Concat to the output.",
+        f"{d_model}. The row of token {asking} is orange from X through Q, A, head and Concat to the output.",
     )
 
 
@@ -110,7 +110,7 @@ def _matrix(
     ax: Axes, left: float, y: float, rows: int, columns: int, colours: Sequence[str], cut: str, label: str, shape: str,
     row: int | None = None,
 ) -> None:  # fmt: skip
-    """A matrix around the height y, in blocks of "columns" or "rows", a colour each; `row` is striped."""
+    """A matrix around the height y, in blocks of "columns" or "rows", a colour each; `row` is orange."""
     width, height = UNIT * columns, UNIT * rows
     for i, colour in enumerate(colours):
         low, across, up = y - height / 2, width, height
@@ -125,7 +125,7 @@ def _matrix(
         ax.add_patch(Rectangle((start, low), across, up, facecolor=face, edgecolor=colour, linewidth=1.3))
     ax.text(left + width / 2, y + height / 2 + 0.12, label, ha="center", va="center", fontsize=10, color=INK)
     if shape:
-        ax.text(left + width / 2, y - height / 2 - 0.11, shape, ha="center", va="center", fontsize=8, color=INK)
+        ax.text(left + width / 2, y - height / 2 - 0.11, shape, ha="center", va="center", fontsize=9, color=INK)
     if row is not None:
         level = y + height / 2 - (row + 0.5) * UNIT
         ax.plot([left, left + width], [level, level], color=ORANGE, linewidth=3.2, solid_capstyle="butt")
