@@ -1,23 +1,28 @@
-"""The pictures of many heads: what they draw, and what they say, is what they were given."""
+"""The pictures of multi-head attention: what they draw, and what they say, is what they were given."""
+
+import math
 
 import pytest
 import torch
-from drawn import arrows, axes, bars, cells, labels, places, strokes, texts
+from drawn import arrows, axes, cells, labels, strokes, table, texts, written
+from matplotlib.colors import to_hex, to_rgb
 from proven import proven
 
+from attncourse.viz.style import GREY, ORANGE
 from attncourse_lessons import course
 
 figures = course.part("many_heads", "figures")
 
 
-def test_the_drawing_of_many_heads_gives_the_shapes_in_words(shown):
-    figures.many_heads(n=7, d_model=12, n_heads=3)
-    assert "7 words by 12" in shown[0] and "3 blocks" in shown[0] and "7 by 4" in shown[0]
+def test_the_drawing_of_the_layer_gives_the_shapes_in_words(shown):
+    figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
+    assert "7 tokens by 12" in shown[0] and "3 blocks of 4 columns" in shown[0] and "head i, 7 by 4" in shown[0]
+    assert "The row of token 2 is orange" in shown[0]
 
 
 def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(ValueError, match="n_heads: got 5, expected a divisor of d_model = 12"):
-        figures.many_heads(n=7, d_model=12, n_heads=5)
+        figures.multi_head(n=7, d_model=12, n_heads=5)
 
 
 def test_each_head_is_said_to_hold_the_numbers_that_it_was_given(shown):
@@ -27,65 +32,117 @@ def test_each_head_is_said_to_hold_the_numbers_that_it_was_given(shown):
     assert "view: head 0: A0 A1 A2 A3; head 1: B0 B1 B2 B3" in shown[0]
 
 
-def test_a_frame_of_the_softmax_gives_the_largest_weight_and_the_median_gradient():
-    scores = torch.tensor([0.0, 2.0, -1.0])
-    gradients = torch.tensor([1e-12, 1e-4, 1.0, 1e-4, 10.0])
-    drawn, words = figures.softmax_frame(scores, scores.softmax(dim=0), gradients, title="plain")
-    assert len(drawn.axes) == 3
-    assert "plain" in words and f"the largest of its weights is {scores.softmax(dim=0).max():.2f}" in words
-    assert "half get a gradient of at most 1.0e-04; the largest is 1.0e+01" in words
+def test_two_tables_are_said_number_by_number(shown):
+    reads, lost = torch.tensor([[0.5, 0.25]]), torch.tensor([[0.0, 0.75]])
+    figures.reads_and_losses(reads, lost, ["head 0"], ["gave", "got"], ["read", "lost"])
+    assert "read. head 0: gave 0.50, got 0.25." in shown[0] and "lost. head 0: gave 0.00, got 0.75." in shown[0]
 
 
-@pytest.mark.parametrize("gradient", [0.0, 1e-8, 1.0, 1000.0])
-def test_every_query_stands_in_a_bar_however_small_or_large_its_gradient(gradient):
-    drawn, _ = figures.softmax_frame(torch.zeros(4), torch.full((4,), 0.25), torch.full((50,), gradient))
-    assert sum(bar.get_height() for bar in drawn.axes[2].patches) == 50
+def test_a_number_of_key_heads_that_does_not_divide_is_refused():
+    with pytest.raises(ValueError, match="odd: got 3 heads of keys, expected a divisor of n_heads = 8"):
+        figures.shared_keys(8, {"odd": 3})
 
 
-def test_shares_are_said_in_per_cent_of_their_row(shown):
-    figures.stacked_shares({"small": {"a": 1, "b": 3}, "large": {"a": 5, "b": 5}}, {"small": "4", "large": "10"})
-    assert "small (4): a 25%, b 75%" in shown[0] and "large (10): a 50%, b 50%" in shown[0]
+def test_a_cache_is_said_to_save_what_it_saves(shown):
+    figures.caching(5)
+    assert "without a cache, 15 pairs" in shown[0] and "with a KV cache, 5 pairs" in shown[0]
 
 
 # What is drawn
 
 
+def blocks(ax):
+    """{label: the rectangles that touch each other below it, (left, low, width, height, colour), as one reads them}."""
+    rectangles = [(*box, colour) for box, (colour, _) in cells(ax).items()]
+
+    def touch(one, other):
+        (left, low, width, height, _), (other_left, other_low, *_) = one, other
+        beside = abs(low - other_low) < 1e-4 and abs(abs(left - other_left) - width) < 1e-4
+        below = abs(left - other_left) < 1e-4 and abs(abs(low - other_low) - height) < 1e-4
+        return beside or below
+
+    found = {}
+    for label, x, y in texts(ax):
+        connected = [box for box in rectangles if -1e-4 <= x - box[0] <= box[2] + 1e-4
+                     and abs(box[1] + box[3] + 0.12 - y) < 1e-4]  # fmt: skip
+        for box in connected:                                            # which grows meanwhile
+            connected += [other for other in rectangles if other not in connected and touch(box, other)]
+        if connected:
+            found[label] = sorted(connected, key=lambda box: (-round(box[1], 3), box[0]))
+    return found
+
+
 @proven
-def test_a_projection_is_cut_in_heads_with_a_table_and_an_output_each():
-    n, d_model, n_heads = 7, 12, 3
-    (ax,) = axes(figures.many_heads, n, d_model, n_heads)
-    d_head, at = d_model // n_heads, places(ax, "$X$", "$A_1$", "$A_2$", "$A_3$", "side by side", "$W_O$")
-    x, *parts = [(round(height / 0.095), round(width / 0.095), left, low, colour)
-                 for (left, low, width, height), (colour, _) in cells(ax).items()]  # fmt: skip
-    assert x[:2] == (n, d_model) and x[2] + 0.095 * d_model / 2 == pytest.approx(at["$X$"][0])
-    colours = [part[-1] for part in parts[:n_heads]]
-    assert len({*colours}) == n_heads
-    for head, colour in enumerate(colours):
-        shapes = [part[:2] for part in parts if part[-1] == colour]      # of W_Q, its table, its output, again, of W_O
-        assert sorted(shapes) == sorted([(d_model, d_head), (n, n), (n, d_head), (n, d_head), (d_head, d_model)])
-        (table,) = [part for part in parts if part[-1] == colour and part[:2] == (n, n)]
-        half = 0.095 * n / 2
-        assert at[f"$A_{head + 1}$"] == pytest.approx((table[2] + half, table[3] + half))
-    assert at["$A_1$"][1] > at["$A_2$"][1] > at["$A_3$"][1]
+def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output():
+    n, d_model, n_heads, asking = 7, 12, 3, 2
+    (ax,) = axes(figures.multi_head, n, d_model, n_heads, asking)
+    unit, d_k, found = figures.UNIT, d_model // n_heads, blocks(ax)
+    box, shape = {}, {}
+    for label, parts in found.items():
+        left, low = min(part[0] for part in parts), min(part[1] for part in parts)
+        right, top = (max(part[i] + part[i + 2] for part in parts) for i in (0, 1))
+        box[label], shape[label] = (left, low, right, top), (round((top - low) / unit), round((right - left) / unit))
+    wide, square, narrow = (n, d_model), (d_model, d_model), (n, d_k)
+    assert shape == {
+        "$X$": wide, "$W_Q$": square, "$Q$": wide, "$W_K$": square, "$K$": wide, "$W_V$": square, "$V$": wide,
+        **{f"${name}_{head}$": (n, n) if name == "A" else narrow for head in range(3) for name in "QKAV"},
+        **{f"head {head}": narrow for head in range(3)}, "Concat": wide, "$W_O$": square, "output": wide,
+    }  # fmt: skip
+    said = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
+    for label, (left, low, right, top) in box.items():                   # its shape stands below it
+        assert said[round((left + right) / 2, 3), round(top + 0.12, 3)] == label
+        if label not in ("$K_0$", "$K_1$", "$K_2$"):
+            rows, columns = shape[label]
+            assert said[round((left + right) / 2, 3), round(low - 0.11, 3)] == f"{rows}×{columns}"
+    # Each head has a colour: blocks of columns of the projections, everything of its own, a block of rows of W_O.
+    heads = [part[-1] for part in found["$W_Q$"]]
+    assert len({*heads}) == n_heads
+    for label in ("$W_K$", "$W_V$", "$Q$", "$K$", "$V$", "Concat", "$W_O$"):
+        assert [part[-1] for part in found[label]] == heads
+    for head, colour in enumerate(heads):
+        for label in (f"$Q_{head}$", f"$K_{head}$", f"$A_{head}$", f"$V_{head}$", f"head {head}"):
+            assert [part[-1] for part in found[label]] == [colour]
+    assert len({part[1] for part in found["Concat"]}) == 1 and len({part[0] for part in found["$W_O$"]}) == 1
+    # The symbols stand between what they join.
+    times = [("Concat", "$W_O$"), *((f"$A_{i}$", f"$V_{i}$") for i in range(3))]
+    equals = [("$W_O$", "output"), *((f"$V_{i}$", f"head {i}") for i in range(3))]
+    for sign, pairs in (("·", times), ("=", equals)):
+        at = {(x, y) for words, x, y in texts(ax) if words == sign}
+        assert len(at) == len(pairs)
+        for before, after in pairs:
+            assert any(box[before][2] < x < box[after][0] and box[before][1] < y < box[before][3] for x, y in at)
+    assert [words for words, *_ in texts(ax) if "softmax" in words] == [
+        r"$A_i = \mathrm{softmax}(Q_i K_i^\top / \sqrt{d_k})$,   head$_i = A_i V_i$"
+    ]
 
-    def in_order(shape):
-        """Left and low of these parts, head by head."""
-        return [next((left, low) for *part, left, low, mine in parts if tuple(part) == shape and mine == colour)
-                for colour in colours]  # fmt: skip
+    def nearest(x, y):
+        def away(name):
+            left, low, right, top = box[name]
+            return math.hypot(max(left - x, 0, x - right), max(low - y, 0, y - top))
 
-    columns, rows = in_order((d_model, d_head)), in_order((d_head, d_model))
-    assert columns == sorted(columns) and len({low for _, low in columns}) == 1      # blocks of columns of W_Q
-    assert rows == sorted(rows, reverse=True) and len({left for left, _ in rows}) == 1      # blocks of rows of W_O
-    joined = [max(left for *part, left, _, mine in parts if tuple(part) == (n, d_head) and mine == colour)
-              for colour in colours]  # fmt: skip
-    assert joined == sorted(joined) and joined[0] < at["side by side"][0] < joined[-1]
-    assert rows[0][0] < at["$W_O$"][0] < rows[0][0] + 0.095 * d_model
-    assert all(start[0] < end[0] for start, end in arrows(ax)) and len(arrows(ax)) == 1 + 3 * n_heads
-    said = [words for words, *_ in sorted(texts(ax), key=lambda text: text[1:]) if "×" in words]
-    assert said == [
-        f"{n} × {d_model}", f"{d_model} × {d_model},", f"{n_heads} tables, {n} × {n}", f"{n} × {d_head} each",
-        f"{n} × {d_model}", f"{d_model} × {d_model},",
+        return min(box, key=away)
+
+    (bracket,) = [line for line in ax.lines if line.get_color() == GREY]
+    (at, _), (low, high) = bracket.get_data()
+    assert box["$Q$"][2] < at < box["$Q_0$"][0] and box["$V$"][1] == pytest.approx(low)
+    assert high == pytest.approx(box["$Q$"][3])
+    ends = ["the bracket" if abs(start[0] - at) < 0.04 else nearest(*start) for start, _ in arrows(ax)]
+    assert list(zip(ends, (nearest(*end) for _, end in arrows(ax)), strict=True)) == [
+        *((start, end) for name in "QKV" for start, end in (("$X$", f"$W_{name}$"), (f"$W_{name}$", f"${name}$"))),
+        *((start, end) for i in range(3)
+          for start, end in (("the bracket", f"$Q_{i}$"), (f"$K_{i}$", f"$A_{i}$"), (f"head {i}", "Concat"))),
     ]  # fmt: skip
+    # The row of the token that asks.
+    striped = []
+    for line in ax.lines:
+        if line.get_color() == ORANGE:
+            (left, right), (y, same) = line.get_data()
+            (name,) = [name for name, (x, low, x_end, top) in box.items()
+                       if x == pytest.approx(left) and x_end == pytest.approx(right) and low < y < top]  # fmt: skip
+            assert y == same and round((box[name][3] - y) / unit - 0.5) == asking
+            striped.append(name)
+    assert striped == ["$X$", "$Q$", *(name for i in range(3) for name in (f"$Q_{i}$", f"$A_{i}$", f"head {i}")),
+                       "Concat", "output"]  # fmt: skip
 
 
 @proven
@@ -116,26 +173,65 @@ def rows_of(ax):
 
 
 @proven
-def test_a_softmax_has_a_bar_a_score_a_bar_a_weight_and_a_bar_for_gradients_of_one_size():
-    gradients = torch.tensor([1e-12, 3e-4, 1.5, 2e-4, 30.0])
-    scores, weights, sizes = axes(
-        figures.softmax_frame, torch.tensor([0.5, 2.0, -1.0]), torch.tensor([0.25, 0.7, 0.05]), gradients
-    )
-    assert [ax.get_title() for ax in (scores, weights, sizes)] == ["scores of one query", "its weights", "at 5 queries"]
-    assert bars(scores) == {"": {0: 0.5, 1: 2, 2: -1}} and bars(weights) == {"": {0: 0.25, 1: 0.7, 2: 0.05}}
-    # A bar is half a power of ten wide; what is smaller than the first stands there.
-    counted = {bar.get_x(): bar.get_height() for bar in sizes.patches if bar.get_height()}
-    assert counted == {-8: 1, -4: 2, 0: 1, 1: 1}
-    assert strokes(sizes) == [[(pytest.approx(torch.tensor(3e-4).log10().item()), y) for y in (0, 1)]]
-    assert labels(sizes.xaxis) == {-8: "≤10⁻⁸", -4: "10⁻⁴", 0: "1"}
+def test_what_heads_read_and_what_is_lost_are_two_tables_each_on_its_own_scale():
+    reads, lost = torch.tensor([[0.75, 0.25], [0.5, 0.0]]), torch.tensor([[0.02, 0.08], [-0.01, 0.04]])
+    left, right = axes(figures.reads_and_losses, reads, lost, ["head 0", "head 1"], ["gave", "got"], ["read", "lost"])
+    assert (left.get_title(), right.get_title()) == ("read", "lost")
+    assert table(left) == {"head 0": {"gave": 0.75, "got": 0.25}, "head 1": {"gave": 0.5, "got": 0}}
+    assert written(left) == {"head 0": {"gave": "0.75", "got": "0.25"}, "head 1": {"gave": "0.50", "got": "0.00"}}
+    assert labels(right.xaxis) == {0.5: "gave", 1.5: "got"} and not labels(right.yaxis)
+    (grid,) = right.collections
+    assert torch.tensor(grid.get_array().tolist()).tolist() == pytest.approx(lost.clamp(min=0).numpy())
+    assert grid.get_clim() == (0, pytest.approx(0.08)) and left.collections[0].get_clim() == (0, 0.75)
+    assert [words for words, *_ in texts(right)] == ["2 %", "8 %", "−1 %", "4 %"]
+    assert [(x, y) for _, x, y in texts(right)] == [(0.5, 0.5), (1.5, 0.5), (0.5, 1.5), (1.5, 1.5)]
+    assert right.yaxis_inverted()
 
 
 @proven
-def test_shares_lie_end_to_end_and_fill_the_row():
-    parts = {"small": {"a": 1, "b": 3, "c": 4}, "large": {"a": 6, "b": 4, "c": 10}}
-    (ax,) = axes(figures.stacked_shares, parts, {"small": "8", "large": "20"})
-    assert bars(ax, stacked=True) == {"a": {"small": 0.125, "large": 0.3}, "b": {"small": 0.375, "large": 0.2},
-                                      "c": {"small": 0.5, "large": 0.5}}  # fmt: skip
-    starts = [bar.get_x() for container in ax.containers for bar in container]
-    assert starts == [0, 0.125, 0.5, 0, 0.3, 0.5]
-    assert labels(ax.yaxis) == {0: "small", 1: "large"} and texts(ax) == [("8", 1.01, 0), ("20", 1.01, 1)]
+def test_each_query_head_is_joined_to_the_keys_of_its_group():
+    every, grouped = axes(figures.shared_keys, 4, {"all": 4, "two": 2})
+    assert (every.get_title(), grouped.get_title()) == ("all", "two")
+    for ax, kept in ((every, 4), (grouped, 2)):
+        tiles = {words: (x, y) for words, x, y in texts(ax) if words[0] in "qkv" and words[1:].isdigit()}
+        assert sorted(tiles) == [*(f"k{i}" for i in range(kept)), *(f"q{i}" for i in range(4)),
+                                 *(f"v{i}" for i in range(kept))]  # fmt: skip
+        colour = {}
+        for (left, low, width, height), (face, _) in cells(ax).items():
+            middle = (left + width / 2, low + height / 2)
+            (words,) = [words for words, at in tiles.items() if at == pytest.approx(middle)]
+            colour[words] = face
+        assert colour.keys() == tiles.keys() and len({*colour.values()}) == kept
+        for head in range(4):
+            group = head // (4 // kept)
+            assert colour[f"q{head}"] == colour[f"k{group}"] == colour[f"v{group}"]
+            (start, end) = strokes(ax)[head]
+            assert (start[0], end[0]) == (tiles[f"k{group}"][0], tiles[f"q{head}"][0]) and start[1] < end[1]
+            pale = [0.22 * part + 0.78 for part in to_rgb(ax.lines[head].get_color())]
+            assert colour[f"q{head}"] == to_hex(pale)
+        assert tiles["q0"][1] > tiles["k0"][1] > tiles["v0"][1] and tiles["q0"][0] < tiles["q3"][0]
+        below, above = min(texts(ax), key=lambda text: text[2]), max(texts(ax), key=lambda text: text[2])
+        assert below[0] == f"{kept} of keys, {kept} of values: the cache" and above[0] == "query heads"
+
+
+@proven
+def test_without_a_cache_all_tokens_so_far_are_computed_at_each_step_and_with_one_the_newest():
+    n = 4
+    without, with_cache = axes(figures.caching, n)
+    assert without.get_title() == "without a cache: 10 computed"
+    assert with_cache.get_title() == "with a KV cache: 4 computed"
+    (legend,) = without.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["computed at this step", "read from the cache"]
+    for ax in (without, with_cache):
+        look = {(round(left + 0.5), round(low + 0.5)): (face, hatch)
+                for (left, low, *_), (face, hatch) in cells(ax).items()}  # fmt: skip
+        fresh, later = look[0, 0], look[n - 1, 0]
+        kept = cells(with_cache)[-0.5, 0.5, 1, 1]                        # token 0 at step 1
+        assert len({fresh, kept, later}) == 3 and kept[1] == "///" and not fresh[1]
+        for step in range(n):
+            for token in range(n):
+                computed = token == step or (ax is without and token < step)
+                assert look[token, step] == (fresh if computed else kept if token < step else later)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("token", "step") and ax.yaxis_inverted()
+        assert labels(ax.xaxis) == labels(ax.yaxis) == {i: f"{i}" for i in range(n)}

@@ -62,7 +62,6 @@ ROWS = {
     "one_question": lambda weights, names: self_attention_figures.one_query(
         names, 0, weights, weights, torch.ones(2), ["f", "g"]
     ),
-    "softmax_frame": lambda weights, names: many_heads_figures.softmax_frame(weights, weights, torch.ones(9)),
 }
 # What takes tokens, masks or tables of other things.
 OTHERS = {
@@ -77,7 +76,7 @@ OTHERS = {
 AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
 NO_TOKENS = {
     "attention_past_training", "attention_on_images", "attention_on_image",
-    "softmax_frame", "weight_maps", "dependence_maps",
+    "weight_maps", "dependence_maps",
 }  # fmt: skip
 NAMED = {"weights", "words", "tokens", "source", "target", "mask", "masks", "maps", "matrices", "table", "hours"}
 

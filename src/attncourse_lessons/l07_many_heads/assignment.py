@@ -7,14 +7,16 @@
 # ---
 
 # %% [markdown]
-# # Assignment @many_heads · Many heads
+# # Assignment @many_heads · Multi-head attention
 #
-# In this assignment you build the attention of [lecture @many_heads](@many_heads): the scaled one, the
-# reshaping that makes many heads of it at no cost, the whole layer, the variant that saves memory while writing. You
-# count the parameters of a GPT, to the last one, and at the end the heads get the two masks of a decoder at once.
+# In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads): scaled attention for
+# any number of axes, the reshaping that makes heads of it at no cost, the whole layer, and grouped-query attention, which
+# saves memory while writing. You count the parameters of a GPT, to the last one, and at the end the heads get the two
+# masks of a decoder at once. Your layer takes the weights of torch's own, and must give its output.
 #
 # Every answer is a few lines long. What takes time is to know, at each line, which axis is which; write the shape beside
-# it. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
+# it. Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
+# comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.
@@ -38,12 +40,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+from attncourse import viz
+
 # %% [markdown]
 # ## 1 · Scaled attention
 #
 # $$\operatorname{attention}(Q, K, V) = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# You have written most of this before. New is the scale, and that the function must not mind what stands in front of the
+# You have written most of this before, for one shape. New is that the function must not mind what stands in front of the
 # words: a batch of sentences, a batch and heads, or nothing at all. In the contract these axes are called `...`. Scores
 # may be as large as 200 and as small as −200, in one and the same table.
 
@@ -58,6 +62,28 @@ def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor,
 
 # %% check="scaled_attention"
 check("scaled_attention", scaled_attention)
+
+# %% [markdown]
+# **Use it.** Torch has the same function in one fast kernel. Whatever axes stand in front, the two must agree. Then two
+# heads at once on *Anna lent Ben her book*: head 0 looks one word to the left and head 1 one word to the right. *Guess*
+# what *lent* receives from each.
+
+# %%
+if solved("scaled_attention"):
+    torch.manual_seed(0)
+    for in_front in ((), (3,), (3, 4), (2, 3, 4)):
+        query, key, value = torch.randn(3, *in_front, 7, 16)
+        fused = nn.functional.scaled_dot_product_attention(query, key, value)
+        off = float((scaled_attention(query, key, value)[0] - fused).abs().max())
+        print(f"axes in front {in_front!s:>9}: off by {off:.0e}")
+    words = ["Anna", "lent", "Ben", "her", "book"]
+    places = torch.eye(5)                                     # (n, d_k)  a word knows its place
+    query = 20 * torch.stack([places.roll(-1, dims=1), places.roll(1, dims=1)])    # (h, n, d_k)
+    output, weights = scaled_attention(query, places.expand(2, 5, 5), places.expand(2, 5, 5))
+    for head in (0, 1):
+        print(f"lent, head {head}: receives", words[int(output[head, 1].argmax())])
+    tables = {f"head {head}": (words, weights[head]) for head in (0, 1)}
+    viz.weight_tables(tables, numbers=True, digits=2)
 
 # %% [markdown]
 # ## 2 · Split
@@ -81,6 +107,24 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
+# **Use it.** The question that finds a wrong reshape: one word of a sentence changes. Which heads hear of it? Your split is
+# asked, and beside it the `view` that has the right shape and nothing else.
+
+# %%
+if solved("split_heads"):
+    sentence = torch.randn(1, 6, 12)                                 # 6 words, for 4 heads of 3
+    for word in (0, 5):
+        changed = sentence.clone()
+        changed[:, word] += 1.0
+        for name, before, after in (
+            ("yours", split_heads(sentence, 4), split_heads(changed, 4)),
+            ("view alone", sentence.view(1, 4, 6, 3), changed.view(1, 4, 6, 3)),
+        ):
+            hears = (before != after).flatten(2).any(dim=2)[0]            # (heads,)
+            heads = hears.nonzero().flatten().tolist()
+            print(f"word {word} changes, {name:>10}: heads that hear of it {heads}")
+
+# %% [markdown]
 # ## 3 · Merge
 #
 # And back: what the heads have found for a word is put side by side again, head 0 first.
@@ -98,12 +142,29 @@ def merge_heads(heads: Tensor) -> Tensor:
 check("merge_heads", merge_heads)
 
 # %% [markdown]
+# **Use it.** Merging and then multiplying by $W_O$ is the same as letting each head write by its own block of rows, and
+# adding up. And what is split and merged is what it was, if you have solved exercise 2.
+
+# %%
+if solved("merge_heads"):
+    torch.manual_seed(0)
+    heads, W_O = torch.randn(5, 4, 6, 3), torch.randn(12, 12)             # 4 heads of width 3
+    joined = merge_heads(heads) @ W_O                                     # (5, 6, 12)
+    added = sum(heads[:, h] @ W_O[3 * h : 3 * (h + 1)] for h in range(4))           # (5, 6, 12)
+    off = float((joined - added).abs().max())
+    print(f"side by side, then W_O: off from the sum over heads by {off:.0e}")
+    if solved("split_heads"):
+        x = torch.randn(5, 6, 12)
+        same = torch.equal(merge_heads(split_heads(x, 4)), x)
+        print("split and merged again, nothing has changed:", same)
+
+# %% [markdown]
 # ## 4 · The layer
 #
 # $$
 # \begin{aligned}
 # \text{head}_i &= \operatorname{attention}\bigl(X W_Q^{(i)},\ M W_K^{(i)},\ M W_V^{(i)}\bigr) \\
-# \text{output} &= [\,\text{head}_1; \dots; \text{head}_h\,]\; W_O
+# \text{output} &= \operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\; W_O
 # \end{aligned}
 # $$
 #
@@ -126,7 +187,9 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model)        # W_V
         self.output = nn.Linear(d_model, d_model)       # W_O
 
-    def forward(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         """x asks; `memory` answers, or x itself where there is none.
 
         x: (batch, n_query, d_model)   memory: (batch, n_key, d_model)
@@ -137,6 +200,62 @@ class MultiHeadAttention(nn.Module):
 
 # %% check="MultiHeadAttention"
 check("MultiHeadAttention", MultiHeadAttention)
+
+# %% [markdown]
+# **Use it.** The proof: your layer takes the weights of torch's `nn.MultiheadAttention` and must give its output, in
+# self-attention, with a memory, and with padding. (Torch keeps $W_Q$, $W_K$ and $W_V$ one below the other in a single
+# matrix, and in its padding mask True means *not* a word.)
+
+# %%
+if solved("MultiHeadAttention"):
+    torch.manual_seed(0)
+    torchs = nn.MultiheadAttention(32, num_heads=4, batch_first=True).eval()
+    nn.init.normal_(torchs.in_proj_bias)                           # a new one begins with zeros
+    yours = MultiHeadAttention(32, 4)
+    with torch.no_grad():
+        for i, layer in enumerate((yours.query, yours.key, yours.value)):
+            layer.weight.copy_(torchs.in_proj_weight[32 * i : 32 * (i + 1)])
+            layer.bias.copy_(torchs.in_proj_bias[32 * i : 32 * (i + 1)])
+        yours.output.load_state_dict(torchs.out_proj.state_dict())
+        x, memory = torch.randn(3, 5, 32), torch.randn(3, 8, 32)
+        words = torch.arange(8) < torch.tensor([[8], [3], [5]])           # (3, 8)
+        pairs = {
+            "self-attention": (yours(x), torchs(x, x, x)[0]),
+            "with a memory": (yours(x, memory), torchs(x, memory, memory)[0]),
+            "with padding": (yours(x, memory, words[:, None]),
+                             torchs(x, memory, memory, key_padding_mask=~words)[0]),
+        }
+    for name, (mine, theirs) in pairs.items():
+        print(f"{name:>15}: off from torch by {float((mine - theirs).abs().max()):.0e}")
+
+# %% [markdown]
+# And it learns. The diary of the lecture: each of seven shuffled cards is asked for tomorrow's dinner *and* yesterday's. The
+# layer in the middle is yours, with one head and with two. It takes some seconds.
+
+# %%
+if solved("MultiHeadAttention"):
+    from attncourse.data.diary import MEALS, of_another_day, shuffled_weeks
+
+    for n_heads in (1, 2):
+        torch.manual_seed(0)
+        draws, d = torch.Generator().manual_seed(0), 32
+        day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
+        layer, read = MultiHeadAttention(d, n_heads), nn.Linear(d, 2 * len(MEALS))
+        modules = nn.ModuleList([day, meal, layer, read])
+        optimizer = torch.optim.Adam(modules.parameters(), lr=1e-2)
+        for step in range(301):
+            days, meals, tomorrow = shuffled_weeks(64 if step < 300 else 1000, draws)
+            yesterday = of_another_day(days, meals, -1)                   # (batch, 7)
+            both = torch.stack([tomorrow, yesterday], dim=-1)             # (batch, 7, 2)
+            predicted = read(layer(day(days) + meal(meals)))             # (batch, 7, 2 · meals)
+            predicted = predicted.unflatten(-1, (2, len(MEALS)))          # (batch, 7, 2, meals)
+            if step < 300:
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(predicted.flatten(0, 2), both.flatten()).backward()
+                optimizer.step()
+        hit = predicted.argmax(dim=-1) == both                           # on weeks it never saw
+        right = hit.float().mean(dim=(0, 1))                              # (2,)
+        print(f"{n_heads} head(s): tomorrow {right[0]:.0%}, yesterday {right[1]:.0%}")
 
 # %% [markdown]
 # ## 5 · Fewer keys than queries
@@ -158,6 +277,23 @@ def grouped_query_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor
 check("grouped_query_attention", grouped_query_attention)
 
 # %% [markdown]
+# **Use it.** One layer of the size of Llama 3's 8B: 32 query heads of width 128, one query at the end of a text of 512
+# tokens. Torch's kernel knows groups, too. *Guess* the bytes that a layer's keys and values take, for 32, 8 and 1 heads of
+# them, in float32.
+
+# %%
+if solved("grouped_query_attention"):
+    torch.manual_seed(0)
+    query = torch.randn(1, 32, 1, 128)
+    for n_kv_heads in (32, 8, 1):
+        key, value = torch.randn(2, 1, n_kv_heads, 512, 128)
+        fused = nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+        off = float((grouped_query_attention(query, key, value) - fused).abs().max())
+        kept = sum(x.numel() * x.element_size() for x in (key, value))
+        mib = kept / 2**20
+        print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
+
+# %% [markdown]
 # ## 6 · How many numbers is that?
 #
 # Count the parameters of a GPT: no tensor, just arithmetic. The model is made of
@@ -174,7 +310,8 @@ check("grouped_query_attention", grouped_query_attention)
 
 # %% exercise="count_parameters"
 def count_parameters(
-    vocab_size: int, max_length: int, n_layers: int, d_model: int, n_heads: int, n_kv_heads: int, d_head: int, d_ff: int
+    vocab_size: int, max_length: int, n_layers: int, d_model: int,
+    n_heads: int, n_kv_heads: int, d_head: int, d_ff: int,
 ) -> tuple[int, int, int, int]:
     """How many numbers a GPT learns, by what they are for.
 
@@ -187,8 +324,19 @@ def count_parameters(
 check("count_parameters", count_parameters)
 
 # %% [markdown]
-# If the check is green, your function can count published models: `sum(count_parameters(50257, 1024, 12, 768, 12, 12, 64,
-# 3072))` is GPT-2 small, and 124,439,808 is what the released model has.
+# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* of
+# which part of it most are, and of which part of GPT-3.
+
+# %%
+if solved("count_parameters"):
+    published = {"GPT-2": (1024, 12, 768, 12), "GPT-2 XL": (1024, 48, 1600, 25),
+                 "GPT-3": (2048, 96, 12288, 96)}
+    for name, (length, layers, width, heads) in published.items():
+        d_head = width // heads
+        parts = count_parameters(50257, length, layers, width, heads, heads, d_head, 4 * width)
+        named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
+        shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
+        print(f"{name:>8}: {sum(parts):>15,}   {shares}")
 
 # %% [markdown]
 # ## 7 · Both masks at once
@@ -203,7 +351,7 @@ check("count_parameters", count_parameters)
 
 # %% exercise="decoder_attention"
 def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) -> Tensor:
-    """Scaled attention of each head, in which each place sees the tokens of the past and its own.
+    """Scaled attention of each head; each place sees the tokens of the past and its own.
 
     query, key, value: (batch, n_heads, n, d_head)
     words: (batch, n), True where there is a token, False where there is padding
@@ -230,7 +378,8 @@ if solved("decoder_attention"):
         for mask in ("both masks", "causal alone"):
             words = torch.stack([torch.arange(9) < n for n in lengths])
             words = words.flip(1) if side == "in front" else words
-            output = decoder_attention(query, key, value, words if mask == "both masks" else all_places)
+            allowed = words if mask == "both masks" else all_places       # (3, 9)
+            output = decoder_attention(query, key, value, allowed)
             off = 0.0
             for i in range(3):
                 sentence = [x[i : i + 1, :, words[i]] for x in (query, key, value)]
@@ -313,3 +462,21 @@ def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
 
 # %% check="average_heads"
 check("average_heads", average_heads)
+
+# %% [markdown]
+# **Use it.** How much does the mean lose? It depends on how alike the keys of a group are. Here are eight key heads that
+# share a common part, more of it or less, and two groups; the scores of the new layer are compared with the old one's.
+
+# %%
+if solved("average_heads"):
+    torch.manual_seed(0)
+    x, query = torch.randn(200, 64), torch.randn(8, 200, 8)       # (n, d_model), (h, n, d_head)
+    for common in (0.0, 0.5, 0.9, 1.0):
+        shared = torch.randn(2, 1, 8, 64).expand(2, 4, 8, 64).flatten(0, 2)           # (64, 64)
+        weight = common**0.5 * shared + (1 - common) ** 0.5 * torch.randn(64, 64)
+        old = (x @ weight.mT).unflatten(-1, (8, 8)).transpose(0, 1)             # (h, n, d_head)
+        new = (x @ average_heads(weight, 8, 2).mT).unflatten(-1, (2, 8)).transpose(0, 1)
+        of_group = [0, 0, 0, 0, 1, 1, 1, 1]
+        before, after = query @ old.mT, query @ new[of_group].mT                     # (h, n, n)
+        kept = torch.corrcoef(torch.stack([before.flatten(), after.flatten()]))[0, 1]
+        print(f"common part {common:4.0%}: scores correlate with the old ones by {kept:.2f}")

@@ -1,98 +1,134 @@
-"""Many heads: how a vector is cut for them, what they look at, what is lost without one, and what it all weighs."""
+"""Multi-head attention: how vectors are cut for heads, what heads read and who misses them, what a cache keeps."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, rgb
-from attncourse.viz.figures import check_shares
+from attncourse.viz.figures import as_matrix
 from attncourse.viz.style import (
     AMBER,
     BLUE,
     GREEN,
     GREY,
-    HATCHES,
     INK,
     ORANGE,
+    PALE,
     PURPLE,
-    SERIES,
     SKY,
+    WEIGHTS,
     check_places,
     figure,
-    hold_still,
     show,
+    stage,
 )
 
 WORDS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)  # a colour for each word, and its initial in every cell
+HEADS = (BLUE, GREEN, PURPLE, SKY, AMBER)  # a colour for each head; orange is the token that is followed
+UNIT = 0.066  # inches of a row or column in the drawing of the layer
 
 
-def many_heads(n: int, d_model: int, n_heads: int) -> None:
-    """Multi-head self-attention as rectangles, drawn to scale: one projection, cut in heads; a table each; W_O.
+def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
+    """Multi-head self-attention to scale, from X to the output: projections, heads, values, concatenation, W_O.
 
-    Raises ValueError where the heads do not divide the width.
+    Each head has a colour; the row of the token that asks is orange from X to the output. Raises ValueError where the
+    heads do not divide the width.
     """
     if d_model % n_heads:
         raise ValueError(f"n_heads: got {n_heads}, expected a divisor of d_model = {d_model}")
-    unit, d_head = 0.095, d_model // n_heads
-    wide, long, narrow = unit * d_model, unit * n, unit * d_head
-    drawn, ax = figure(8.2, 3.5)
-    ax.set_axis_off()
-    ax.set_ylim(0, 3.5)
-    colours = [SERIES[head % len(SERIES)] for head in range(n_heads)]
+    check_places(n_heads=n_heads)
+    d_k = d_model // n_heads
+    colours = [HEADS[head % len(HEADS)] for head in range(n_heads)]
+    wide, narrow, long = UNIT * d_model, UNIT * d_k, UNIT * n
+    pitch = max(1.18, long + 0.6)
+    height = pitch * max(n_heads, 3) + 0.55
+    middle = height / 2 - 0.1
+    drawn, ax = figure(9.4, height)
+    stage(ax, (0, 9.4), (0, height))
 
-    def box(x: float, y: float, width: float, height: float, colour: str) -> None:
-        face = (*rgb(colour), 0.18)
-        ax.add_patch(Rectangle((x, y - height / 2), width, height, facecolor=face, edgecolor=colour, linewidth=1.4))
+    def at(i: int, count: int) -> float:
+        """The height of the i-th of `count` rows of boxes, from the top."""
+        return middle + (0.5 * (count - 1) - i) * pitch
 
-    def words(x: float, y: float, said: str, size: float = 9.5) -> None:
-        ax.text(x, y, said, ha="center", va="center", fontsize=size, color=INK)
-
-    middle = 1.75
-    box(0.1, middle, wide, long, INK)
-    words(0.1 + wide / 2, middle + long / 2 + 0.15, "$X$", 11)
-    words(0.1 + wide / 2, middle - long / 2 - 0.15, f"{n} × {d_model}")
-    left = 0.1 + wide + 0.42
-    arrow(ax, (left - 0.36, middle), (left - 0.06, middle))
+    # X, the three projections, and Q, K, V: a block of columns for each head.
+    x = 0.08
+    _matrix(ax, x, middle, n, d_model, [INK], "columns", "$X$", f"{n}×{d_model}", asking)
+    projections, projected = x + wide + 0.34, x + 2 * wide + 0.62
+    for i, role in enumerate("QKV"):
+        y = at(i, 3)
+        arrow(ax, (x + wide + 0.05, middle + 0.25 * (y - middle)), (projections - 0.05, y))
+        _matrix(ax, projections, y, d_model, d_model, colours, "columns", f"$W_{role}$", f"{d_model}×{d_model}")
+        arrow(ax, (projections + wide + 0.04, y), (projected - 0.04, y))
+        _matrix(ax, projected, y, n, d_model, colours, "columns", f"${role}$", f"{n}×{d_model}",
+                asking if role == "Q" else None)  # fmt: skip
+    # A row for each head: its Q and K make its weights, which average its V.
+    bracket = projected + wide + 0.1
+    ax.plot([bracket, bracket], [at(2, 3) - long / 2, at(0, 3) + long / 2], color=GREY, linewidth=1.5)
+    query = bracket + 0.52
+    key, weights = query + narrow + 0.12, query + 2 * narrow + 0.55
+    value = weights + long + 0.24
+    found = value + narrow + 0.3
+    beside = found + narrow + 0.55
     for head, colour in enumerate(colours):
-        box(left + head * narrow, middle, narrow, wide, colour)
-    words(left + wide / 2, middle + wide / 2 + 0.15, "$W_Q$  (and $W_K$, $W_V$)", 10.5)
-    words(left + wide / 2, middle - wide / 2 - 0.15, f"{d_model} × {d_model},")
-    words(left + wide / 2, middle - wide / 2 - 0.36, f"{n_heads} blocks of columns")
-    tables = left + wide + 0.75
-    for head, colour in enumerate(colours):
-        y = middle + (0.5 * (n_heads - 1) - head) * 1.08
-        arrow(ax, (left + wide + 0.06, middle + 0.25 * (y - middle)), (tables - 0.08, y), colour)
-        box(tables, y, long, long, colour)
-        words(tables + long / 2, y, f"$A_{head + 1}$", 11)
-        arrow(ax, (tables + long + 0.06, y), (tables + long + 0.5, y), colour)
-        box(tables + long + 0.55, y, narrow, long, colour)
-    words(tables + long / 2, 0.14, f"{n_heads} tables, {n} × {n}")
-    words(tables + long + 0.62 + narrow / 2, 3.36, f"{n} × {d_head} each")
-    beside = tables + long + narrow + 1.15
-    for head, colour in enumerate(colours):
-        y = middle + (0.5 * (n_heads - 1) - head) * 1.08
-        arrow(ax, (tables + long + narrow + 0.62, y), (beside - 0.06, middle + 0.15 * (y - middle)), colour)
-        box(beside + head * narrow, middle, narrow, long, colour)
-        box(beside + wide + 0.4, middle + wide / 2 - (head + 0.5) * narrow, wide, narrow, colour)
-    words(beside + wide / 2, middle + long / 2 + 0.15, "side by side")
-    words(beside + wide / 2, middle - long / 2 - 0.15, f"{n} × {d_model}")
-    words(beside + wide + 0.22, middle, "·", 15)
-    words(beside + 1.5 * wide + 0.4, middle + wide / 2 + 0.15, "$W_O$", 11)
-    words(beside + 1.5 * wide + 0.4, middle - wide / 2 - 0.15, f"{d_model} × {d_model},")
-    words(beside + 1.5 * wide + 0.4, middle - wide / 2 - 0.36, f"{n_heads} blocks of rows")
-    ax.set_xlim(0, beside + 2 * wide + 0.55)
+        y = at(head, n_heads)
+        arrow(ax, (bracket + 0.03, middle + 0.6 * (y - middle)), (query - 0.06, y), colour)
+        _matrix(ax, query, y, n, d_k, [colour], "columns", f"$Q_{head}$", f"{n}×{d_k}", asking)
+        _matrix(ax, key, y, n, d_k, [colour], "columns", f"$K_{head}$", "")
+        arrow(ax, (key + narrow + 0.04, y), (weights - 0.04, y), colour)
+        _matrix(ax, weights, y, n, n, [colour], "columns", f"$A_{head}$", f"{n}×{n}", asking)
+        ax.text(weights + long + 0.12, y, "·", ha="center", va="center", fontsize=15, color=INK)
+        _matrix(ax, value, y, n, d_k, [colour], "columns", f"$V_{head}$", f"{n}×{d_k}")
+        ax.text(value + narrow + 0.15, y, "=", ha="center", va="center", fontsize=12, color=INK)
+        _matrix(ax, found, y, n, d_k, [colour], "columns", f"head {head}", f"{n}×{d_k}", asking)
+        arrow(ax, (found + narrow + 0.06, y), (beside - 0.06, middle + 0.2 * (y - middle)), colour)
+    formula = r"$A_i = \mathrm{softmax}(Q_i K_i^\top / \sqrt{d_k})$,   head$_i = A_i V_i$"
+    ax.text((query + beside) / 2, height - 0.02, formula, ha="center", va="top", fontsize=10, color=INK)
+    # Side by side, times W_O, whose rows are blocks, is the output.
+    joined, output = beside + wide + 0.26, beside + 2 * wide + 0.52
+    _matrix(ax, beside, middle, n, d_model, colours, "columns", "Concat", f"{n}×{d_model}", asking)
+    ax.text(beside + wide + 0.13, middle, "·", ha="center", va="center", fontsize=15, color=INK)
+    _matrix(ax, joined, middle, d_model, d_model, colours, "rows", "$W_O$", f"{d_model}×{d_model}")
+    ax.text(joined + wide + 0.13, middle, "=", ha="center", va="center", fontsize=12, color=INK)
+    _matrix(ax, output, middle, n, d_model, [INK], "columns", "output", f"{n}×{d_model}", asking)
+    ax.set_xlim(0, output + wide + 0.08)
     show(
         drawn,
-        f"Multi-head attention. X, {n} words by {d_model}, is multiplied by W_Q, {d_model} by {d_model}, whose columns "
-        f"are {n_heads} blocks, one for each head; W_K and W_V likewise. Each head makes its own table of weights, "
-        f"{n} by {n}, and an output {n} by {d_head}. The {n_heads} outputs stand side by side, {n} by {d_model}, and "
-        f"are multiplied by W_O, {d_model} by {d_model}, whose rows are {n_heads} blocks, one for each head.",
+        f"Multi-head attention, from left to right. X, {n} tokens by {d_model}, times W_Q, W_K and W_V, each {d_model} "
+        f"by {d_model}, gives Q, K and V, each {n} by {d_model}. All are cut in {n_heads} blocks of {d_k} columns, one "
+        f"for each head. In the row of head i, softmax of Q_i K_i transposed over the root of d_k is its table of "
+        f"weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} heads side by side, {n} by "
+        f"{d_model}, times W_O, {d_model} by {d_model}, whose rows are {n_heads} blocks, are the output, {n} by "
+        f"{d_model}. The row of token {asking} is orange from X through Q, A, head and Concat to the output.",
     )
+
+
+def _matrix(
+    ax: Axes, left: float, y: float, rows: int, columns: int, colours: Sequence[str], cut: str, label: str, shape: str,
+    row: int | None = None,
+) -> None:  # fmt: skip
+    """A matrix around the height y, in blocks of "columns" or "rows", a colour each; `row` is orange."""
+    width, height = UNIT * columns, UNIT * rows
+    for i, colour in enumerate(colours):
+        low, across, up = y - height / 2, width, height
+        start = left
+        if cut == "columns":
+            across = width / len(colours)
+            start = left + i * across
+        else:
+            up = height / len(colours)
+            low = y + height / 2 - (i + 1) * up
+        face = "#ffffff" if colour == INK else (*rgb(colour), 0.2)
+        ax.add_patch(Rectangle((start, low), across, up, facecolor=face, edgecolor=colour, linewidth=1.3))
+    ax.text(left + width / 2, y + height / 2 + 0.12, label, ha="center", va="center", fontsize=10, color=INK)
+    if shape:
+        ax.text(left + width / 2, y - height / 2 - 0.11, shape, ha="center", va="center", fontsize=9, color=INK)
+    if row is not None:
+        level = y + height / 2 - (row + 0.5) * UNIT
+        ax.plot([left, left + width], [level, level], color=ORANGE, linewidth=3.2, solid_capstyle="butt")
 
 
 def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int) -> None:
@@ -135,67 +171,107 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
     show(drawn, f"Which numbers each head gets, row by row ({initials}; the digit is the column). {'. '.join(said)}.")
 
 
-def softmax_frame(scores: Tensor, weights: Tensor, gradients: Tensor, title: str = "") -> tuple[Figure, str]:
-    """One query's scores and weights (n,), and how much gradient arrives at each of many queries: for `explore`.
+def reads_and_losses(
+    reads: Tensor, lost: Tensor, rows: Sequence[str], columns: Sequence[str], titles: Sequence[str]
+) -> None:
+    """Two tables beside each other, each darker for more on a scale of its own: what heads read, what is lost without.
 
-    Returns the figure and the words for it. Raises ValueError where the lengths do not fit, and for no weights.
+    Both (rows, columns), as shares; the second is printed in per cent. Raises ValueError where shapes do not fit.
     """
-    check_shape("scores", scores, "n")
-    check_places(scores=len(scores))
-    check_shape("weights", weights, "n", n=len(scores))
-    check_shares("weights", weights.numpy())
-    drawn, (left, middle, right) = figure(6.5, 2.7, columns=3)
-    hold_still(drawn, left=0.09, right=0.98, bottom=0.19, top=0.8, wspace=0.42)
-    places = np.arange(len(scores))
-    left.bar(places, scores.tolist(), color=GREY, width=0.8)
-    reach = max(4.0, 1.1 * float(scores.abs().max()))
-    left.set_ylim(-reach, reach)
-    left.set_title("scores of one query", fontsize=10)
-    middle.bar(places, weights.tolist(), color=BLUE, width=0.8)
-    middle.set_ylim(0, 1.02)
-    middle.set_title("its weights", fontsize=10)
-    for ax in (left, middle):
-        ax.set_xticks([])
-        ax.set_xlabel("keys")
-    # The logarithm first: that of float32's 1e-8 lies below the first bar.
-    sizes = np.log10(np.maximum(gradients.numpy(), 1e-30)).clip(-8, 2)
-    right.hist(sizes, bins=np.arange(-8, 2.01, 0.5), color=ORANGE, edgecolor="white", linewidth=0.5)
-    middle_size = float(np.median(sizes))
-    right.axvline(middle_size, color=INK, linestyle=":", linewidth=1.5)
-    right.set_xlim(-8, 2)
-    right.set_xticks([-8, -4, 0], ["≤10⁻⁸", "10⁻⁴", "1"], fontsize=9)
-    right.set_ylim(0, 0.85 * len(sizes))
-    right.set_yticks([])
-    right.set_xlabel("size of the gradient")
-    right.set_title(f"at {len(sizes)} queries", fontsize=10)
-    if title:
-        drawn.suptitle(title, fontsize=11)
-    return drawn, (
-        f"{title or 'Softmax'}: scores of one query from {scores.min():.1f} to {scores.max():.1f}; the largest of its "
-        f"weights is {weights.max():.2f}. Of {len(sizes)} queries half get a gradient of at most "
-        f"{10**middle_size:.1e}; the largest is {gradients.max():.1e}."
-    )
-
-
-def stacked_shares(parts: Mapping[str, Mapping[str, float]], totals: Mapping[str, str], alt: str = "") -> None:
-    """What a whole is made of: a bar a row, {row: {part: amount}}, cut in shares; `totals` stands at the right."""
-    names = list(next(iter(parts.values())))
-    drawn, ax = figure(7.4, 0.9 + 0.34 * len(parts))
+    tables = [as_matrix(table, rows, columns) for table in (reads, lost)]
+    drawn, _ = figure(1.5 + 1.9 * len(columns), 1.1 + 0.36 * len(rows), columns=2)
     said = []
-    for y, (row, amounts) in enumerate(parts.items()):
-        start, whole = 0.0, sum(amounts.values())
-        for i, name in enumerate(names):
-            share = amounts[name] / whole
-            label = name if y == 0 else None
-            hatch = HATCHES[i % len(HATCHES)]
-            ax.barh(y, share, left=start, color=SERIES[i], hatch=hatch, edgecolor="white", height=0.72, label=label)
-            start += share
-        ax.text(1.01, y, totals[row], va="center", ha="left", fontsize=9.5, color=INK)
-        said.append(f"{row} ({totals[row]}): " + ", ".join(f"{name} {amounts[name] / whole:.0%}" for name in names))
-    ax.set_yticks(range(len(parts)), list(parts))
-    ax.invert_yaxis()
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlim(0, 1)
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    drawn.legend(frameon=False, loc="outside upper center", ncols=len(names))
-    show(drawn, alt or f"Shares of the parameters. {'; '.join(said)}.")
+    for ax, table, title, unit in zip(drawn.axes, tables, titles, ("", "%"), strict=True):
+        top = max(float(table.max()), 0.01)
+        shade = np.clip(table, 0, top)
+        ax.pcolormesh(shade, cmap=WEIGHTS, vmin=0, vmax=top, edgecolors="white", linewidth=1.5)
+        ax.invert_yaxis()
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
+        ax.set_yticks(np.arange(len(rows)) + 0.5, rows if ax is drawn.axes[0] else [""] * len(rows))
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_title(title, pad=10)
+        for (i, j), value in np.ndenumerate(table):
+            words = f"{100 * value:.0f} %".replace("-0 ", "0 ").replace("-", "−") if unit else f"{value:.2f}"
+            colour = "white" if shade[i, j] > 0.7 * top else INK
+            ax.text(j + 0.5, i + 0.5, words, ha="center", va="center", fontsize=9.5, color=colour)
+        listed = "; ".join(
+            f"{row}: " + ", ".join(f"{column} {value:.2f}" for column, value in zip(columns, line, strict=True))
+            for row, line in zip(rows, table, strict=True)
+        )
+        said.append(f"{title}. {listed}.")
+    show(drawn, " ".join(said))
+
+
+def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:
+    """Which head of keys and values each query head uses, {title: number of heads of keys and values}: a panel each.
+
+    Raises ValueError for a number that does not divide `n_heads`.
+    """
+    check_places(n_heads=n_heads)
+    for title, kept in kinds.items():
+        if not 1 <= kept <= n_heads or n_heads % kept:
+            raise ValueError(f"{title}: got {kept} heads of keys, expected a divisor of n_heads = {n_heads}")
+    drawn, _ = figure(3.0 * len(kinds), 2.7, columns=len(kinds))
+    said = []
+    for ax, (title, kept) in zip(drawn.axes, kinds.items(), strict=True):
+        stage(ax, (-0.7, n_heads - 0.3), (-1.25, 2.75))
+        group = n_heads // kept
+        for head in range(n_heads):
+            colour = HEADS[head // group % len(HEADS)]
+            at = head // group * group + (group - 1) / 2
+            ax.plot([at, head], [0.76, 1.6], color=colour, linewidth=1.4, zorder=1)
+            _tile(ax, head, 1.9, f"q{head}", colour)
+        for i in range(kept):
+            colour, at = HEADS[i % len(HEADS)], i * group + (group - 1) / 2
+            _tile(ax, at, 0.45, f"k{i}", colour)
+            _tile(ax, at, -0.25, f"v{i}", colour)
+        ax.text((n_heads - 1) / 2, 2.45, "query heads", ha="center", va="center", fontsize=9, color=INK)
+        ax.text((n_heads - 1) / 2, -0.85, f"{kept} of keys, {kept} of values: the cache", ha="center", va="center",
+                fontsize=9, color=INK)  # fmt: skip
+        ax.set_title(title)
+        uses = ", ".join(f"{head} uses {head // group}" for head in range(n_heads))
+        said.append(f"{title}: {kept} heads of keys and values; query head {uses}")
+    show(drawn, f"{n_heads} query heads and the keys that they share. {'. '.join(said)}.")
+
+
+def _tile(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
+    ax.add_patch(Rectangle((x - 0.4, y - 0.3), 0.8, 0.6, facecolor=(*rgb(colour), 0.22), edgecolor=colour, zorder=2))
+    ax.text(x, y, words, ha="center", va="center", fontsize=8.5, color=INK, zorder=3)
+
+
+def caching(n: int) -> None:
+    """Whose keys and values are computed at each step of writing n tokens, without a cache and with one.
+
+    A row for each step, a column for each token: computed (filled), read from the cache (hatched), not there yet.
+    """
+    check_places(n=n)
+    drawn, _ = figure(7.4, 1.1 + 0.34 * n, columns=2)
+    said = []
+    for ax, title in zip(drawn.axes, ("without a cache", "with a KV cache"), strict=True):
+        computed = 0
+        for step in range(n):
+            for token in range(n):
+                fresh = token == step or (token < step and title == "without a cache")
+                computed += fresh
+                face, hatch = ((*rgb(ORANGE), 0.75), "") if fresh else ("#ffffff", "")
+                if token < step and not fresh:
+                    face, hatch = (*rgb(BLUE), 0.18), "///"
+                ax.add_patch(Rectangle((token - 0.5, step - 0.5), 1, 1, facecolor=face, hatch=hatch, linewidth=0.8,
+                                       edgecolor=PALE if token > step else GREY))  # fmt: skip
+        ax.set_xlim(-0.55, n - 0.45)
+        ax.set_ylim(n - 0.45, -0.55)
+        ax.set_xticks(range(n), [f"{token}" for token in range(n)])
+        ax.set_yticks(range(n), [f"{step}" for step in range(n)])
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_xlabel("token")
+        ax.set_ylabel("step")
+        ax.set_title(f"{title}: {computed} computed")
+        said.append(f"{title}, {computed} pairs of key and value are computed in {n} steps")
+    names = (("computed at this step", (*rgb(ORANGE), 0.75), ""), ("read from the cache", (*rgb(BLUE), 0.18), "///"))
+    handles = [Rectangle((0, 0), 1, 1, facecolor=face, hatch=hatch, edgecolor=GREY, label=name)
+               for name, face, hatch in names]  # fmt: skip
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
+    show(drawn, f"Keys and values while writing, a row for each step: {'; '.join(said)}.")

@@ -81,6 +81,10 @@ slip("the first of each group", NOT_MEANS, {".mean(dim=1)": "[:, 0]"}, words="""
 slip("columns of a head averaged", NOT_MEANS, {CUT: "n_kv_heads, -1, shared", "dim=1": "dim=2"}, words="""
     Neighbouring rows were averaged, and these belong to the same head: its columns, which mean different things. What
     should be averaged is the first column of one head with the first column of the next.""")
+slip("averaged, and kept once for each head", NOT_MEANS, {"(dim=1)": "(dim=1, keepdim=True).expand_as(heads)",
+     ".flatten(0, 1)": ".flatten(0, 2)"}, words="""
+    Every old head got the mean of its group, so there are still as many heads as before, in copies. The copies are made
+    at the moment of use, by repetition; what is stored, and cached, is one head for each group.""")
 slip("the weight on its side", (*NOT_MEANS, "each its own"), {".flatten(0, 1)": ".flatten(0, 1).mT"}, words="""
     The result is transposed. `nn.Linear` keeps its weight as (outputs, inputs): the heads' columns are its *rows*, and
     what you return has to go back into such a layer.""")
@@ -105,3 +109,13 @@ def a_matrix_that_averages_in_float64(weight, n_heads, n_kv_heads):
     means = (group == torch.arange(n_kv_heads)[:, None]).double() / shared
     heads = weight.double().reshape(n_heads, d_head, -1)
     return torch.einsum("gh,hdm->gdm", means, heads).reshape(n_kv_heads * d_head, -1)
+
+
+@alternative("one group after the other, by index")
+def one_group_after_the_other_by_index(weight, n_heads, n_kv_heads):
+    """Adds into a new weight, row by row."""
+    shared, d_head = n_heads // n_kv_heads, weight.shape[0] // n_heads
+    new = torch.zeros(n_kv_heads * d_head, weight.shape[1], dtype=weight.dtype)
+    rows = torch.arange(weight.shape[0])
+    to = rows // d_head // shared * d_head + rows % d_head               # head's group, and the column within it
+    return new.index_add(0, to, weight / shared)

@@ -236,6 +236,15 @@ def mask_upside_down_and_no_nan(query, key, value, words):
     return weights.masked_fill(mask, 0.0) @ value
 
 
+@variant("not even itself", fails=(*FUTURE, *PADDING))
+def not_even_itself_and_an_even_share(query, key, value, words):
+    """With −1e9: the first place, which may look at nobody, gets the mean of all, the future included."""
+    n = words.shape[1]
+    mask = torch.ones(n, n, dtype=torch.bool).tril(-1) & words[:, None, None, :]
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return scores.masked_fill(~mask, -1e9).softmax(dim=-1) @ value
+
+
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
