@@ -36,8 +36,6 @@ ALLOWED = {
     ("layer_norm", "layer_norm"): PRINTED,
     ("layer_norm", "rms_norm"): PRINTED,
     ("rms_norm", "rms_norm"): PRINTED,
-    ("shift_right", "shift_right"): PRINTED,
-    ("swiglu", "swiglu"): PRINTED,
     ("cut", "patchify"): PRINTED,
 }
 
