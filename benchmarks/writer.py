@@ -1,6 +1,6 @@
 """Lecture 09's kept language model: of Llama's shape, trained on the docstrings of Python's standard library.
 
-    python benchmarks/writer.py [--minutes 60] [--steps 5000] [--lr 0.01] [--run runs/writer] [--resume]
+    python benchmarks/writer.py [--minutes 60] [--steps 3600] [--lr 0.01] [--run runs/writer] [--resume]
                                 [--keep] [--validate]
 
 The texts are those of the lecture, `attncourse.data.docstrings`: the standard library of the Python that is running,
@@ -44,7 +44,7 @@ from commandkit import files
 VOCABULARY, ORDER, TEST_SHARE, APART, LR = 2048, 5, 0.1, 0.04, 1e-2
 MEASURED = Path(__file__).parents[1] / "src/attncourse_lessons/measured"
 CHECKPOINT, RECORD = MEASURED / "writer", MEASURED / "writer.json"
-SIZE = {"d_model": 128, "n_layers": 3, "n_heads": 4, "dropout": 0.1, "max_length": 256}
+SIZE = {"d_model": 128, "n_layers": 2, "n_heads": 4, "dropout": 0.25, "max_length": 256}
 SHAPE = {"positions": "rope", "norm": "rms", "activation": "swiglu", "bias": False, "tie_output": False}
 
 
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (of this session)")
     parser.add_argument("--lr", type=float, default=LR, help="the highest learning rate")
     parser.add_argument("--batch-tokens", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=5000, help="the learning rate falls to zero over so many")
+    parser.add_argument("--steps", type=int, default=3600, help="the learning rate falls to zero over so many")
     parser.add_argument("--d-model", type=int, default=SIZE["d_model"])
     parser.add_argument("--n-layers", type=int, default=SIZE["n_layers"])
     parser.add_argument("--dropout", type=float, default=SIZE["dropout"])
@@ -101,9 +101,9 @@ def main() -> None:
         keep(tokenizer, args.run, texts, kept_apart, encode_texts(test, tokenizer), test)
         return
 
-    every = 100 if args.validate else 500
+    every = 100 if args.validate else 900
     recipe = Recipe(
-        steps=args.steps, batch_tokens=args.batch_tokens, lr=args.lr, warmup=200, schedule="cosine", weight_decay=0.02,
+        steps=args.steps, batch_tokens=args.batch_tokens, lr=args.lr, warmup=200, schedule="cosine", weight_decay=0.05,
         label_smoothing=0.0, evaluate_every=every, save_every=every,
     )  # fmt: skip
     began, spent = time.perf_counter(), time.process_time()

@@ -14,9 +14,9 @@
 # models, and at the end a language model with parameters of its own.
 #
 # You have built every part before, so up to exercise 4 the parts are handed to you as functions: attentions,
-# feed-forward networks, norms. What is asked for is how they are connected, and the check looks at nothing else. Call the parts by position, as in
-# `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides your
-# points.
+# feed-forward networks, norms. What is asked for is how they are connected, and the check looks at nothing else. Call
+# the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers
+# and other sizes decides your points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.
@@ -89,13 +89,13 @@ if solved("shift_right"):
 # $$
 #
 # The attention takes three arguments, `attention(x, memory, mask)`: who asks, who answers, and which positions of the
-# memory hold a word. In self-attention one sequence does both.
+# memory hold a token. In self-attention one sequence does both.
 
 # %% exercise="encoder_block"
 def encoder_block(x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm_2) -> Tensor:
     """One block of an encoder, with its norms in front.
 
-    x: (batch, n, d_model)   mask: (batch, 1, n), True where there is a word
+    x: (batch, n, d_model)   mask: (batch, 1, n), True where there is a token
     attention(x, memory, mask) -> (batch, n, d_model)
     feed_forward(x), norm_1(x), norm_2(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
@@ -135,17 +135,17 @@ if solved("encoder_block"):
 # a third, in which the decoder asks and the memory answers. The memory comes from the encoder already normalised.
 #
 # There are two masks. `mask` is about the decoder's own positions, and `memory_mask` says which positions of the
-# memory hold a word.
+# memory hold a token.
 
 # %% exercise="decoder_block"
 def decoder_block(
     x: Tensor, memory: Tensor, mask: Tensor, memory_mask: Tensor,
     attention, cross_attention, feed_forward, norm_1, norm_2, norm_3,
 ) -> Tensor:
-    """One block of a decoder that looks at a memory, with its norms in front.
+    """One block of a decoder with cross-attention to a memory, with its norms in front.
 
     x: (batch, n, d_model)   memory: (batch, n_memory, d_model)
-    mask: (n, n), True where a position may look at another   memory_mask: (batch, 1, n_memory)
+    mask: (n, n), True where a position may attend to another   memory_mask: (batch, 1, n_memory)
     attention(x, memory, mask), cross_attention(x, memory, mask) -> (batch, n, d_model)
     feed_forward(x), norm_1(x), norm_2(x), norm_3(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
@@ -175,7 +175,7 @@ def transformer(
     """Logits of every token of the target, given the source and the target's tokens before it.
 
     source: (batch, n_source)   target: (batch, n_target)
-    source_mask: (batch, 1, n_source), True where there is a word
+    source_mask: (batch, 1, n_source), True where there is a token
     embed_source(tokens), embed_target(tokens) -> (batch, n, d_model), positions and all
     each encoder block: block(x, mask) -> x
     each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
@@ -491,14 +491,14 @@ if solved("DecoderLM"):
 #
 # There is a mask between the encoder's and the decoder's. A text begins with a *prefix*, a question say, that nobody
 # has to predict: it may be read in both directions, as an encoder does. What comes after it is written from left to
-# right, and may look at all of the prefix. One stack of blocks then does the work of two.
+# right, and may attend to all of the prefix. One stack of blocks then does the work of two.
 
 # %% exercise="prefix_mask"
 def prefix_mask(lengths: Tensor, n: int) -> Tensor:
-    """Who may look at whom, if the first `lengths[b]` positions of text b are a prefix.
+    """Who may attend to whom, if the first `lengths[b]` positions of text b are a prefix.
 
     lengths: (batch,), from 0 to n
-    returns (batch, n, n) of booleans: [b, i, j] is True where position i may look at position j
+    returns (batch, n, n) of booleans: [b, i, j] is True where position i may attend to position j
     """
     ...  # solution
 

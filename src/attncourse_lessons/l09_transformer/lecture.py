@@ -61,9 +61,11 @@ from attncourse.data import (
     BOS,
     EOS,
     PAD,
+    UNK,
     Tokenizer,
     docstrings,
     encode_texts,
+    number_words,
     pad_batch,
     text_batches,
 )
@@ -284,7 +286,7 @@ print(inspect.getsource(Block.forward))
 LETTERS, LENGTH = 26, 6                                       # 0 stands for "begin"
 
 
-def learn_to_sort(shifted, causal, seed, steps=200):
+def learn_to_sort(shifted, causal, seed, steps=170):
     torch.manual_seed(seed)
     model = Transformer(LETTERS + 1, 32, 4, 64, n_layers=1)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -472,14 +474,14 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # is hidden depends on the mask that the architecture has. Here is one sentence, and four ways:
 
 # %%
-words = ("Return", "the", "number", "of", "bytes", "in", "it")
+text = ("Return", "the", "number", "of", "bytes", "in", "it")
 figures.objectives([
-    figures.Objective("causal LM", ("<bos>", *words), (*words, "<eos>")),
+    figures.Objective("causal LM", ("<bos>", *text), (*text, "<eos>")),
     figures.Objective("masked LM", ("Return", "[gap]", "number", "of", "[gap]", "in", "it"),
                       ("", "the", "", "", "bytes")),
     figures.Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
                       written=("<1>", "the", "number", "<2>", "in", "it")),
-    figures.Objective("prefix LM", words, ("", "", "of", "bytes", "in", "it", "<eos>")),
+    figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>")),
 ])
 
 # %% [markdown]
@@ -492,11 +494,14 @@ figures.objectives([
 #   the decoder writes what was there. mBART (Liu et al. 2020) has the decoder write the whole text again.
 # * **Prefix language modelling**: one stack, whose mask is bidirectional in a given prefix and causal after it.
 #
-# Take the first customer, who has not been served yet: an encoder, 15 % gaps, a few seconds of docstrings. (Token
-# `<unk>`, which our text does not contain, stands for a gap.)
+# Take the first customer, who has not been served yet: an encoder, 15 % gaps, and a language that can be learned in a few
+# seconds, English number words. (Token `<unk>`, which this text does not contain, stands for a gap.) *Guess first:* what
+# does it put into *two ____ and five*, and could a causal model that has read *two* know that?
 
 # %%
-GAP = tokenizer.encode("☃")[-1]                                           # <unk>
+numbers = [pair.source for pair in number_words("en", "de", train=4000, test=1).train]
+words = Tokenizer.train(numbers, size=130)                    # enough for whole words
+spoken = encode_texts(numbers, words)                         # lists of token ids
 
 
 class GapFiller(nn.Module):
@@ -506,35 +511,44 @@ class GapFiller(nn.Module):
 
     def forward(self, tokens):                                            # (batch, n)
         states = self.encoder(tokens, (tokens != PAD).sum(dim=1))         # (batch, n, d_model)
-        return states @ self.encoder.embedding.tokens.weight.mT   # tied: (batch, n, vocab_size)
+        return states @ self.encoder.embedding.tokens.weight.mT           # tied: logits
 
 
 def gap_losses(model, draws):
     for epoch in range(100):
-        for tokens, _ in text_batches(train, 1024, 64, seed=epoch):
-            gaps = (torch.rand(tokens.shape, generator=draws) < 0.15) & (tokens > GAP)
-            logits = model(tokens.masked_fill(gaps, GAP))
+        for tokens, _ in text_batches(spoken, 512, 64, seed=epoch):
+            gaps = (torch.rand(tokens.shape, generator=draws) < 0.15) & (tokens > UNK)
+            logits = model(tokens.masked_fill(gaps, UNK))                 # (batch, n, vocab_size)
             yield nn.functional.cross_entropy(logits[gaps], tokens[gaps])     # the gaps alone
 
 # %%
 torch.manual_seed(0)
 filler = GapFiller(TransformerConfig(
-    vocab_size=len(tokenizer), d_model=96, n_layers=2, d_ff=192, n_heads=4, positions="rope",
+    vocab_size=len(words), d_model=64, n_layers=2, positions="rope", scale_embedding=True,
     dropout=0.0, max_length=64,
 ))
-draws = torch.Generator().manual_seed(1)
-history = descend(filler, gap_losses(filler, draws), steps=260, lr=1e-2, name="gaps")
-sentences = "Return the number ☃ bytes.", "Raise ☃ if it is empty.", "This ☃ is called by you."
-for text in sentences:
-    tokens = torch.tensor([[BOS, *tokenizer.encode(text)]])                   # (1, n)
+descend(filler, gap_losses(filler, torch.Generator().manual_seed(1)), steps=200, lr=5e-3)
+sentences = {
+    "two hundred and five": "hundred", "three hundred and six, nine": "and",
+    "sixty-four, seven hundred and twenty-one": "twenty-",
+}
+fills = {}
+for text, hidden in sentences.items():
+    tokens = torch.tensor([[BOS, *words.encode(text)]])                   # (1, n)
+    at = words.pieces(tokens[0].tolist()).index(hidden)
+    tokens[0, at] = UNK
     with torch.no_grad():
-        p = filler(tokens)[tokens == GAP].softmax(dim=-1)[0]                  # (vocab_size,)
-    best = [(tokenizer.pieces([i])[0], f"{p[i]:.2f}") for i in p.topk(4).indices.tolist()]
-    print(text.replace("☃", "____"), "→", ", ".join(" ".join(pair) for pair in best))
+        p = filler(tokens)[0, at].softmax(dim=-1)                         # (vocab_size,)
+    best = fills[hidden] = [words.pieces([i])[0] for i in p.topk(5).indices.tolist()]
+    print(text.replace(hidden.strip("-"), "____"), f"→ {', '.join(best)}   ({p.max():.2f} for the first)")
+
+# %% tags=["hide-input"]
+assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 
 # %% [markdown]
-# It uses both sides: a causal model that has read *Return the number* does not know that *bytes* follows. (Its price:
-# only 15 % of the tokens teach it anything, and it cannot write.)
+# It uses both sides. Where nobody can know (*____ one* may be twenty-one or thirty-one) it names the words that fit
+# there. A causal model that has read *two* cannot know that *and five* follows. The price: only 15 % of the tokens teach
+# the encoder anything, and it cannot write.
 #
 # **Fine-tuning** is what pre-training is for. Take the trained weights, put a small new output on top where the task
 # needs one, and go on training on the task's own examples, with a small learning rate. A few thousand labelled sentences
@@ -560,9 +574,9 @@ for text in sentences:
 # ## A language model that writes docstrings: a short training and a long one
 #
 # [Lecture @bottleneck](@bottleneck) let counting play against networks on the docstrings of Python's standard library.
-# Our candidate has the shape of Llama, in small: decoder-only, pre-norm, with rotary embeddings and a gate (more of that
-# below). We train it here for a quarter of a minute. Beside it stands a **kept checkpoint**: the same shape and the same text, trained for
-# much longer, by a command that you can repeat.
+# Our candidate has Llama's shape, in small: decoder-only, pre-norm, with rotary embeddings and a gate (more of that
+# below). We train it here for some seconds. Beside it stands a **kept checkpoint**: the same shape and the same text,
+# trained for longer, by a command that you can repeat.
 
 # %%
 record = measured("writer")
@@ -609,8 +623,8 @@ assert gain["low"] > 0
 # %% [markdown]
 # After a short training the counter wins; after a long one the Transformer does. Nothing but the training is different:
 # same shape, same text, same tokens. (The trainers differ a little: one-cycle Adam here, AdamW with dropout there.) And
-# half of each is better than either, so they know different things. The kept model has read the training text about a
-# dozen times over, and by the rule of 20 its text is far too small for it. More text would help more than more minutes.
+# half of each is better than either, so they know different things. By the rule of 20, the kept model's 0.4 million
+# tokens are far too few for its size, and it has read each of them several times: it lacks text more than time.
 #
 # What do they write? Each text is sampled token by token:
 
@@ -686,7 +700,7 @@ in_test = statistics.mean(run in known for run in runs(test))
 print(f"{'the test set':>20} ", " " * 24, f"{in_test:4.0%}")
 
 # %% [markdown]
-# A low temperature repeats: the same safe phrases, most of them from the training text. A high one takes tokens from the
+# A low temperature repeats the same safe phrases. A high one takes tokens from the
 # long tail, each of which is unlikely, and there are many. What lies between is a choice, and depends on what the text is
 # for. [Lecture @writing](@writing) goes deeper: beam search, and what is lost when one searches for the *likeliest* text.
 #
@@ -776,7 +790,7 @@ for seed in (0, 1):
         print(f"{name:>7}, seed {seed}: loss {last[name, seed]:.3f}")
 
 # %% [markdown]
-# A new seed moves the loss as much as a new activation function does. So: several seeds, the *same* seeds for every
+# A new seed moves the loss more than a new activation function does. So: several seeds, the *same* seeds for every
 # variant, and error bars on the **differences**; equal steps, and equal parameters. `benchmarks/modifications.py` trained
 # a small language model in fourteen versions with five seeds each. Beside it stand the rows of Narang et al. that try
 # the same change at a thousand times the size. *Guess first:* SwiGLU, RMSNorm, untied output, rotary embedding, shared
