@@ -242,7 +242,7 @@ def objectives(rows: Sequence[Objective]) -> None:
 
 
 def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:
-    hidden = token.startswith("[") or token.startswith("<")
+    hidden = token.startswith("[") or (token.startswith("<") and token[1:-1].isdigit())
     ax.add_patch(
         Rectangle((x, y - 0.28), 0.94, 0.56, facecolor="#f4f4f4" if hidden else "white", edgecolor=colour,
                   hatch="////" if hidden and colour == BLUE else None, linewidth=1.3)
