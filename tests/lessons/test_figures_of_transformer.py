@@ -158,7 +158,7 @@ def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, lin
     marked = [y for words, _, y in texts(ax) if words == "▶"]
     assert marked == ([height[lines[line - 1].code]] if line <= len(lines) else [])
     full = [words for words, x, y in texts(ax) for (left, low, width, _), (colour, _) in cells(ax).items()
-            if left < x < left + width and low < y < low + 1 and int(colour[1:3], 16) < 0xD8]  # fmt: skip
+            if left < x < left + width and low < y < low + 1 and min(bytes.fromhex(colour[1:])) < 0x60]  # fmt: skip
     assert full == [box.replace("_", " ") for box in (lines[line - 1].boxes if line <= len(lines) else ())]
     said = [(name, size) for name, x, y in texts(ax) for size, right, same in texts(ax)
             if x == 6.5 and right == 8.6 and y == same]  # fmt: skip
@@ -182,7 +182,7 @@ def test_each_part_of_a_block_reads_a_normed_x_and_is_added_to_it_further_up(kin
     code = {words: y for words, x, y in texts(ax) if x == 6.5}
     assert code["h = norm_1(x)"] == 6.5 and (code["h"], len(code)) == (1.9, 2 * len(PARTS[kind]) + 1)
     assert [words for words, x, y in texts(ax) if words == "▶" and y == 6.5] == ["▶"]
-    assert [colour for _, (colour, _) in cells(ax).items() if int(colour[1:3], 16) < 0x60] == ["#009e73"]
+    assert [colour for _, (colour, _) in cells(ax).items() if min(bytes.fromhex(colour[1:])) < 0x60] == ["#e69f00"]
     assert {words for words, _, y in texts(ax) if words == "↑ memory"} == ({"↑ memory"} if kind == "decoder" else set())
 
 
@@ -203,7 +203,7 @@ def test_the_block_of_2017_is_normed_on_the_way_of_x():
         assert [x for x, _ in back] == [4.2] * 2 and at[part][1] < back[0][1] < back[1][1] == plus[1]
         assert plus[0] == 1 and plus[1] < at[f"norm {i + 1}"][1]
     assert [words for words, _, y in texts(ax) if words == "▶" and y == pytest.approx(5.88)] == ["▶"]
-    full = [place for place, (colour, _) in cells(ax).items() if colour == "#009e73"]
+    full = [place for place, (colour, _) in cells(ax).items() if colour == "#e69f00"]
     assert [place[0] + place[2] / 2 for place in full] == [1] and full[0][1] + 0.5 == at["norm 1"][1]
     shapes = {words: (x, y) for words, x, y in texts(ax) if y == 1.9}
     assert shapes == {"x": (6.5, 1.9), "(4, 7, 64)": (8.6, 1.9)}

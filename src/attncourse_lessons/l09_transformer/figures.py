@@ -15,7 +15,7 @@ from attncourse.decoding import warp_logits
 from attncourse.viz.architectures import transformer_architecture
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.figures import check_shares
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, figure, hold_still, show, stage
+from attncourse.viz.style import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, hold_still, show, stage
 
 KINDS = ("encoder", "decoder", "decoder-only", "encoder of 2017")
 # Which lesson a part of figure 1 was built in.
@@ -154,12 +154,13 @@ def block_frame(
 def _wires(ax: Axes, kind: str, active: Sequence[str]) -> None:
     """The residual path upwards, and beside it what each part reads and adds."""
     stream, part = 1.0, 4.2
-    colours = {"attention": BLUE, "cross": ORANGE, "feed_forward": PURPLE}
+    colours = {"attention": BLUE, "cross": ORANGE, "feed_forward": GREEN}  # figure 1's
 
     def draw(x: float, y: float, name: str, width: float) -> None:
-        colour = colours.get(name, GREEN)
+        colour = colours.get(name, AMBER)
         now = name in active
-        box(ax, x, y, name.replace("_", " "), colour, width, fill=colour if now else None, text="white" if now else INK)
+        text = "white" if now and colour != AMBER else INK
+        box(ax, x, y, name.replace("_", " "), colour, width, fill=colour if now else None, text=text)
 
     def plus(y: float) -> None:
         ax.plot(stream, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=INK, zorder=5)
