@@ -30,7 +30,7 @@ def axes(draw: Callable, *given, **named) -> list[Axes]:
         return again.pop(0).axes
     shown: list[Figure] = []
     with (
-        patch("attncourse.viz.style.picture", lambda drawn, alt: (shown.append(drawn), {})),
+        patch("attncourse.viz.style.picture", lambda drawn, alt: (shown.append(drawn) or {}, {})),
         patch("attncourse.viz.style.display"),
     ):
         got = draw(*given, **named)

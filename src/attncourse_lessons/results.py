@@ -2,6 +2,7 @@
 
 import json
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -135,6 +136,18 @@ def measured(name: str) -> dict[str, Any]:
     if name not in kept:
         raise ValueError(f"name: got {name!r}, expected one of {', '.join(kept)}")
     return json.loads((folder / f"{name}.json").read_text("utf-8"))
+
+
+def kept_checkpoint(name: str) -> Path:
+    """The folder of a trained model that comes with the package, as `attncourse.pretrained.load` reads it.
+
+    Raises ValueError for a name of which nothing is kept.
+    """
+    folder = Path(str(files("attncourse_lessons"))) / "measured" / name
+    if not (folder / "model.safetensors").is_file():
+        kept = sorted(path.parent.name for path in folder.parent.glob("*/model.safetensors"))
+        raise ValueError(f"name: got {name!r}, expected one of {', '.join(kept)}")
+    return folder
 
 
 class TrainedRun(NamedTuple):

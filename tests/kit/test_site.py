@@ -155,6 +155,19 @@ def test_what_looks_like_a_link_in_code_is_left_alone(course, tmp_path):
     assert Sources(course, tmp_path / "to", OneLesson(course)).relink(text, "docs/grading.md") == text
 
 
+def test_a_link_to_a_notebook_in_an_output_leads_to_its_page(course, tmp_path):
+    path = course / "lectures/00_x.ipynb"
+    notebook = nbformat.read(path, 4)
+    html = '<a href="05_y.ipynb" title="y">y</a> <a href="05_y.ipynb#z">z</a> <a href="https://x.org/a.ipynb">a</a>'
+    output = nbformat.v4.new_output("display_data", {"text/html": html})
+    notebook.cells.append(new_code_cell("show()", outputs=[output]))
+    nbformat.write(notebook, path)
+    built = Sources(course, tmp_path / "to", OneLesson(course)).notebook("lectures/00_x.ipynb")
+    assert built.cells[-1].outputs[0].data["text/html"] == (
+        '<a href="05_y.html" title="y">y</a> <a href="05_y.html#z">z</a> <a href="https://x.org/a.ipynb">a</a>'
+    )
+
+
 def test_the_answers_of_a_solution_are_folded_and_what_is_for_graders_is_taken_out():
     notebook = solution()
     fold(notebook, "solutions/a00/a00_x.ipynb")

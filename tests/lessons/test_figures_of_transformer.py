@@ -1,7 +1,11 @@
 """Figures of blocks join what feeds what; they, and those of results, say in words what they show."""
 
+import re
+from pathlib import Path
+
 import pytest
-from drawn import arrows, axes, boxed, cells, joined, strokes, texts
+import torch
+from drawn import arrows, axes, bars, boxed, cells, joined, strokes, texts
 from proven import proven
 
 from attncourse import viz
@@ -23,7 +27,7 @@ def test_only_a_decoder_looks_at_a_memory():
 
 
 def test_a_frame_names_its_line_and_its_shapes_and_all_are_done_past_the_last():
-    assert "line 4 of 6: x = x + cross(h, memory, m_mask). memory (4, 5, 64); weights (4, 8, 7, 5)" in (
+    assert "line 4 of 6: x = x + cross(h, memory, source_mask). memory (4, 5, 64); weights (4, 8, 7, 5)" in (
         figures.block_frame("decoder", 4)[1]
     )
     assert "all lines done" in figures.block_frame("encoder", 5)[1]
@@ -32,6 +36,16 @@ def test_a_frame_names_its_line_and_its_shapes_and_all_are_done_past_the_last():
 def test_another_kind_of_block_is_refused():
     with pytest.raises(ValueError, match="kind: got 'both'"):
         figures.block_frame("both", 1)
+
+
+def test_figure_1_leads_from_each_box_to_the_lecture_that_built_it(pages):
+    figures.figure_1()
+    (page,) = pages
+    leads = dict(re.findall(r'<a href="([^"]+)" title="([^"]+)"', page))
+    by_part = {part: address for address, part in re.findall(r'<a href="([^"]+)" title="([^"]+)"', page)}
+    assert set(leads) <= {Path(lesson.lecture_notebook).name for lesson in course.lessons}
+    assert by_part["cross-attention"].endswith("cross_attention.ipynb") and by_part["norm"].endswith("stacks.ipynb")
+    assert set(by_part) == set(figures.BUILT_IN)
 
 
 def test_the_towers_say_where_the_memory_goes(shown):
@@ -48,39 +62,88 @@ def test_points_ranks_and_differences_are_read_out(shown):
     assert "RoPE −0.150 ± 0.020; GELU +0.010 ± 0.020" in shown[2]
 
 
+@pytest.fixture
+def pages(monkeypatch):
+    """The HTML of the figures that were shown."""
+    found = []
+    monkeypatch.setattr("attncourse.viz.style.display", lambda data, metadata, raw: found.append(data["text/html"]))
+    return found
+
+
+def test_sampling_says_what_is_left_and_refuses_another_cut():
+    logits = torch.tensor([2.0, 1.0, 0.0, -9.0])
+    said = figures.sampling_frame(logits, ["a", "b"], 1.0, "top-k 2")[1]
+    assert "2 tokens are left" in said and "a 0.73, b 0.27; all tokens not shown 0.00" in said
+    assert "1 tokens are left, effectively 1.0" in figures.sampling_frame(logits, ["a"], 0.1, "top-p 0.9")[1]
+    with pytest.raises(ValueError, match="cut: got 'beam 3'"):
+        figures.sampling_frame(logits, ["a"], 1.0, "beam 3")
+
+
+def test_more_to_predict_than_is_read_is_refused():
+    with pytest.raises(ValueError, match="masked LM: got 2 to predict, expected at most 1"):
+        figures.objectives([figures.Objective("masked LM", ("a",), ("a", "b"))])
+
+
 # What is drawn
 
 
 @proven
-def test_towers_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each_block():
+def test_what_is_read_stands_above_what_is_predicted_there_and_gaps_are_hatched():
+    rows = [figures.Objective("masked LM", ("the", "[gap]", "sat"), ("", "cat")),
+            figures.Objective("spans", ("<1>", "sat"), (), ("<1>", "the", "cat"))]  # fmt: skip
+    (ax,) = axes(figures.objectives, rows)
+    at = {(words, round(y, 2)): x for words, x, y in texts(ax) if x > 0}
+    assert at == {("the", 0): 0.47, ("[gap]", 0): 1.47, ("sat", 0): 2.47, ("cat", -0.75): 1.47,
+                  ("<1>", -1.9): 0.47, ("sat", -1.9): 1.47,
+                  ("<1>", -2.65): 0.47, ("the", -2.65): 1.47, ("cat", -2.65): 2.47}  # fmt: skip
+    hatched = {(left, round(low + 0.28, 2)) for (left, low, _, _), (_, hatch) in cells(ax).items() if hatch}
+    assert hatched == {(1, 0), (0, -1.9)}
+    said = [(words, round(y, 2)) for words, x, y in texts(ax) if x < 0]
+    assert said == [("masked LM", 0), ("reads", 0), ("predicts", -0.75),
+                    ("spans", -1.9), ("reads", -1.9), ("decoder writes", -2.65)]  # fmt: skip
+    grey = [(left, round(low + 0.28, 2)) for (left, low, _, _), (face, _) in cells(ax).items() if face == "#f4f4f4"]
+    assert grey == [(1, 0), (0, -1.9), (0, -2.65)] and len(cells(ax)) == 9
+
+
+@proven
+def test_bars_are_what_sampling_draws_from_and_dashes_what_the_model_said():
+    logits = torch.tensor([0.0, 2.0, 1.0, -1.0])
+    (ax,) = axes(figures.sampling_frame, logits, ["b", "c", "a"], 0.5, "top-k 2")
+    after = torch.tensor([4.0, 2.0]).softmax(dim=0).tolist()
+    assert bars(ax)[""] == pytest.approx({"b": after[0], "c": after[1], "a": 0.0}, abs=1e-5)
+    ((*dashes,),) = strokes(ax)
+    assert [y for _, y in dashes] == pytest.approx(logits.softmax(dim=0)[[1, 2, 0]].tolist(), abs=1e-5)
+    assert [x for x, _ in dashes] == [0, 1, 2]
+
+
+@proven
+def test_stacks_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each_block():
     (ax,) = axes(figures.encoder_decoder_stacks, 2)
-    alone = [("encoder alone", "the cat [?] here", "look around", "sat"),
-             ("decoder alone", "<bos> the cat", "look back", "the cat sat")]  # fmt: skip
-    both = [("die Katze saß", "look around", None), ("<bos> the cat", "back, across", "the cat sat")]
+    alone = [("the cat [?] here", "bidirectional", "[?] = sat"), ("<bos> the cat", "causal", "the cat sat")]
+    both = [("die Katze saß", "bidirectional", None), ("<bos> the cat", "causal, cross", "the cat sat")]
     position = "embedding + position"
-    ways = [(inputs, block, outputs) for _, inputs, block, outputs in alone] + both
     expected = []
-    for inputs, block, outputs in ways:
+    for inputs, block, outputs in alone + both:
         expected += [(inputs, position), (position, block), (block, block), (block, "norm")]
         expected += [("norm", outputs)] if outputs else []
     assert joined(ax)[:-2] == expected
     assert all(start[1] < end[1] for start, end in arrows(ax)[:-2])
-    assert boxed(ax) == [block for _, block, _ in ways for _ in range(2)]
+    assert boxed(ax) == [block for _, block, _ in alone + both for _ in range(2)]
     tops = sorted({low + 0.5 for _, low, _, _ in cells(ax)})
     # From above the encoder's last norm down beside its blocks, with an arrow to each of the decoder's.
     (start, corner), (foot, head) = strokes(ax)
     norm = {x: y for words, x, y in texts(ax) if words == "norm"}
-    assert start == (10.9, norm[10.4]) and corner == head and foot == (corner[0], tops[0])
+    assert start == (11.0, norm[10.5]) and corner == head and foot == (corner[0], tops[0])
     assert [start for start, _ in arrows(ax)[-2:]] == [(corner[0], y) for y in tops]
-    assert [end for _, end in arrows(ax)[-2:]] == [(13.3, y) for y in tops]
-    named = {words: x for words, x, y in texts(ax) if y == 8.75}
-    assert named == {"encoder alone": 1.7, "decoder alone": 6, "encoder and decoder": 12.4}
+    assert [end for _, end in arrows(ax)[-2:]] == [(13.4, y) for y in tops]
+    named = {words: x for words, x, y in texts(ax) if words.startswith(("encoder", "decoder"))}
+    assert named == {"encoder-only": 1.9, "decoder-only": 6.1, "encoder–decoder": 12.5}
 
 
 PARTS = {
-    "encoder": [("norm 1", "attention"), ("norm 2", "network")],
-    "decoder": [("norm 1", "attention"), ("norm 2", "cross"), ("norm 3", "network")],
-    "decoder-only": [("norm 1", "attention"), ("norm 2", "network")],
+    "encoder": [("norm 1", "attention"), ("norm 2", "feed forward")],
+    "decoder": [("norm 1", "attention"), ("norm 2", "cross"), ("norm 3", "feed forward")],
+    "decoder-only": [("norm 1", "attention"), ("norm 2", "feed forward")],
 }
 
 
@@ -95,7 +158,7 @@ def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, lin
     marked = [y for words, _, y in texts(ax) if words == "▶"]
     assert marked == ([height[lines[line - 1].code]] if line <= len(lines) else [])
     full = [words for words, x, y in texts(ax) for (left, low, width, _), (colour, _) in cells(ax).items()
-            if left < x < left + width and low < y < low + 1 and int(colour[1:3], 16) < 0xD8]  # fmt: skip
+            if left < x < left + width and low < y < low + 1 and min(bytes.fromhex(colour[1:])) < 0x60]  # fmt: skip
     assert full == [box.replace("_", " ") for box in (lines[line - 1].boxes if line <= len(lines) else ())]
     said = [(name, size) for name, x, y in texts(ax) for size, right, same in texts(ax)
             if x == 6.5 and right == 8.6 and y == same]  # fmt: skip
@@ -119,7 +182,7 @@ def test_each_part_of_a_block_reads_a_normed_x_and_is_added_to_it_further_up(kin
     code = {words: y for words, x, y in texts(ax) if x == 6.5}
     assert code["h = norm_1(x)"] == 6.5 and (code["h"], len(code)) == (1.9, 2 * len(PARTS[kind]) + 1)
     assert [words for words, x, y in texts(ax) if words == "▶" and y == 6.5] == ["▶"]
-    assert [colour for _, (colour, _) in cells(ax).items() if int(colour[1:3], 16) < 0x60] == ["#009e73"]
+    assert [colour for _, (colour, _) in cells(ax).items() if min(bytes.fromhex(colour[1:])) < 0x60] == ["#e69f00"]
     assert {words for words, _, y in texts(ax) if words == "↑ memory"} == ({"↑ memory"} if kind == "decoder" else set())
 
 
@@ -127,20 +190,20 @@ def test_each_part_of_a_block_reads_a_normed_x_and_is_added_to_it_further_up(kin
 def test_the_block_of_2017_is_normed_on_the_way_of_x():
     (ax,) = axes(figures.block_frame, "encoder of 2017", 2)
     assert joined(ax)[0][0] == "x" and [way for way in joined(ax)[1:] if way[0] != way[1]] == [
-        ("attention", "+"), ("network", "+")
+        ("attention", "+"), ("feed forward", "+")
     ]  # fmt: skip
     at = {words: (x, y) for words, x, y in texts(ax) if words in boxed(ax)}
-    assert [*at] == ["attention", "norm 1", "network", "norm 2"] and len(cells(ax)) == 4
+    assert [*at] == ["attention", "norm 1", "feed forward", "norm 2"] and len(cells(ax)) == 4
     heights = [at[name][1] for name in at]
     assert heights == sorted(heights)
-    assert at["norm 1"][0] == at["norm 2"][0] == 1 and at["attention"][0] == at["network"][0] == 4.2
-    for i, part in enumerate(("attention", "network")):
+    assert at["norm 1"][0] == at["norm 2"][0] == 1 and at["attention"][0] == at["feed forward"][0] == 4.2
+    for i, part in enumerate(("attention", "feed forward")):
         out, back, (plus,) = strokes(ax)[3 * i : 3 * i + 3]
-        assert out == [(1, at[part][1]), (3.2, at[part][1])]
+        assert out == [(1, at[part][1]), (3.0, at[part][1])]
         assert [x for x, _ in back] == [4.2] * 2 and at[part][1] < back[0][1] < back[1][1] == plus[1]
         assert plus[0] == 1 and plus[1] < at[f"norm {i + 1}"][1]
     assert [words for words, _, y in texts(ax) if words == "▶" and y == pytest.approx(5.88)] == ["▶"]
-    full = [place for place, (colour, _) in cells(ax).items() if colour == "#009e73"]
+    full = [place for place, (colour, _) in cells(ax).items() if colour == "#e69f00"]
     assert [place[0] + place[2] / 2 for place in full] == [1] and full[0][1] + 0.5 == at["norm 1"][1]
     shapes = {words: (x, y) for words, x, y in texts(ax) if y == 1.9}
     assert shapes == {"x": (6.5, 1.9), "(4, 7, 64)": (8.6, 1.9)}

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from attncourse import pretrained
+from attncourse.data import Tokenizer
 from attncourse_lessons import results
 
 KEPT = {
@@ -39,3 +41,20 @@ def test_the_kept_runs_come_the_best_first(measured):
 def test_a_measurement_of_speed_alone_is_no_run(measured):
     (measured / "training_speed.json").write_text(json.dumps({"profile": "gpu", "tokens_per_second_ratio": 2.0}))
     assert results.training_runs() == []
+
+
+def test_a_kept_checkpoint_is_the_model_that_its_record_measured():
+    record, folder = results.measured("writer"), results.kept_checkpoint("writer")
+    kept = pretrained.load(folder)
+    assert sum(p.numel() for p in kept.model.parameters()) == record["parameters"]
+    assert len(Tokenizer.load(folder / "tokenizer.json")) == record["vocab_size"] == kept.model.config.vocab_size
+    nats = record["nats_per_token"]
+    assert nats["5-gram and kept"] < min(nats["kept"], nats["5-gram"]) - 0.2
+    assert record["gain"]["low"] <= record["gain"]["mean"] <= record["gain"]["high"]
+    assert record["gain"]["mean"] == pytest.approx(nats["5-gram"] - nats["kept"], abs=0.01)
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 5e6
+
+
+def test_a_checkpoint_that_is_not_kept_is_refused_with_those_that_are():
+    with pytest.raises(ValueError, match="name: got 'reader', expected one of writer"):
+        results.kept_checkpoint("reader")

@@ -1,9 +1,10 @@
 """The drawing of an encoder and a decoder joins what feeds what, with attention and without."""
 
+import re
 from itertools import pairwise
 
 import pytest
-from drawn import arrows, axes, boxed, joined, places, texts
+from drawn import arrows, axes, boxed, cells, joined, places, strokes, texts
 from matplotlib.patches import ArrowStyle, FancyArrowPatch
 from proven import proven
 
@@ -65,3 +66,78 @@ def _both_ways(ax) -> list[bool]:
 def test_a_step_or_weights_that_do_not_fit_are_refused(wrong, words):
     with pytest.raises(ValueError, match=words):
         viz.encoder_decoder(**wrong)
+
+
+@proven
+@pytest.mark.parametrize("norm_place", ["post", "pre"])
+def test_a_transformers_boxes_stand_in_their_order_and_the_memory_goes_across(norm_place):
+    (ax,) = axes(viz.transformer_architecture, {}, norm_place)
+    attention = ["multi-head", "bidirectional self-attention"], ["multi-head", "causal self-attention"]
+    cross, network = ["multi-head", "cross-attention"], ["position-wise", "feed-forward network"]
+    ends = ["linear", "softmax"]
+
+    def stack(*sublayers: list[str]) -> list[str]:
+        post = [words for sublayer in sublayers for words in (*sublayer, "add, then LayerNorm")]
+        pre = [words for sublayer in sublayers for words in ("LayerNorm", *sublayer)] + ["LayerNorm"]
+        return ["embedding", *(post if norm_place == "post" else pre)]
+
+    boxes = [words for words in boxed(ax) if words not in ("+", "memory: keys and values")]
+    columns = {left: [words for words in _upwards(ax, left)] for left in (2.9, 8.6)}
+    assert columns[2.9] == stack(attention[0], network)
+    assert columns[8.6] == [*stack(attention[1], cross, network), *ends]
+    assert sorted(boxes) == sorted(columns[2.9] + columns[8.6])
+    ways = arrows(ax)
+    across = [(start, end) for start, end in ways if start[0] < 7 < end[0] + 0.2 and start[1] == end[1]]
+    assert len(across) == 1 and across[0][1][0] == pytest.approx(8.6 - 1.68)
+    at = {words: y for words, x, y in texts(ax) if x == 8.6}
+    assert abs(across[0][1][1] - at["cross-attention"]) < 0.4
+    assert all(start[1] <= end[1] for start, end in ways if start[0] == end[0])
+    # Residual connections go around on the outer side, upwards; a point is a sum; the memory turns between the columns.
+    lines = strokes(ax)
+    around = [line for line in lines if len(line) == 3 and line[1][0] in (0.8, 10.7)]
+    assert [line[0][0] for line in around] == [2.9] * 2 + [8.6] * 3
+    for start, corner, end in around:
+        assert corner == ({2.9: 0.8, 8.6: 10.7}[start[0]], start[1]) and end[0] == corner[0] and end[1] > start[1]
+    assert all(upper[0][1] > lower[2][1] for lower, upper in pairwise(around) if lower[0][0] == upper[0][0])
+    (memory,) = (line for line in lines if len(line) == 3 and line not in around)
+    assert memory[0][0] == 2.9 and memory[0][1] == memory[1][1] and memory[1][0] == memory[2][0] == across[0][0][0]
+    assert memory[2][1] == across[0][0][1] < memory[1][1]
+    points = sorted(line[0] for line in lines if len(line) == 1)
+    assert points == sorted((x, y) for words, x, y in texts(ax) if words == "+")
+    frames = [place for place in cells(ax) if place[3] > 2]
+    assert [(round(left, 2), round(width, 2)) for left, _, width, _ in frames] == [(0.45, 4.4), (6.65, 4.4)]
+    assert all(low < line[0][1] < line[2][1] < low + height for line in around
+               for left, low, width, height in frames if left < line[0][0] < left + width)  # fmt: skip
+    assert {(round(left, 2), round(width, 2)) for left, _, width, height in cells(ax) if height < 2} == {
+        (1.22, 3.36), (6.92, 3.36)
+    }  # fmt: skip
+    assert {words for words, *_ in texts(ax)} >= {"source", "target, shifted right", "N ×", "positional\nencoding"}
+
+
+def _upwards(ax, x: float) -> list[str]:
+    """The words in boxes of the column at x, from below; a box's own lines as they are read."""
+    column = [(y, words) for words, at, y in texts(ax) if at == x and words in boxed(ax) and words != "+"]
+    lines = [words for _, words in sorted(column)]
+    pairs = {"multi-head", "position-wise"}
+    for i in range(1, len(lines)):                                # the first line of two stands above the second
+        if lines[i] in pairs:
+            lines[i - 1], lines[i] = lines[i], lines[i - 1]
+    return lines
+
+
+def test_a_transformers_boxes_lead_where_they_are_told(monkeypatch):
+    pages = []
+    monkeypatch.setattr("attncourse.viz.style.display", lambda data, metadata, raw: pages.append(data["text/html"]))
+    viz.transformer_architecture({"softmax": "a.ipynb", "norm": "b.ipynb"})
+    links = re.findall(r'<a href="(.)\.ipynb" title="(\w+)" style="[^"]*left:([\d.]+)%;top:([\d.]+)%', pages[0])
+    assert sorted((address, part) for address, part, *_ in links) == [("a", "softmax"), *[("b", "norm")] * 5]
+    (softmax,) = [(float(left), float(top)) for address, _, left, top in links if address == "a"]
+    assert softmax[0] > 50 and softmax[1] < min(float(top) for address, *_, top in links if address == "b")
+    assert 'alt="The Transformer.' in pages[0]
+
+
+def test_a_transformer_with_another_norm_place_or_part_is_refused():
+    with pytest.raises(ValueError, match="norm_place: got 'sandwich'"):
+        viz.transformer_architecture({}, "sandwich")
+    with pytest.raises(ValueError, match="links: got 'roof'"):
+        viz.transformer_architecture({"roof": "a.ipynb"})

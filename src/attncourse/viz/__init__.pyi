@@ -1,6 +1,6 @@
 """What attncourse.viz offers, and from which of its modules; __init__.py loads each of them when it is first used."""
 
-from .architectures import encoder_decoder
+from .architectures import encoder_decoder, transformer_architecture
 from .charts import (
     differences_from_baseline,
     function_curves,
@@ -37,5 +37,6 @@ __all__ = [
     "show_attention",
     "step_through",
     "strip_plot",
+    "transformer_architecture",
     "weight_tables",
 ]

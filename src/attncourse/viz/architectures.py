@@ -1,14 +1,33 @@
-"""Whole models as drawings: an encoder and a decoder, with attention and without."""
+"""Whole models as drawings: an encoder and a decoder, with attention and without, and the Transformer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, Rectangle
 from numpy.typing import ArrayLike
 
-from attncourse.viz.diagrams import arrow, box
+from attncourse._checks import check_one_of
+from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import check_shares
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, check_places, figure, show, stage
+from attncourse.viz.style import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    Link,
+    check_places,
+    figure,
+    hold_still,
+    show,
+    show_linked,
+    stage,
+)
 
 
 def encoder_decoder(
@@ -100,3 +119,150 @@ def encoder_decoder(
             f"goes through the states s1 to s{m + 1}, which give {order}, and the end."
         )
     show(drawn, alt or f"{states}. {between} Each decoder step reads the token before.")
+
+
+# The parts of a Transformer, by the names under which `transformer_architecture` takes their links.
+PARTS = (
+    "embedding", "positions", "multi-head", "self-attention", "causal", "cross-attention", "feed-forward", "norm",
+    "shifted right", "linear", "softmax",
+)  # fmt: skip
+
+
+class _Tower:
+    """One column of the drawing, from its tokens upwards: a path with boxes on it, and what goes around them."""
+
+    def __init__(self, ax: Axes, x: float, way_round: float):
+        self.ax, self.x, self.y, self.side = ax, x, 0.0, x + way_round
+        self.regions: list[tuple[str, tuple[float, float, float, float]]] = []
+
+    def climb(self, to: float) -> None:
+        arrow(self.ax, (self.x, self.y), (self.x, to), INK)
+        self.y = to
+
+    def put(self, lines: Sequence[tuple[str, str]], colour: str, gap: float = 0.45) -> float:
+        """A box further up, a line for each of (what it says, which part that is). Returns where its middle is."""
+        line = 0.54 if len(lines) == 1 else 0.42
+        half = line * len(lines) / 2
+        low = self.y + gap
+        self.climb(low)
+        self.ax.add_patch(
+            FancyBboxPatch(
+                (self.x - 1.68, low), 3.36, 2 * half, boxstyle="round,pad=0.0,rounding_size=0.1", linewidth=1.5,
+                edgecolor=colour, facecolor=(*rgb(colour), 0.14),
+            )
+        )  # fmt: skip
+        for i, (words, part) in enumerate(reversed(lines)):
+            foot = low + line * i
+            self.ax.text(self.x, foot + line / 2, words, ha="center", va="center", fontsize=10, color=INK)
+            self.regions.append((part, (self.x - 1.68, foot, self.x + 1.68, foot + line)))
+        self.y = low + 2 * half
+        return low + half
+
+    def add(self, gap: float = 0.35) -> float:
+        """A sum on the path. Returns where it is."""
+        at = self.y + gap + 0.2
+        self.climb(at - 0.2)
+        self.ax.plot(self.x, at, "o", markersize=15, markerfacecolor="white", markeredgecolor=INK, zorder=5)
+        self.ax.text(self.x, at, "+", ha="center", va="center", fontsize=12, color=INK, zorder=6)
+        self.y = at + 0.2
+        return at
+
+    def around(self, start: float, end: float, inner: float) -> None:
+        """The residual connection: from the path at `start` round to `end`, where it arrives `inner` from the path."""
+        self.ax.plot([self.x, self.side, self.side], [start, start, end], color=GREY, linewidth=1.2)
+        arrow(self.ax, (self.side, end), (self.x + (inner if self.side > self.x else -inner), end))
+
+
+def transformer_architecture(links: Mapping[str, str], norm_place: str = "post", alt: str = "") -> None:
+    """The Transformer of 2017: an encoder, a decoder, and what goes from one to the other. Its boxes can be clicked.
+
+    `links` are the addresses behind the parts (`PARTS`); a part without one is drawn and leads nowhere. With
+    `norm_place` "post" each norm stands after its sum, as published; with "pre" in front of its sublayer, with one more
+    at the end of each stack. Raises ValueError for another place or part. Vaswani et al. 2017, figure 1; Xiong et al.
+    2020, figure 1.
+    """
+    check_one_of("norm_place", norm_place, ("post", "pre"))
+    for part in links:
+        check_one_of("links", part, PARTS)
+    pre = norm_place == "pre"
+    drawn, ax = figure()
+    hold_still(drawn, left=0.0, right=1.0, bottom=0.0, top=1.0)
+    encoder, decoder = _Tower(ax, 2.9, -2.1), _Tower(ax, 8.6, 2.1)
+    self_attention = [("multi-head", "multi-head"), ("bidirectional self-attention", "self-attention")]
+    masked = [("multi-head", "multi-head"), ("causal self-attention", "causal")]
+    cross = [("multi-head", "multi-head"), ("cross-attention", "cross-attention")]
+    network = [("position-wise", "feed-forward"), ("feed-forward network", "feed-forward")]
+    norm = [("LayerNorm", "norm")]
+
+    def sublayer(tower: _Tower, lines: Sequence[tuple[str, str]], colour: str) -> float:
+        """A sublayer, its residual connection, its norm. Returns where the sublayer is."""
+        start = tower.y + 0.2
+        if pre:
+            tower.put(norm, AMBER)
+            middle = tower.put(lines, colour, gap=0.3)
+            tower.around(start, tower.add(), 0.2)
+            return middle
+        middle = tower.put(lines, colour)
+        tower.around(start, tower.put([("add, then LayerNorm", "norm")], AMBER, gap=0.3), 1.68)
+        return middle
+
+    def stack(tower: _Tower, sublayers: Sequence[tuple[Sequence[tuple[str, str]], str]]) -> list[float]:
+        """The blocks: a frame around one of them, N times. Returns where its sublayers are."""
+        foot = tower.y + 0.12
+        tower.y += 0.12
+        middles = [sublayer(tower, *each) for each in sublayers]
+        outer = 2.45 if tower.side > tower.x else -2.45
+        left, right = sorted((tower.x + outer, tower.x - (1.95 if outer > 0 else -1.95)))
+        head = tower.y + 0.15
+        frame = Rectangle((left, foot), right - left, head - foot, fill=False, edgecolor=GREY, linestyle="--")
+        ax.add_patch(frame)
+        at = right + 0.1 if outer > 0 else left - 0.1
+        ax.text(at, head - 0.3, "N ×", ha="left" if outer > 0 else "right", va="center", fontsize=11, color=INK)
+        if pre:
+            tower.put(norm, AMBER)
+        return middles
+
+    for tower, read, part in ((encoder, "source", ""), (decoder, "target, shifted right", "shifted right")):
+        ax.text(tower.x, -0.12, read, ha="center", va="center", fontsize=10.5, color=INK)
+        tower.y = 0.12
+        if part:
+            tower.regions.append((part, (tower.x - 1.68, -0.33, tower.x + 1.68, 0.1)))
+        tower.put([("embedding", "embedding")], PURPLE, gap=0.3)
+        at = tower.add()
+        away = 2.15 if tower is decoder else -2.15
+        ax.text(tower.x + away, at, "positional\nencoding", ha="center", va="center", fontsize=10, color=INK)
+        sign = 1 if away > 0 else -1
+        arrow(ax, (tower.x + away - 0.75 * sign, at), (tower.x + 0.2 * sign, at))
+        tower.regions.append(("positions", (tower.x + away - 0.75, at - 0.4, tower.x + away + 0.75, at + 0.4)))
+
+    stack(encoder, [(self_attention, BLUE), (network, GREEN)])
+    _, reads, _ = stack(decoder, [(masked, BLUE), (cross, ORANGE), (network, GREEN)])
+    # One memory, from the top of the encoder across to every block of the decoder.
+    between = (encoder.x + decoder.x) / 2 - 0.15
+    encoder.climb(encoder.y + 0.45)
+    ax.plot([encoder.x, between, between], [encoder.y, encoder.y, reads], color=ORANGE, linewidth=1.8)
+    arrow(ax, (between, reads), (decoder.x - 1.68, reads), ORANGE, 1.8)
+    ax.text(encoder.x, encoder.y + 0.3, "memory: keys and values", ha="center", va="center", fontsize=10, color=INK)
+    decoder.put([("linear", "linear")], PURPLE)
+    decoder.put([("softmax", "softmax")], PURPLE, gap=0.3)
+    decoder.climb(decoder.y + 0.4)
+    top = decoder.y + 0.5
+    stage(ax, (-0.2, 11.9), (-0.35, top))
+    drawn.set_size_inches(7.4, 0.62 * (top + 0.35))
+    ax.text(decoder.x, decoder.y + 0.25, "probabilities of the next token", ha="center", va="center", fontsize=10.5)
+    regions = [
+        Link(*region, links[part], part) for tower in (encoder, decoder) for part, region in tower.regions
+        if part in links
+    ]  # fmt: skip
+    norms = "in front of each sublayer, and one at the end of each stack" if pre else "after each sum"
+    show_linked(
+        drawn,
+        alt or "The Transformer. On the left the encoder: the source is embedded, positions are added, and N blocks "
+        "follow, each of multi-head self-attention and a position-wise feed-forward network. On the right the decoder: "
+        "the target, shifted right, is embedded, positions are added, and N blocks follow, each of multi-head causal "
+        "self-attention, multi-head cross-attention, whose keys and values are the memory from the encoder's top, and "
+        "a position-wise feed-forward network. A linear layer and a softmax give the probabilities of the next token. "
+        f"Around each sublayer goes a residual connection; a LayerNorm stands {norms}.",
+        ax,
+        regions,
+    )

@@ -1,8 +1,10 @@
 """One style for every figure, and one door through which figures reach the page: as a PNG with alt text."""
 
 import base64
+from collections.abc import Sequence
+from html import escape
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from IPython.display import display
 from matplotlib.axes import Axes
@@ -126,6 +128,46 @@ def show(drawn: Figure, alt: str) -> None:
         raise ValueError("alt: got nothing, expected a sentence that says what the figure shows")
     data, metadata = picture(drawn, alt)
     display(data, metadata=metadata, raw=True)
+
+
+class Link(NamedTuple):
+    """A place of a picture that can be clicked, in the coordinates of its axes; where it leads, and what is there."""
+
+    left: float
+    low: float
+    right: float
+    high: float
+    address: str
+    words: str
+
+
+def show_linked(drawn: Figure, alt: str, ax: Axes, links: Sequence[Link]) -> None:
+    """Display a figure whose places can be clicked, in a notebook and in the web book.
+
+    The picture is an image, and over each place lies a link of its own: an SVG's links JupyterLab does not open. Where
+    a viewer leaves out styles (JupyterLab does, of a notebook that it does not trust), picture and links stand one
+    after the other. Raises ValueError for an empty `alt`.
+    """
+    if not alt.strip():
+        raise ValueError("alt: got nothing, expected a sentence that says what the figure shows")
+    image, width = base64.b64encode(png(drawn)).decode(), drawn.get_size_inches()[0]
+    over = []
+    for link in links:
+        corners = ax.transData.transform([(link.left, link.low), (link.right, link.high)])
+        (left, low), (right, high) = drawn.transFigure.inverted().transform(corners)
+        place = f"left:{left:.2%};top:{1 - high:.2%};width:{right - left:.2%};height:{high - low:.2%}"
+        words = escape(link.words)
+        over.append(
+            f'<a href="{escape(link.address)}" title="{words}" style="position:absolute;{place};overflow:hidden;'
+            f'color:transparent">{words}</a>'
+        )
+    page = (
+        f'<div style="position:relative;max-width:{96 * width:.0f}px"><img src="data:image/png;base64,{image}" '
+        f'alt="{escape(alt)}" width="{96 * width:.0f}" style="max-width:100%;height:auto">\n'
+        f"{chr(10).join(over)}\n</div>"
+    )
+    data, metadata = picture(drawn, alt)
+    display(data | {"text/html": page}, metadata=metadata, raw=True)
 
 
 def picture(drawn: Figure, alt: str) -> tuple[dict[str, Any], dict[str, Any]]:

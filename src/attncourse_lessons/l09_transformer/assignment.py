@@ -9,14 +9,14 @@
 # %% [markdown]
 # # Assignment @transformer · The Transformer
 #
-# In this assignment you put together the machine of [lecture @transformer](@transformer): the block of an
-# encoder, the block of a decoder, the shift by one, and with them the whole Transformer. Then you build the network
-# that newer models have in place of the old one, and at the end a language model with parameters of its own.
+# In this assignment you assemble the model of [lecture @transformer](@transformer): the encoder block, the decoder
+# block, the shift by one, and with them the whole Transformer. Then you build the gated feed-forward network of newer
+# models, and at the end a language model with parameters of its own.
 #
-# You have built every part before, so up to exercise 4 the parts are handed to you as functions: attentions, networks,
-# norms. What is asked for is the wiring, and the check looks at nothing else. Call the parts by position, as in
-# `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides your
-# points.
+# You have built every part before, so up to exercise 4 the parts are handed to you as functions: attentions,
+# feed-forward networks, norms. What is asked for is how they are connected, and the check looks at nothing else. Call
+# the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers
+# and other sizes decides your points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.
@@ -42,11 +42,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · One place later
+# ## 1 · Teacher forcing: the target shifted right
 #
-# A decoder learns all words of a sentence at once. At position $t$ it is to say `target[t]`, and may have read the
-# words before it. So what it reads is the target, shifted: first the token `bos`, "begin", then each token one place
-# later. The last token is never read. The target stays as it is; make a new tensor.
+# A decoder is trained on all tokens of a sentence at once. At position $t$ it must predict `target[t]`, and may have
+# read the tokens before it. So what it reads is the target shifted right: first the token `bos`, "begin", then each
+# token one position later. The last token is never read. The target stays as it is; make a new tensor.
 
 # %% exercise="shift_right"
 def shift_right(target: Tensor, bos: int) -> Tensor:
@@ -61,26 +61,41 @@ def shift_right(target: Tensor, bos: int) -> Tensor:
 check("shift_right", shift_right)
 
 # %% [markdown]
-# ## 2 · The encoder's block
+# **Use it.** The package makes its training batches with a function of its own, `collate`. Two pairs of sentences as
+# token ids: does your shift give what its decoder reads? (Padding is 0, and <bos> is 1.)
+
+# %%
+if solved("shift_right"):
+    from attncourse.data import EncodedPair, collate
+
+    batch = collate([EncodedPair([5, 6], [7, 8, 9]), EncodedPair([5], [9])])
+    print("to predict:", batch.target_out.tolist())
+    print("package:   ", batch.target_in.tolist())
+    print("yours:     ", shift_right(batch.target_out, bos=1).tolist())
+
+# %% [markdown]
+# (In the padding of the second sentence the two differ, and it does not matter: nothing is predicted there.)
 #
-# Look around, then think. Each of the two parts has a norm in *front* of it, and what the part finds is *added* to
-# $x$:
+# ## 2 · The encoder block
+#
+# Self-attention, then the feed-forward network. Each of the two sublayers has a norm in *front* of it, and its output
+# is *added* to $x$:
 #
 # $$
 # \begin{aligned}
 # x &\leftarrow x + \operatorname{attention}\bigl(\operatorname{norm}_1(x)\bigr) \\
-# x &\leftarrow x + \operatorname{network}\bigl(\operatorname{norm}_2(x)\bigr)
+# x &\leftarrow x + \operatorname{FFN}\bigl(\operatorname{norm}_2(x)\bigr)
 # \end{aligned}
 # $$
 #
 # The attention takes three arguments, `attention(x, memory, mask)`: who asks, who answers, and which positions of the
-# memory hold a word. In self-attention one sequence does both.
+# memory hold a token. In self-attention one sequence does both.
 
 # %% exercise="encoder_block"
 def encoder_block(x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm_2) -> Tensor:
     """One block of an encoder, with its norms in front.
 
-    x: (batch, n, d_model)   mask: (batch, 1, n), True where there is a word
+    x: (batch, n, d_model)   mask: (batch, 1, n), True where there is a token
     attention(x, memory, mask) -> (batch, n, d_model)
     feed_forward(x), norm_1(x), norm_2(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
@@ -91,23 +106,46 @@ def encoder_block(x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm
 check("encoder_block", encoder_block)
 
 # %% [markdown]
-# ## 3 · The decoder's block
+# **Use it.** Is it *the* encoder block? Hand it the sublayers of torch's own, with torch's weights, and compare.
+
+# %%
+if solved("encoder_block"):
+    torch.manual_seed(0)
+    options = {"dropout": 0.0, "batch_first": True, "norm_first": True}
+    theirs = nn.TransformerEncoderLayer(16, 4, 32, **options)
+
+    def their_attention(x, memory, mask):
+        return theirs.self_attn(x, memory, memory, key_padding_mask=~mask[:, 0])[0]
+
+    def their_network(x):
+        return theirs.linear2(theirs.linear1(x).relu())
+
+    x, mask = torch.randn(2, 5, 16), torch.tensor([[[True] * 5], [[True] * 3 + [False] * 2]])
+    with torch.no_grad():
+        parts = their_attention, their_network, theirs.norm1, theirs.norm2
+        yours = encoder_block(x, mask, *parts)
+        expected = theirs(x, src_key_padding_mask=~mask[:, 0])
+    worst = (yours - expected)[mask[:, 0]].abs().max().item()
+    print(f"your block and nn.TransformerEncoderLayer differ by at most {worst:.0e}")
+
+# %% [markdown]
+# ## 3 · The decoder block
 #
-# Look back, look at the memory, think. Between the two parts of the encoder's block comes a third, in which the decoder
-# asks and the encoder's states answer. The memory comes from the encoder already normalised.
+# Causal self-attention, cross-attention, the feed-forward network. Between the two sublayers of the encoder block comes
+# a third, in which the decoder asks and the memory answers. The memory comes from the encoder already normalised.
 #
 # There are two masks. `mask` is about the decoder's own positions, and `memory_mask` says which positions of the
-# memory hold a word.
+# memory hold a token.
 
 # %% exercise="decoder_block"
 def decoder_block(
     x: Tensor, memory: Tensor, mask: Tensor, memory_mask: Tensor,
     attention, cross_attention, feed_forward, norm_1, norm_2, norm_3,
 ) -> Tensor:
-    """One block of a decoder that looks at a memory, with its norms in front.
+    """One block of a decoder with cross-attention to a memory, with its norms in front.
 
     x: (batch, n, d_model)   memory: (batch, n_memory, d_model)
-    mask: (n, n), True where a position may look at another   memory_mask: (batch, 1, n_memory)
+    mask: (n, n), True where a position may attend to another   memory_mask: (batch, 1, n_memory)
     attention(x, memory, mask), cross_attention(x, memory, mask) -> (batch, n, d_model)
     feed_forward(x), norm_1(x), norm_2(x), norm_3(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
@@ -134,10 +172,10 @@ def transformer(
     embed_source, embed_target, encoder_blocks: list, decoder_blocks: list,
     encoder_norm, decoder_norm, output,
 ) -> Tensor:
-    """Logits of every token of the target, given the source and the tokens of the target before it.
+    """Logits of every token of the target, given the source and the target's tokens before it.
 
     source: (batch, n_source)   target: (batch, n_target)
-    source_mask: (batch, 1, n_source), True where there is a word
+    source_mask: (batch, 1, n_source), True where there is a token
     embed_source(tokens), embed_target(tokens) -> (batch, n, d_model), positions and all
     each encoder block: block(x, mask) -> x
     each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
@@ -150,82 +188,61 @@ def transformer(
 check("transformer", transformer)
 
 # %% [markdown]
-# If the checks are green, you have written a Transformer. Below stands all that is missing to train it: layers with
-# parameters to hand to your four functions. Read it, run it, and see it learn to write a row of letters backwards. (It
-# takes a few seconds. Nothing here is graded, and until your functions are written the cell only says so.)
+# **Use it.** If the checks of exercises 2 to 4 are green, you have written a Transformer. Here are layers with
+# parameters to hand to your functions. Your model learns to write a row of letters backwards, in a few seconds.
 
-# %% locked=true
-class Assembled(nn.Module):
-    """Your functions, with layers of torch's as their parts."""
+# %%
+if solved("encoder_block") and solved("decoder_block") and solved("transformer"):
+    from attncourse.attention import MultiHeadAttention
+    from attncourse.layers import FeedForward
 
-    def __init__(self, words: int, d: int = 32, longest: int = 16):
-        super().__init__()
-        self.table, self.places = nn.Embedding(words, d), nn.Embedding(longest, d)
-        attentions = (nn.MultiheadAttention(d, 4, batch_first=True) for _ in range(3))
-        self.attentions = nn.ModuleList(attentions)
-        networks = (nn.Sequential(nn.Linear(d, 64), nn.ReLU(), nn.Linear(64, d)) for _ in range(2))
-        self.networks = nn.ModuleList(networks)
-        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(7))
-        self.output = nn.Linear(d, words)
+    class Backwards(nn.Module):
+        def __init__(self, d=32):
+            super().__init__()
+            self.letters, self.positions = nn.Embedding(27, d), nn.Embedding(16, d)
+            self.attentions = nn.ModuleList(MultiHeadAttention(d, 4) for _ in range(3))
+            self.networks = nn.ModuleList(FeedForward(d, 64) for _ in range(2))
+            self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(7))
+            self.output = nn.Linear(d, 27)
 
-    def ask(self, i):
-        def attention(x, memory, mask):
-            # torch has two masks, and they are True where forbidden
-            padding, causal = (None, ~mask) if mask.ndim == 2 else (~mask[:, 0], None)
-            ask = self.attentions[i]
-            return ask(x, memory, memory, padding, need_weights=False, attn_mask=causal)[0]
+        def embed(self, tokens):
+            return self.letters(tokens) + self.positions.weight[: tokens.shape[1]]
 
-        return attention
+        def read(self, x, mask):
+            return encoder_block(x, mask, self.attentions[0], self.networks[0], *self.norms[:2])
 
-    def forward(self, source, target):
-        def embed(tokens):
-            return self.table(tokens) + self.places.weight[: tokens.shape[1]]
-
-        def read(x, mask):
-            return encoder_block(x, mask, self.ask(0), self.networks[0], *self.norms[:2])
-
-        def write(x, memory, mask, memory_mask):
-            parts = self.ask(1), self.ask(2), self.networks[1], *self.norms[2:5]
+        def write(self, x, memory, mask, memory_mask):
+            parts = *self.attentions[1:], self.networks[1], *self.norms[2:5]
             return decoder_block(x, memory, mask, memory_mask, *parts)
 
-        everybody = torch.ones(len(source), 1, source.shape[1], dtype=torch.bool)
-        parts = embed, embed, [read], [write], *self.norms[5:], self.output
-        return transformer(source, target, everybody, 0, *parts)
+        def forward(self, source, target):
+            real = torch.ones(len(source), 1, source.shape[1], dtype=torch.bool)
+            stacks = self.embed, self.embed, [self.read], [self.write]
+            return transformer(source, target, real, 0, *stacks, *self.norms[5:], self.output)
 
-
-def learn_backwards(steps=150):
-    torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = Assembled(words=27)
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for step in range(steps):
+    model = Backwards()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for step in range(1, 151):
         source = torch.randint(1, 27, (32, 8))
         target = source.flip(1)
-        loss = nn.functional.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
-        optimiser.zero_grad()
+        loss = F.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
-        if step % 50 == 49:
-            print(f"after {step + 1} steps: loss {loss.item():.2f} nats a letter")
-
-
-try:
-    learn_backwards()
-except NotImplementedError:
-    print("Not yet: one of the four functions is not written.")
-except Exception as error:
-    print("It does not run yet:", str(error).splitlines()[0])
+        optimizer.step()
+        if step % 50 == 0:
+            print(f"after {step} steps: loss {loss.item():.2f} nats per letter")
 
 # %% [markdown]
-# ## 5 · A newer network
+# ## 5 · A gated feed-forward network: SwiGLU
 #
-# Today's language models have this in place of the two-layer network with its ReLU:
+# Today's language models have this in place of the feed-forward network with its ReLU:
 #
-# $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \circ x W_\text{up}\bigr)\, W_\text{down},
+# $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr)\, W_\text{down},
 # \qquad \operatorname{silu}(z) = z \cdot \sigma(z)$$
 #
-# Two products lead up. One is bent and becomes a *gate*: it multiplies the other, number by number ($\circ$). One
-# product leads down. $x$ may have any axes in front of the last. Numbers may be large: what
+# Two products lead up. One goes through the activation function and becomes a *gate*: it multiplies the other, number
+# by number ($\odot$). One product leads down. $x$ may have any axes in front of the last. Numbers may be large: what
 # comes out stays finite, and so does the gradient on the way back.
 
 # %% exercise="swiglu"
@@ -239,6 +256,40 @@ def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
 
 # %% check="swiglu"
 check("swiglu", swiglu)
+
+# %% [markdown]
+# **Use it.** The lecture's kept checkpoint has a gated network in each block. Put yours in its place, with the
+# checkpoint's matrices: the loss must stay what it was, and it writes with your function.
+
+# %%
+if solved("swiglu"):
+    from attncourse import pretrained
+    from attncourse.data import BOS, Tokenizer
+    from attncourse.decoding import sample
+    from attncourse_lessons.results import kept_checkpoint
+
+    class Yours(nn.Module):
+        def __init__(self, theirs):
+            super().__init__()
+            layers = theirs.gate, theirs.up, theirs.down
+            self.W = [layer.weight.detach().T for layer in layers]
+
+        def forward(self, x):
+            return swiglu(x, *self.W)
+
+    model = pretrained.load(kept_checkpoint("writer")).model
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    prompt = torch.tensor([[BOS, *tokenizer.encode("Return the number of")]])
+    with torch.no_grad():
+        before = model(prompt)
+        for block in model.decoder.stack.blocks:
+            block.ff.sublayer = Yours(block.ff.sublayer)
+        print(f"the logits change by at most {(model(prompt) - before).abs().max():.0e}")
+    draws = torch.Generator().manual_seed(0)
+    length = torch.tensor([prompt.shape[1]])
+    for _ in range(3):
+        ids = sample(model, prompt, length, 25, 0.8, top_p=0.9, generator=draws).tokens[0]
+        print("it writes: Return the number of", tokenizer.decode(ids.tolist()))
 
 # %% [markdown]
 # ## 6 · A language model of your own
@@ -263,7 +314,7 @@ class Block(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.norm_1 = nn.LayerNorm(d_model)
-        self.qkv = nn.Linear(d_model, 3 * d_model)               # queries, keys and values of all heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)            # queries, keys, values of all heads
         self.output = nn.Linear(d_model, d_model)
         self.norm_2 = nn.LayerNorm(d_model)
         self.feed_forward = nn.Sequential(
@@ -271,9 +322,9 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x: (batch, n, d_model)   mask: (n, n), True where a query (row) may attend to a key (column)"""
+        """x: (batch, n, d_model)   mask: (n, n), True where a row may attend to a column"""
         heads = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.n_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)         # (batch, n_heads, n, d_head) each
+        query, key, value = heads.permute(2, 0, 3, 1, 4)      # (batch, n_heads, n, d_head) each
         scores = query @ key.mT / math.sqrt(key.shape[-1])
         weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
         x = x + self.output((weights @ value).transpose(1, 2).flatten(2))
@@ -283,11 +334,16 @@ class Block(nn.Module):
 class DecoderLM(nn.Module):
     """A decoder-only language model."""
 
-    def __init__(self, vocab_size: int, max_length: int, d_model: int, n_heads: int, n_layers: int):
+    def __init__(
+        self, vocab_size: int, max_length: int, d_model: int, n_heads: int, n_layers: int
+    ):
         ...  # solution
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens: (batch, n), whole numbers, n at most max_length   returns logits, (batch, n, vocab_size)"""
+        """tokens: (batch, n), whole numbers, n at most max_length
+
+        returns logits, (batch, n, vocab_size)
+        """
         ...  # solution
 
 # %% check="DecoderLM"
@@ -303,7 +359,7 @@ if solved("DecoderLM"):
     from attncourse.data import number_words
 
     with torch.device("meta"):
-        gpt2 = DecoderLM(vocab_size=50_257, max_length=1024, d_model=768, n_heads=12, n_layers=12)
+        gpt2 = DecoderLM(50_257, max_length=1024, d_model=768, n_heads=12, n_layers=12)
     print(f"GPT-2 small: {sum(p.numel() for p in gpt2.parameters()):,} parameters")
 
     words = [pair.source for pair in number_words("en", "de", train=2000, test=1).train]
@@ -313,7 +369,8 @@ if solved("DecoderLM"):
     torch.manual_seed(0)
     model = DecoderLM(len(letters), max_length=48, d_model=48, n_heads=4, n_layers=2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    print(f"{len(letters)} letters: knowing nothing costs {math.log(len(letters)):.2f} nats a letter")
+    even = math.log(len(letters))
+    print(f"{len(letters)} letters: knowing nothing costs {even:.2f} nats per letter")
     for step in range(301):
         starts = torch.randint(len(ids) - 49, (16, 1))
         batch = ids[starts + torch.arange(49)]                   # (16, 49)
@@ -322,13 +379,59 @@ if solved("DecoderLM"):
         loss.backward()
         optimizer.step()
         if step % 100 == 0:
-            print(f"step {step:>3}: {loss.item():.2f} nats a letter")
+            print(f"step {step:>3}: {loss.item():.2f} nats per letter")
     written = torch.tensor([[letters.index("\n")]])
     with torch.no_grad():
         for _ in range(160):
             probabilities = model(written[:, -48:])[:, -1].softmax(dim=-1)
             written = torch.cat([written, torch.multinomial(probabilities, 1)], dim=1)
     print("it writes:", "".join(letters[i] for i in written[0].tolist()))
+
+# %% [markdown]
+# **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved as GPT-2's
+# are. Each of its tensors has a place in your model. Published weights go in by the same lines; they are 12 blocks of
+# width 768, their GELU is the tanh form, and your model of above has room for all 124,439,808 numbers.
+
+# %%
+if solved("DecoderLM"):
+    import tempfile
+
+    from safetensors.torch import load_file
+
+    from attncourse import pretrained
+    from attncourse.transformer import LanguageModel, TransformerConfig
+
+    config = TransformerConfig(
+        vocab_size=64, d_model=32, n_layers=2, positions="learned", activation="gelu",
+        max_length=16,
+    )
+    theirs = LanguageModel(config).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        pretrained.save(theirs, folder, "gpt2")
+        tensors = load_file(f"{folder}/model.safetensors")
+    print(len(tensors), "tensors, as", *list(tensors)[:3], "…")
+
+    def place_of(name):
+        """Where your model keeps what GPT-2's checkpoint calls by this name."""
+        for gpt2, yours in {
+            "transformer.": "", "wte": "tokens", "wpe": "positions", "h.": "blocks.",
+            "ln_1": "norm_1", "ln_2": "norm_2", "ln_f": "norm",
+            "attn.c_attn": "qkv", "attn.c_proj": "output",
+            "mlp.c_fc": "feed_forward.0", "mlp.c_proj": "feed_forward.2",
+        }.items():
+            name = name.replace(gpt2, yours)
+        return name
+
+    yours = DecoderLM(vocab_size=64, max_length=16, d_model=32, n_heads=4, n_layers=2)
+    state = {}
+    for name, tensor in tensors.items():
+        is_table = "wte" in name or "wpe" in name
+        state[place_of(name)] = tensor if is_table else tensor.t()        # theirs: (in, out)
+    yours.load_state_dict(state)
+    tokens = torch.randint(64, (2, 9))
+    with torch.no_grad():
+        worst = (yours(tokens) - theirs(tokens)).abs().max().item()
+    print(f"your logits and theirs differ by at most {worst:.0e}")
 
 # %% [markdown]
 # ## 7 · The shift and the mask
@@ -388,16 +491,27 @@ if solved("DecoderLM"):
 #
 # There is a mask between the encoder's and the decoder's. A text begins with a *prefix*, a question say, that nobody
 # has to predict: it may be read in both directions, as an encoder does. What comes after it is written from left to
-# right, and may look at all of the prefix. One stack of blocks then does the work of two.
+# right, and may attend to all of the prefix. One stack of blocks then does the work of two.
 
 # %% exercise="prefix_mask"
 def prefix_mask(lengths: Tensor, n: int) -> Tensor:
-    """Who may look at whom, if the first `lengths[b]` positions of text b are a prefix.
+    """Who may attend to whom, if the first `lengths[b]` positions of text b are a prefix.
 
     lengths: (batch,), from 0 to n
-    returns (batch, n, n) of booleans: [b, i, j] is True where position i may look at position j
+    returns (batch, n, n) of booleans: [b, i, j] is True where position i may attend to position j
     """
     ...  # solution
 
 # %% check="prefix_mask"
 check("prefix_mask", prefix_mask)
+
+# %% [markdown]
+# **Use it.** Three texts of eight tokens, with a prefix of none, of three and of all: a decoder, a prefix model, an
+# encoder.
+
+# %%
+if solved("prefix_mask"):
+    from attncourse import viz
+
+    drawn = prefix_mask(torch.tensor([0, 3, 8]), 8)
+    viz.draw_masks({f"prefix of {k}": mask for k, mask in zip((0, 3, 8), drawn, strict=True)})

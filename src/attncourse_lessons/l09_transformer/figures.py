@@ -1,16 +1,38 @@
-"""The Transformer put together: towers of blocks, and one block line by line, with the shapes of what passes."""
+"""The Transformer put together: figure 1, stacks of blocks, a block line by line; what it is trained on; sampling."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
+from attncourse.decoding import warp_logits
+from attncourse.viz.architectures import transformer_architecture
 from attncourse.viz.diagrams import arrow, box
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, figure, hold_still, show, stage
+from attncourse.viz.figures import check_shares
+from attncourse.viz.style import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, hold_still, show, stage
 
 KINDS = ("encoder", "decoder", "decoder-only", "encoder of 2017")
+# Which lesson a part of figure 1 was built in.
+BUILT_IN = {
+    "embedding": "bottleneck", "positions": "order", "multi-head": "many_heads", "self-attention": "self_attention",
+    "causal": "masking", "cross-attention": "cross_attention", "feed-forward": "masking", "norm": "deep_stacks",
+    "linear": "bottleneck", "softmax": "getting_ready",
+}  # fmt: skip
+
+
+def figure_1(norm_place: str = "post") -> None:
+    """Figure 1 of "Attention is all you need", its boxes links to the lectures that built them; or as today."""
+    from attncourse_lessons import course
+
+    pages = {lesson.name: Path(lesson.lecture_notebook).name for lesson in course.lessons}
+    links = {part: pages[name] for part, name in BUILT_IN.items()}
+    transformer_architecture(links, norm_place)
 
 
 class Line(NamedTuple):
@@ -23,45 +45,46 @@ class Line(NamedTuple):
 
 def encoder_decoder_stacks(n_blocks: int = 3) -> None:
     """The three shapes side by side: an encoder alone, a decoder alone, and both with the memory between them."""
-    drawn, ax = figure(8.2, 4.5)
-    stage(ax, (0, 16.4), (0, 9))
+    drawn, ax = figure(8.2, 4.6)
+    stage(ax, (0, 16.4), (-0.2, 8.3))
     bottom, step = 2.3, 1.35
     tops = [bottom + step * i for i in range(n_blocks)]
+    last = tops[-1]
 
     def tower(x: float, colour: str, label: str, inputs: str, outputs: str) -> None:
-        ax.text(x, 0.15, inputs, ha="center", va="center", fontsize=10, color=INK)
+        ax.text(x, 0.15, inputs, ha="center", va="center", fontsize=9.5, color=INK)
         arrow(ax, (x, 0.45), (x, 0.8))
         ax.text(x, 1.05, "embedding + position", ha="center", va="center", fontsize=9.5, color=GREY)
-        arrow(ax, (x, 1.3), (x, tops[0] - 0.55))
+        arrow(ax, (x, 1.3), (x, bottom - 0.55))
         for i, y in enumerate(tops):
-            box(ax, x, y, label, colour, width=2.5)
+            box(ax, x, y, label, colour, width=2.7)
             if i:
                 arrow(ax, (x, tops[i - 1] + 0.52), (x, y - 0.55))
-        arrow(ax, (x, tops[-1] + 0.52), (x, tops[-1] + 0.95))
-        ax.text(x, tops[-1] + 1.2, "norm", ha="center", va="center", fontsize=9.5, color=GREY)
+        arrow(ax, (x, last + 0.52), (x, last + 0.95))
+        ax.text(x, last + 1.2, "norm", ha="center", va="center", fontsize=9.5, color=GREY)
         if outputs:
-            arrow(ax, (x, tops[-1] + 1.45), (x, tops[-1] + 1.9))
-            ax.text(x, tops[-1] + 2.25, outputs, ha="center", va="center", fontsize=10, color=INK)
+            arrow(ax, (x, last + 1.45), (x, last + 1.9))
+            ax.text(x, last + 2.2, outputs, ha="center", va="center", fontsize=9.5, color=INK)
 
-    for x, name in ((1.7, "encoder alone"), (6.0, "decoder alone"), (12.4, "encoder and decoder")):
-        ax.text(x, 8.75, name, ha="center", va="center", fontsize=11, fontweight="bold", color=INK)
-    tower(1.7, BLUE, "look around", "the cat [?] here", "sat")
-    tower(6.0, GREEN, "look back", "<bos> the cat", "the cat sat")
-    tower(10.4, BLUE, "look around", "die Katze saß", "")
-    tower(14.6, GREEN, "back, across", "<bos> the cat", "the cat sat")
+    for x, name in ((1.9, "encoder-only"), (6.1, "decoder-only"), (12.5, "encoder–decoder")):
+        ax.text(x, last + 2.95, name, ha="center", va="center", fontsize=11, fontweight="bold", color=INK)
+    tower(1.9, BLUE, "bidirectional", "the cat [?] here", "[?] = sat")
+    tower(6.1, GREEN, "causal", "<bos> the cat", "the cat sat")
+    tower(10.5, BLUE, "bidirectional", "die Katze saß", "")
+    tower(14.8, GREEN, "causal, cross", "<bos> the cat", "the cat sat")
     # One memory, from the top of the encoder, for all blocks of the decoder.
-    top = tops[-1] + 1.2
-    ax.plot([10.9, 12.4], [top, top], color=ORANGE, linewidth=1.8)
-    ax.plot([12.4, 12.4], [tops[0], top], color=ORANGE, linewidth=1.8)
+    top = last + 1.2
+    ax.plot([11.0, 12.6], [top, top], color=ORANGE, linewidth=1.8)
+    ax.plot([12.6, 12.6], [bottom, top], color=ORANGE, linewidth=1.8)
     for y in tops:
-        arrow(ax, (12.4, y), (13.3, y), colour=ORANGE, width=1.6)
+        arrow(ax, (12.6, y), (13.4, y), colour=ORANGE, width=1.6)
     ax.text(12.5, top + 0.32, "memory", ha="center", va="center", fontsize=10, color=INK)
     show(
         drawn,
-        f"Three towers of {n_blocks} blocks each. An encoder alone, whose blocks look around, reads a sentence with a "
-        "gap and says what was there. A decoder alone, whose blocks look back, reads the beginning of a sentence and "
-        "says at each place what comes next. Encoder and decoder: one memory leaves the encoder at its top, after a "
-        f"norm, and goes to each of the {n_blocks} blocks of the decoder, which look back and across.",
+        f"Three stacks of {n_blocks} blocks each. Encoder-only: bidirectional self-attention reads a sentence with a "
+        "gap and says what was there. Decoder-only: causal self-attention reads the beginning of a text and says at "
+        "each position what comes next. Encoder–decoder: one memory leaves the encoder at its top, after a norm, and "
+        f"goes to each of the {n_blocks} blocks of the decoder, which have causal self-attention and cross-attention.",
     )
 
 
@@ -81,7 +104,7 @@ def block_lines(kind: str, batch: int, n: int, n_memory: int, d: int, heads: int
         return [
             Line("x = x + attention(x, x, mask)", looks, ("attention",)),
             Line("x = norm_1(x)", f"x {x}", ("norm_1",)),
-            Line("x = x + network(x)", thinks, ("network",)),
+            Line("x = x + feed_forward(x)", thinks, ("feed_forward",)),
             Line("x = norm_2(x)", f"x {x}", ("norm_2",)),
         ]
     lines = [
@@ -92,10 +115,11 @@ def block_lines(kind: str, batch: int, n: int, n_memory: int, d: int, heads: int
         looked = f"memory {memory}; weights {across}; x {x}"
         lines += [
             Line("h = norm_2(x)", f"h {x}", ("norm_2",)),
-            Line("x = x + cross(h, memory, m_mask)", looked, ("cross",)),
+            Line("x = x + cross(h, memory, source_mask)", looked, ("cross",)),
         ]
     last = "norm_3" if kind == "decoder" else "norm_2"
-    return [*lines, Line(f"h = {last}(x)", f"h {x}", (last,)), Line("x = x + network(h)", thinks, ("network",))]
+    lines.append(Line(f"h = {last}(x)", f"h {x}", (last,)))
+    return [*lines, Line("x = x + feed_forward(h)", thinks, ("feed_forward",))]
 
 
 def block_frame(
@@ -130,12 +154,13 @@ def block_frame(
 def _wires(ax: Axes, kind: str, active: Sequence[str]) -> None:
     """The residual path upwards, and beside it what each part reads and adds."""
     stream, part = 1.0, 4.2
-    colours = {"attention": BLUE, "cross": ORANGE, "network": PURPLE}
+    colours = {"attention": BLUE, "cross": ORANGE, "feed_forward": GREEN}  # figure 1's
 
     def draw(x: float, y: float, name: str, width: float) -> None:
-        colour = colours.get(name, GREEN)
+        colour = colours.get(name, AMBER)
         now = name in active
-        box(ax, x, y, name.replace("_", " "), colour, width, fill=colour if now else None, text="white" if now else INK)
+        text = "white" if now and colour != AMBER else INK
+        box(ax, x, y, name.replace("_", " "), colour, width, fill=colour if now else None, text=text)
 
     def plus(y: float) -> None:
         ax.plot(stream, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=INK, zorder=5)
@@ -144,17 +169,17 @@ def _wires(ax: Axes, kind: str, active: Sequence[str]) -> None:
     ax.text(stream, 0.25, "x", ha="center", va="center", fontsize=11.5, color=INK)
     arrow(ax, (stream, 0.5), (stream, 7.2), colour=INK, width=1.6)
     if kind == "encoder of 2017":
-        for name, norm, y in (("attention", "norm_1", 1.1), ("network", "norm_2", 4.2)):
-            ax.plot([stream, part - 1.0], [y, y], color=GREY, linewidth=1.2)
-            arrow(ax, (part - 1.2, y), (part - 1.0, y))
-            draw(part, y, name, 1.9)
+        for name, norm, y in (("attention", "norm_1", 1.1), ("feed_forward", "norm_2", 4.2)):
+            ax.plot([stream, part - 1.2], [y, y], color=GREY, linewidth=1.2)
+            arrow(ax, (part - 1.4, y), (part - 1.2, y))
+            draw(part, y, name, 2.3)
             ax.plot([part, part], [y + 0.52, y + 1.05], color=GREY, linewidth=1.2)
             arrow(ax, (part, y + 1.05), (stream + 0.28, y + 1.05))
             plus(y + 1.05)
             ax.add_patch(_blank(stream, y + 1.95, 1.5))
             draw(stream, y + 1.95, norm, 1.5)
         return
-    names = ["attention", "cross", "network"] if kind == "decoder" else ["attention", "network"]
+    names = ["attention", "cross", "feed_forward"] if kind == "decoder" else ["attention", "feed_forward"]
     room = 6.4 / len(names)
     for i, name in enumerate(names):
         y = 1.15 + room * i
@@ -162,9 +187,9 @@ def _wires(ax: Axes, kind: str, active: Sequence[str]) -> None:
         arrow(ax, (1.6, y), (1.78, y))
         draw(2.5, y, f"norm_{i + 1}", 1.4)
         arrow(ax, (3.2, y), (3.4, y))
-        draw(part + 0.2, y, name, 1.9)
-        ax.plot([part + 0.2, part + 0.2], [y + 0.52, y + 0.95], color=GREY, linewidth=1.2)
-        arrow(ax, (part + 0.2, y + 0.95), (stream + 0.28, y + 0.95))
+        draw(part + 0.4, y, name, 2.3)
+        ax.plot([part + 0.4, part + 0.4], [y + 0.52, y + 0.95], color=GREY, linewidth=1.2)
+        arrow(ax, (part + 0.4, y + 0.95), (stream + 0.28, y + 0.95))
         plus(y + 0.95)
         if name == "cross":
             ax.text(part + 0.35, y - 0.72, "↑ memory", ha="center", va="center", fontsize=9, color=ORANGE)
@@ -173,3 +198,101 @@ def _wires(ax: Axes, kind: str, active: Sequence[str]) -> None:
 def _blank(x: float, y: float, width: float) -> Rectangle:
     """White behind a box that stands on the residual path."""
     return Rectangle((x - width / 2, y - 0.5), width, 1.0, facecolor="white", edgecolor="none", zorder=1)
+
+
+# What a model is pre-trained on
+
+
+class Objective(NamedTuple):
+    """A way to make a task of plain text: what is read, and what each position is to predict ("" for nothing)."""
+
+    name: str
+    read: tuple[str, ...]
+    predict: tuple[str, ...]
+    written: tuple[str, ...] = ()
+    """Of an encoder–decoder: what the decoder is to write."""
+
+
+def objectives(rows: Sequence[Objective]) -> None:
+    """Pre-training objectives on one sentence: the tokens that are read, and under each what is to be predicted there.
+
+    Gaps and sentinels are hatched. Raises ValueError for a row with more tokens to predict than are read.
+    """
+    longest = max(max(len(row.read), len(row.written)) for row in rows)
+    drawn, ax = figure(0.66 * (longest + 4.4), 0.1 + 0.98 * len(rows))
+    stage(ax, (-4.3, longest + 0.1), (-1.9 * len(rows) + 0.6, 0.5))
+    said = []
+    for i, row in enumerate(rows):
+        if len(row.predict) > len(row.read):
+            raise ValueError(f"{row.name}: got {len(row.predict)} to predict, expected at most {len(row.read)}")
+        y = -1.9 * i
+        ax.text(-4.2, y, row.name, ha="left", va="center", fontsize=10.5, fontweight="bold", color=INK)
+        for words, level in (("reads", y), ("decoder writes" if row.written else "predicts", y - 0.75)):
+            ax.text(-0.15, level, words, ha="right", va="center", fontsize=9, color=GREY)
+        for j, token in enumerate(row.read):
+            _token(ax, j, y, token, BLUE)
+        for j, token in enumerate(row.predict):
+            if token:
+                _token(ax, j, y - 0.75, token, ORANGE)
+        for j, token in enumerate(row.written):
+            _token(ax, j, y - 0.75, token, ORANGE)
+        targets = [token for token in (*row.predict, *row.written) if token]
+        does = "its decoder writes" if row.written else "predicts"
+        said.append(f"{row.name}: reads {' '.join(row.read)}; {does} {' '.join(targets)}")
+    show(drawn, f"Pre-training objectives on one sentence. {'. '.join(said)}.")
+
+
+def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:
+    hidden = token.startswith("[") or (token.startswith("<") and token[1:-1].isdigit())
+    ax.add_patch(
+        Rectangle((x, y - 0.28), 0.94, 0.56, facecolor="#f4f4f4" if hidden else "white", edgecolor=colour,
+                  hatch="////" if hidden and colour == BLUE else None, linewidth=1.3)
+    )  # fmt: skip
+    backed = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 0.6} if hidden else None
+    ax.text(x + 0.47, y, token, ha="center", va="center", fontsize=9, color=INK, bbox=backed)
+
+
+# What sampling leaves of a distribution
+
+
+def sampling_frame(
+    logits: Tensor, tokens: Sequence[str], temperature: float = 1.0, cut: str = "everything"
+) -> tuple[Figure, str]:
+    """The likeliest next tokens, before and after temperature and truncation; `cut` is "everything", "top-k 5", ….
+
+    `logits` (vocab_size,), `tokens` the names of the likeliest, from the likeliest down. Returns the figure and the
+    words for it, for `explore`. Raises ValueError for another way to cut.
+    """
+    kind, _, amount = cut.partition(" ")
+    if kind not in ("everything", "top-k", "top-p"):
+        raise ValueError(f"cut: got {cut!r}, expected everything, top-k K or top-p P")
+    options: dict = {"top_k": int(amount)} if kind == "top-k" else {"top_p": float(amount)} if kind == "top-p" else {}
+    best = logits.topk(len(tokens)).indices
+    before = logits.softmax(dim=-1)
+    after = warp_logits(logits[None], temperature, **options)[0].softmax(dim=-1)          # (vocab_size,)
+    check_shares("after", after.numpy())
+    drawn, ax = figure(6.5, 3.3)
+    hold_still(drawn, left=0.1, right=0.98, bottom=0.24, top=0.88)
+    places = np.arange(len(tokens))
+    ax.bar(places, after[best].numpy(), width=0.75, color=BLUE, zorder=2)
+    ax.plot(places, before[best].numpy(), "_", color=ORANGE, markersize=22, markeredgewidth=2.5, zorder=3)
+    ax.set_xticks(places, tokens, rotation=45, ha="right")
+    ax.set_ylim(0, 1.0)
+    ax.set_ylabel("probability")
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    left = int((after > 0).sum())
+    entropy = float(torch.special.entr(after).sum())
+    rest = 1 - float(after[best].sum())
+    said = f"{left:,} tokens left; effectively {np.exp(entropy):.1f}; all tokens not shown: {rest:.0%}"
+    ax.set_title(said, fontsize=10)
+    shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(tokens, after[best].tolist(), strict=True))
+    return drawn, (
+        f"Temperature {temperature:g}, {cut}: {left:,} tokens are left, effectively {np.exp(entropy):.1f}. {shares}; "
+        f"all tokens not shown {rest:.2f}. Dashes: the model's own probabilities."
+    )
+
+
+def names_of(checkpoint: Mapping[str, Tensor], block: int = 0) -> list[tuple[str, tuple[int, ...]]]:
+    """The tensors of a checkpoint's embeddings, one of its blocks and its end, with their shapes."""
+    wanted = (f"h.{block}.", "wte", "wpe", "ln_f")
+    return [(name, tuple(tensor.shape)) for name, tensor in checkpoint.items() if any(part in name for part in wanted)]

@@ -222,6 +222,10 @@ slip("a memory for each floor", READS,
                                         "    for read in encoder_blocks[floor : floor + 1]:\n"
                                         "        memory = read(memory, source_mask)\n",
       "memory, causal": "encoder_norm(memory), causal"},
+     {f"{ENCODES}memory = encoder_norm(memory)\n": "",  # and without the norm
+      "for block in decoder_blocks:\n": "for floor, block in enumerate(decoder_blocks):\n"
+                                        "    for read in encoder_blocks[floor : floor + 1]:\n"
+                                        "        memory = read(memory, source_mask)\n"},
      words="""
     Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers
     stand side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the

@@ -27,6 +27,8 @@ MOVED = {
 }
 # A link in Markdown, whatever its words are: [words](target) or [words](target "title").
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=[)\s])")
+# A link to a notebook of the course in an output: the site has a page of that name beside it.
+NOTEBOOK_IN_HTML = re.compile(r"""(<a [^>]*href="[^":]+)\.ipynb(?=["#])""")
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 ANSWERS = """
 ```{{important}}
@@ -127,7 +129,10 @@ class Sources:
             if cell.cell_type == "markdown":
                 cell.source = boxes(self.relink(cell.source, name))
             for output in cell.get("outputs", []):
-                output.get("data", {}).pop(VERDICT, None)  # for graders; beside it stands the card
+                data = output.get("data", {})
+                data.pop(VERDICT, None)  # for graders; beside it stands the card
+                if "text/html" in data:
+                    data["text/html"] = NOTEBOOK_IN_HTML.sub(r"\g<1>.html", data["text/html"])
         if name.startswith("solutions/"):
             fold(notebook, name)
         return notebook
