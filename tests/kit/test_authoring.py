@@ -229,7 +229,8 @@ def test_the_assignment_holds_no_answer_and_no_hidden_test(built):
 
 def test_an_assignment_ends_with_the_check_of_the_whole_and_a_lecture_does_not(built):
     *_, told, call = nbformat.read(built.root / "assignments/a90/a90_doubling.ipynb", as_version=4).cells
-    assert told.source.startswith("## Before you hand in: check all of it\n") and call.source == "from toy import check_all\n\ncheck_all()"
+    assert told.source.startswith("## Before you hand in: check all of it\n")
+    assert call.source == "from toy import check_all\n\ncheck_all()"
     assert "nbgrader" not in call.metadata and "nbgrader" not in told.metadata
     assert "check_all" not in (built.root / "lectures/90_doubling.ipynb").read_text()
 
