@@ -280,7 +280,7 @@ models = {}
 for seed in (0, 1, 2):
     torch.manual_seed(seed)
     models[seed] = Seq2Seq(len(english), len(german), d_embedding=32, d_hidden=128)
-    fit(models[seed], encoded, steps=440, batch_size=16, lr=8e-3, seed=seed,
+    fit(models[seed], encoded, steps=450, batch_size=32, lr=6e-3, seed=seed,
         name=f"seed {seed}")
 
 # %% [markdown]
@@ -412,7 +412,6 @@ viz.ranking([(row.model, row.bleu) for row in FIRST_ATTENTION],
 # before you go on:* lists exactly right, against the number of numbers in a list. Where do they part?
 #
 # Training them on three seeds, with two budgets each, takes more than ten minutes, so this figure is drawn from a record.
-# (Its batches hold 32 lists, those above 16, to save time. The models above get fewer lists right.)
 
 # %%
 record = measured("ladder")
@@ -521,7 +520,7 @@ viz.draw_weights({name: one.weights for name, one in looks.items()}, rows=first.
                  column_name="source (keys)")
 
 # %% [markdown]
-# All write *vierhundertsechsunddreißig*. With seeds 0 and 1, *sechs* attends to *six*. With seed 2, it attends to
+# All write *vierhundertsechsunddreißig*. With seeds 1 and 2, *sechs* attends to *six*. With seed 0, it attends to
 # *and*. Here is a list to step through, for seed 1. Before you move the slider, guess where the comma will attend.
 
 # %%
@@ -532,7 +531,7 @@ viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 # One picture proves little. Our task lets us count, because we know the true alignment. We count over two populations:
 # all numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German
 # by teacher forcing, so that every number can be counted, also one that a model would get wrong. When every token of the target is then predicted right,
-# the model also writes the number right. *Guess the four numbers for seed 2.*
+# the model also writes the number right. *Guess the four numbers for seed 0.*
 
 # %%
 populations = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
@@ -560,17 +559,14 @@ shares = {}
 for seed, model in models.items():
     _, weights = model(three.source, three.lengths, three.target_in, with_weights=True)
     shares[seed] = (weights[:, -4].argmax(dim=-1) == 4).float().mean().item()
-assert shares[2] < 0.5 < 0.9 < min(shares[0], shares[1]), "three seeds, two alignments"
+assert shares[0] < 0.5 < 0.9 < min(shares[1], shares[2]), "three seeds, two alignments"
 
 # %% [markdown]
 # Had we counted only the numbers below 100, we would have reported a nearly perfect alignment for every seed. Above 100,
-# seeds 0 and 1 put the unit on the unit nearly always, and seed 2 never, although it writes each of these
-# 648 numbers right, as the others do. The same model family, the same data, the same accuracy on these numbers, and
-# opposite alignments.
+# seeds 1 and 2 put the unit on the unit nearly always, and seed 0 for a minority, although it translates every number. The
+# same model family, the same data, the same accuracy, and opposite alignments.
 #
-# In the record, too, one seed of three differs, and there it is seed 0. (Its batches are larger and its learning rate is
-# lower, so its runs are not ours.) The record also counts in whole lists, those that the model translates right and those
-# that it gets wrong:
+# The record says the same of whole lists, for those that the model translates right and for those that it gets wrong:
 
 # %%
 print("on its true partner:        lists right         lists wrong")
@@ -594,19 +590,18 @@ for steps in ("450", "1800"):
         print(f"{steps:>4} steps, {name:>27}: {units}", [f"{run['all']:.1%}" for run in runs])
 
 # %% [markdown]
-# With input feeding, the record's one seed that differed has come round: all three now put the unit on the unit. (That is one seed,
+# With input feeding, the one seed that differed has come round: all three now put the unit on the unit. (That is one seed,
 # and no proof that input feeding does it.) Without input feeding, seed 0 gets *all*
 # thousand lists right, and not one of 648 units is on its unit. A perfect translator with a wrong alignment is possible.
 #
 # ## Attention weights are not explanations
 #
-# Is our seed 2 then wrong about six? The weights say which *states* were averaged, and a state is not its token. The
+# Is seed 0 then wrong about six? The weights say which *states* were averaged, and a state is not its token. The
 # encoder is bidirectional, so the state at *and* may have brought the six along. That is a guess, and a cheap experiment
 # can kill it: forbid the decoder one source position, by the mask, and see whether it still writes the right unit.
 # *Guess:* what happens in each model when *six* is hidden?
 
 # %%
-@torch.no_grad()
 def units_right(model, batch, *hidden):
     state = model.start(batch.source, batch.lengths)
     mask = state.memory.mask.clone()                     # (batch, n_source)
@@ -624,15 +619,14 @@ for seed, model in models.items():
     print(f"seed {seed}:    ", "   ".join(f"{share:>8.0%}" for share in found))
 
 # %% tags=["hide-input"]
-assert units_right(models[2], three, 4) > 0.9
-assert max(units_right(models[seed], three, 4) for seed in (0, 1)) < 0.75
-assert units_right(models[2], three, 0, 2, 3, 4) > 0.8, "hundred alone carries the unit"
-assert units_right(models[2], three, 0, 1, 2, 3, 4) < 0.25, "the start alone does not carry it"
+assert units_right(models[0], three, 4) > 0.9
+assert max(units_right(models[seed], three, 4) for seed in (1, 2)) < 0.75
+assert units_right(models[0], three, 0, 1, 2, 3, 4) < 0.2, "the start alone does not carry it"
 
 # %% [markdown]
-# Hide the unit itself, and seeds 0 and 1 write most units wrong. Seed 2 does not notice: it does not need that position.
-# Now look at *and*, where most of seed 2's weight was. Without it, seed 2 still writes nearly all units right.
-# *Guess:* does it read them from *six* then? Hide more:
+# Hide the unit itself, and seeds 1 and 2 write many units wrong. Seed 0 does not notice: it does not need that position. Now look at
+# *and*, where most of seed 0's weight was. Without it, seed 0 still writes most units right. *Guess:* does it read them
+# from *six* then? Hide more:
 
 # %%
 print(f"{'seed':<41}", " ".join(f"{seed:>4}" for seed in models))
@@ -642,11 +636,11 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
     print(f"{without:<41}", " ".join(f"{share:4.0%}" for share in found))
 
 # %% [markdown]
-# Left with *hundred* alone, seed 2 still writes nearly all units; left with nothing it guesses (one in nine is 11 %), so the
-# start $s_0$ alone does not carry them. Its bidirectional encoder has copied the unit into several states. Seeds 0 and 1
-# have less of a copy: without *six* and its neighbours they fall to guessing, or below. (A mask forces weights that training
-# never met, so read large drops and not small ones.) So a large weight does not mean that the position is needed, and a
-# small weight on a token does not mean that the token plays no part.
+# Left with *hundred* alone, seed 0 still writes most units; left with nothing it writes none, so the start $s_0$ alone does
+# not carry them. Its bidirectional encoder has copied the unit into several states. Seeds 1 and 2 have less of a copy:
+# without *six* and its neighbours they fall towards guessing, which is one in nine. (In seed 0, to hide *thirty-* as well
+# even helps. A mask forces weights that training never met, so read large drops and not small ones.) So a large weight
+# does not mean that the position is needed, and a small weight on a token does not mean that the token plays no part.
 #
 # Jain and Wallace (2019) found other weights that give the same predictions, and called their paper *Attention is not
 # explanation*; Wiegreffe and Pinter (2019) answered with *Attention is not not explanation*. What you can take along: an
