@@ -51,9 +51,12 @@ def folder(tmp_path_factory, lab):
 
 
 @pytest.fixture
-def page(lab, new_page):
+def page(lab, folder, new_page):
     """The assignment as released, open, its imports run."""
-    page = lab.open(new_page(), f"assignments/{ASSIGNMENT}/{NOTEBOOK}")
+    mine = f"assignments/{ASSIGNMENT}/{NOTEBOOK}"
+    if (folder.work / mine).is_file():  # with what another test has written
+        shutil.copy(folder.root / mine, folder.work / mine)
+    page = lab.open(new_page(), mine)
     run(cell(page, "from attncourse import check, hint"))
     return page
 
