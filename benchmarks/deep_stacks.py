@@ -22,15 +22,13 @@ One thread; about six minutes of processor time.
 import argparse
 import json
 import math
-import platform
-import re
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from record import about, as_text
 from torch import Tensor, nn
 
 from attncourse.attention import MultiHeadAttention
@@ -352,15 +350,11 @@ def main() -> None:
     }
     seeds = " ".join(map(str, args.seeds))
     result = {
-        "benchmark": "deep_stacks",
-        "command": f"python benchmarks/deep_stacks.py --seeds {seeds} --more {args.more}",
-        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        **about("deep_stacks", f"python benchmarks/deep_stacks.py --seeds {seeds} --more {args.more}"),
         "seeds": args.seeds, "processor_seconds": round(time.process_time()), **measured,
     }  # fmt: skip
     if args.save:
-        text = json.dumps(result, indent=1)
-        args.save.write_text(re.sub(r"\n {3,}|\n {2}(?=[\]}])", " ", text) + "\n", encoding="utf-8")
+        args.save.write_text(as_text(result, depth=2), encoding="utf-8")
     if args.json:
         print(json.dumps(result))
 

@@ -15,14 +15,12 @@ that the model writes right and those that it writes wrong apart. One thread.
 
 import argparse
 import json
-import platform
-import re
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from record import about, as_text
 
 from attncourse.data import Pair, Tokenizer, aligned_pieces, collate, encode_pairs, number_words
 from attncourse.data.number_words import say
@@ -86,12 +84,6 @@ def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: To
     return result
 
 
-def as_text(result: dict) -> str:
-    """JSON, a line for each run."""
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    return re.sub(r"\n {5,}|\n {4}(?=[\]}])", " ", text) + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
@@ -122,14 +114,11 @@ def main() -> None:
 
     seeds = " ".join(map(str, args.seeds))
     result = {
-        "benchmark": "ladder",
-        "command": f"python benchmarks/ladder.py --steps {' '.join(map(str, args.steps))} --seeds {seeds}",
-        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        **about("ladder", f"python benchmarks/ladder.py --steps {' '.join(map(str, args.steps))} --seeds {seeds}"),
         "seeds": args.seeds, "lists": {n: numbers.count(n) for n in range(1, 6)}, "steps": budgets,
     }  # fmt: skip
     if args.save:
-        args.save.write_text(as_text(result), encoding="utf-8")
+        args.save.write_text(as_text(result, depth=4), encoding="utf-8")
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
 

@@ -22,18 +22,16 @@ network.
 
 import argparse
 import json
-import platform
 import random
-import re
 import time
 from concurrent.futures import ProcessPoolExecutor
-from importlib.metadata import version
 from math import exp
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from record import about, as_text
 from torch import Tensor, nn
 
 from attncourse.data import Tokenizer, docstrings, encode_texts, text_batches
@@ -92,11 +90,6 @@ def by_counts(model: NGram, texts: Texts) -> Tensor:
     return torch.cat([model.log_probabilities(text) for text in texts])                        # (n_tokens,)
 
 
-def as_text(result: dict) -> str:
-    """JSON, a line for each run."""
-    return re.sub(r"\n {3,}|\n {2}(?=[\]}])", " ", json.dumps(result, indent=1, ensure_ascii=False)) + "\n"
-
-
 def pilot(pool: ProcessPoolExecutor, texts: Texts, vocab_size: int, epochs: int) -> None:
     """Print what each learning rate gives on texts that are kept apart."""
     apart = shuffled(texts, PILOT_SEED)
@@ -143,9 +136,7 @@ def main() -> None:
                 "nats_by_known": by_known, **more}  # fmt: skip
 
     result = {
-        "benchmark": "language_models", "command": command, "date": time.strftime("%Y-%m-%d"), "device": "cpu",
-        "device_name": f"{platform.machine()}, 1 thread",
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        **about("language_models", command),
         "seeds": args.seeds, "epochs": args.epochs, "d_hidden": D_HIDDEN, "vocab_size": vocab_size,
         "texts": {"training": len(texts), "test": len(test)},
         "tokens": {"training": sum(len(text) - 1 for text in texts), "test": len(five)},
@@ -172,7 +163,7 @@ def main() -> None:
             half = torch.log((log_p.exp() + five.exp()) / 2)
             result["runs"].append(scored("5-gram and GRU", share, seed, half))
         if args.save:
-            args.save.write_text(as_text(result), encoding="utf-8")
+            args.save.write_text(as_text(result, depth=2), encoding="utf-8")
     pool.shutdown()
     for share in SHARES:
         listed: dict[str, list[float]] = {}

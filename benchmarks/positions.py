@@ -25,14 +25,12 @@ Runs of one seed see the same letters. One thread; about four minutes of process
 import argparse
 import json
 import math
-import platform
-import re
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from record import about, as_text
 from torch import Tensor, nn
 
 from attncourse.positions import rope_angles, rotate, shift_matrix, sinusoidal
@@ -252,17 +250,14 @@ def main() -> None:
             changes.append(changed(name, args.steps, seed))
             print(changes[-1], flush=True)
 
+    command = f"python benchmarks/positions.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}"
     result = rounded({
-        "benchmark": "positions",
-        "command": f"python benchmarks/positions.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}",
-        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        **about("positions", command),
         "seeds": args.seeds, "trained": TRAINED, "processor_seconds": round(time.process_time()),
         "runs": runs, "changed": changes,
     })  # fmt: skip
     if args.save:
-        text = json.dumps(result, indent=1)
-        args.save.write_text(re.sub(r"\n {4,}|\n {3}(?=[\]}])", " ", text) + "\n", encoding="utf-8")
+        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
     if args.json:
         print(json.dumps(result))
 

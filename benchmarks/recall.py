@@ -20,13 +20,11 @@ One thread; about six minutes of processor time.
 
 import argparse
 import json
-import platform
-import re
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from record import about, as_text
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -136,17 +134,14 @@ def main() -> None:
     longer["runs"] = [play(fresh(seed, "last state", 64), 6 * args.steps, short["lr"], seed) for seed in args.seeds]
     show(longer)
 
+    command = f"python benchmarks/recall.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}"
     result = {
-        "benchmark": "recall",
-        "command": f"python benchmarks/recall.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}",
-        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        **about("recall", command),
         "seeds": args.seeds, "rates": RATES, "processor_seconds": round(time.process_time()),
         "readers": readers, "longer": longer,
     }  # fmt: skip
     if args.save:
-        text = json.dumps(result, indent=1)
-        args.save.write_text(re.sub(r"\n {4,}|\n {3}(?=[\]}])", " ", text) + "\n", encoding="utf-8")
+        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
     if args.json:
         print(json.dumps(result))
 

@@ -18,17 +18,15 @@ batches is the same for all. One thread.
 
 import argparse
 import json
-import platform
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from record import about, as_text
 from torch import nn
 
 from attncourse.data import EncodedPair, Pair, Tokenizer, batch_by_tokens, collate, encode_pairs, epoch_batches
@@ -141,12 +139,6 @@ def run(rung: str, task: Task, make_batches: MakeBatches, steps: int, seed: int)
     }  # fmt: skip
 
 
-def as_text(result: dict) -> str:
-    """JSON, a line for each run."""
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    return re.sub(r"\n {4,}|\n {3}(?=\})", " ", text) + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=550, help="of the Transformer; the recurrent models': 37 for 55")
@@ -190,16 +182,14 @@ def main() -> None:
         each = "  ".join(f"{one['right']:.1%} ({one['seconds']:.0f} s)" for one in runs)
         print(f"{rung:>12}: {each}   {runs[0]['parameters']:,} parameters, {runs[0]['steps']} steps", flush=True)
 
+    command = f"python benchmarks/splits.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}"
     result = {
-        "benchmark": "splits",
-        "command": f"python benchmarks/splits.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}",
-        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
+        **about("splits", command),
         "seeds": args.seeds, "given_back": [pair.target for pair in given],
         "suspects": suspects, "even_split": even_split, "ladder": ladder,
     }  # fmt: skip
     if args.save:
-        args.save.write_text(as_text(result), encoding="utf-8")
+        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
 

@@ -16,14 +16,13 @@ penalty. The test set is not looked at.
 
 import argparse
 import json
-import platform
 import time
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import sacrebleu
 import torch
+from record import about
 from training import recurrent
 
 from attncourse.data import encode_pairs
@@ -166,15 +165,11 @@ def main() -> None:
     rungs = {rung: climb(rung, run_config, pairs, corpora.val, tokenizers)
              for rung in ("mean pool", "last state", "attention", "Transformer")}  # fmt: skip
     assert {"mean pool", "last state", "attention"} == set(SUMMARIES)
+    options = f"--steps {args.steps} --batch-tokens {args.batch_tokens} --seed {args.seed}"
     result = {
-        "benchmark": "translations",
-        "command": f"python benchmarks/translations.py --steps {args.steps} --batch-tokens {args.batch_tokens} "
-                   f"--seed {args.seed}",
-        "date": time.strftime("%Y-%m-%d"), "device": "cpu", "device_name": f"{platform.machine()}, 1 thread",
+        **about("translations", f"python benchmarks/translations.py {options}", ("torch", "sacrebleu", "attncourse")),
         "data": data, "profile": PROFILE, "steps": args.steps, "batch_tokens": args.batch_tokens, "seed": args.seed,
         "beams": BEAMS, "signature": str(metric.get_signature()),
-        "versions": {name: version(name) for name in ("torch", "sacrebleu", "attncourse")}
-        | {"python": platform.python_version()},
         "sentences": SENTENCES,
         "validation_words": [row[4] for row in statistics(references, references)],
         "rungs": rungs,

@@ -18,16 +18,15 @@ writer.json, what was measured.
 import argparse
 import csv
 import json
-import platform
 import signal
 import time
 from dataclasses import replace
-from importlib.metadata import version
 from math import log
 from pathlib import Path
 
 import tokenizers
 import torch
+from record import about
 
 from attncourse import pretrained
 from attncourse.data import Tokenizer, docstrings, encode_texts
@@ -164,10 +163,8 @@ def keep(tokenizer: Tokenizer, run: Path, texts: list, apart: list, test: list, 
     scores = list(csv.DictReader((run / "scores.csv").open()))
     described = json.loads((run / "spent.json").read_text())
     result = {
-        "benchmark": "writer", "command": described["command"], "date": time.strftime("%Y-%m-%d"), "device": "cpu",
-        "device_name": f"{platform.machine()}, 1 thread", "minutes": described["minutes"],
+        **about("writer", described["command"]), "minutes": described["minutes"],
         "processor_minutes": described["processor_minutes"],
-        "versions": {name: version(name) for name in ("torch", "attncourse")} | {"python": platform.python_version()},
         "parameters": sum(p.numel() for p in model.parameters()), "vocab_size": len(tokenizer), "order": ORDER,
         "tokens": {"training": sum(len(text) - 1 for text in texts), "validation": sum(len(text) - 1 for text in apart),
                    "test": len(ours)},

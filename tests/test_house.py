@@ -1,10 +1,11 @@
 """Which room may know which: lessons use the library and the kit, which do not know each other; nothing runs up."""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import pytest
+
+import benchmarks
 
 SRC = Path(__file__).parents[1] / "src"
 MAY_KNOW = {
@@ -46,9 +47,7 @@ def test_no_lesson_imports_another_and_no_number_of_a_lesson_stands_in_code():
 
 
 def test_no_two_rooms_import_each_other():
-    spec = importlib.util.spec_from_file_location("house", SRC.parent / "benchmarks" / "house.py")
-    house = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(house)
+    house = benchmarks.load("house")
     rooms, arrows = house.house(SRC)
     in_a_circle = sorted(set(rooms) - set(house.floors(rooms, arrows)))
     assert len(rooms) > 30 and not in_a_circle

@@ -73,11 +73,10 @@ def _parsers(
     program: str, description: str, groups: Groups, version: str | None
 ) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """The program's parser, whose help lists the commands by group, and that of each command."""
-    listed = [f"  {name:<12}{summary}" for commands in groups.values() for name, (_, summary) in commands.items()]
     parts = [description]
     for title, commands in groups.items():
-        parts.append("\n".join([f"{title}:", *listed[: len(commands)]]))
-        del listed[: len(commands)]
+        lines = (f"  {name:<12}{summary}" for name, (_, summary) in commands.items())
+        parts.append("\n".join([f"{title}:", *lines]))
     parser = argparse.ArgumentParser(
         prog=program,
         usage=f"{program} [-h] {'[--version] ' if version else ''}COMMAND ...",

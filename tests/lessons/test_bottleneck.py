@@ -1,25 +1,18 @@
 """Lecture 01's reader is the one that was measured, and the records are of what the lecture says."""
 
-import importlib.util
-from pathlib import Path
-
 import jupytext
 import pytest
 import torch
 
+import benchmarks
 from attncourse.data.recall import letters_with_digits
 from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks/recall.py"
-
 
 @pytest.fixture(scope="module")
 def benchmark():
-    spec = importlib.util.spec_from_file_location("recall", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmarks.load("recall")
 
 
 @pytest.fixture(scope="module")

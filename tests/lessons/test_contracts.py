@@ -1,20 +1,14 @@
 """The benchmark of contracts: it reads those of the notebooks, and lists the sentences that no aspect looks at."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+import benchmarks
 from attncourse_lessons import course
 
 
 @pytest.fixture(scope="module")
 def contracts():
-    path = Path(__file__).parents[2] / "benchmarks" / "contracts.py"
-    spec = importlib.util.spec_from_file_location("contracts", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmarks.load("contracts")
 
 
 def test_every_exercise_has_a_contract(contracts):

@@ -1,26 +1,21 @@
 """Lecture 08's models are the ones that were measured, and the record says what the lecture says."""
 
-import importlib.util
-from pathlib import Path
 from statistics import mean
 
 import jupytext
 import pytest
 import torch
 
+import benchmarks
 from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks/deep_stacks.py"
 DEFINES = ("letters, spelled =", "class Speller(", "class CausalAttention", "def train(", "def he(model")
 
 
 @pytest.fixture(scope="module")
 def benchmark():
-    spec = importlib.util.spec_from_file_location("deep_stacks", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmarks.load("deep_stacks")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,25 @@
+"""What a benchmark keeps: where and with what it was measured, and how the file is written."""
+
+import json
+import platform
+import re
+import time
+from importlib.metadata import version
+
+
+def about(benchmark: str, command: str, packages: tuple[str, ...] = ("torch", "attncourse")) -> dict:
+    """The first entries of a record that was made on the CPU, with one thread."""
+    return {
+        "benchmark": benchmark,
+        "command": command,
+        "date": time.strftime("%Y-%m-%d"),
+        "device": "cpu",
+        "device_name": f"{platform.machine()}, 1 thread",
+        "versions": {name: version(name) for name in packages} | {"python": platform.python_version()},
+    }
+
+
+def as_text(result: dict, depth: int) -> str:
+    """JSON; what lies `depth` levels deep, such as a run, is one line."""
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    return re.sub(rf"\n {{{depth + 1},}}|\n {{{depth}}}(?=[\]}}])", " ", text) + "\n"
