@@ -23,6 +23,7 @@ from attncourse.training.examples import Pairs
 from attncourse.training.hardware import CHIPS
 from attncourse.training.prediction import predict
 from attncourse.training.progress import Progress, Step
+from attncourse.training.tasks import TASKS
 from attncourse_lessons.cli import main
 
 TINY_MODEL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "dropout": 0.0}
@@ -176,7 +177,8 @@ def test_all_processes_of_a_run_have_the_first_ones_tokenizers(monkeypatch):
 
     seen = []
     monkeypatch.setattr(command, "train_tokenizers", lambda data, pairs: own)
-    monkeypatch.setattr(command, "encode_pairs", lambda pairs, *tokenizers: seen.append(tokenizers))
+    watched = TASKS["translation"]._replace(encode=lambda pairs, *tokenizers: seen.append(tokenizers))
+    monkeypatch.setitem(TASKS, "translation", watched)
     monkeypatch.setattr(command, "train", lambda *args, **rest: Progress(args[2], ended="interrupted"))
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
@@ -490,7 +492,7 @@ def test_predicted_activations_are_what_a_micro_batch_takes(tiny):
     planned = profiles.make_run_config("cpu", "number-words", tokenizers)
     examples = Pairs(encode_pairs(corpora.train, *tokenizers))
     batches = examples.epoch_batches(planned.recipe.batch_tokens, 0, 0)
-    model = runs.EncoderDecoder(planned.model)
+    model = planned.task.model(planned.model)
     loss = examples.loss(model, compiled=False)
     taken = []
     for batch in batches:

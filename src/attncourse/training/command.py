@@ -20,10 +20,10 @@ with require_extra("attncourse train", "train"):
     import sacrebleu  # noqa: F401
     import safetensors  # noqa: F401
 
-from attncourse.data import Tokenizer, encode_pairs, encode_texts
+from attncourse.data import Tokenizer, encode_pairs
 from attncourse.data.multi30k import Split3
 from attncourse.training.distributed import DistributedContext, distributed_context
-from attncourse.training.evaluation import BEST_BY, describe_metrics, final_metrics, make_evaluate, text_metrics
+from attncourse.training.evaluation import BEST_BY, describe_metrics, make_evaluate
 from attncourse.training.hardware import is_out_of_memory, settle_precision
 from attncourse.training.own_text import PAIRS, TEXTS, Files, own_text
 from attncourse.training.persistence import CHECKPOINT, FREE
@@ -33,7 +33,6 @@ from attncourse.training.progress import NonFiniteLoss, Progress
 from attncourse.training.recipe import Recipe
 from attncourse.training.runs import (
     METRICS,
-    MODELS,
     Run,
     RunConfig,
     load_run,
@@ -125,15 +124,15 @@ def _run(args: argparse.Namespace, processes: DistributedContext) -> int:
     folder, run_config, tokenizers, corpora = (_go_on if args.resume else _begin)(args, processes)
     if args.predict:
         if processes.is_main:
-            print(describe(predict(run_config, _encode(run_config, corpora.train, tokenizers))))
+            print(describe(predict(run_config, run_config.task.encode(corpora.train, *tokenizers))))
         return 0
     torch.manual_seed(run_config.recipe.seed)
-    model = MODELS[run_config.task](run_config.model).to(processes.device)
+    model = run_config.task.model(run_config.model).to(processes.device)
     size = sum(p.numel() for p in model.parameters())
     if processes.is_main:
         what = run_config.data
         names = f"{what['source']} → {what['target']}" if "target" in what else what["source"]
-        examples = f"{len(corpora.train):,} {'pairs' if run_config.task == 'translation' else 'texts'}"
+        examples = f"{len(corpora.train):,} {run_config.task.examples}"
         print(f"{what['name']} {names}, {examples}; {size:,} parameters on {processes.count} × {processes.device}; "
               f"in {folder}")  # fmt: skip
     try:
@@ -141,7 +140,7 @@ def _run(args: argparse.Namespace, processes: DistributedContext) -> int:
         if progress.ended != "interrupted" and processes.is_main:
             _report(load_run(folder, processes.device), folder, corpora.test, progress)
     except NonFiniteLoss as error:
-        if run_config.task == "language model":                   # whose examples are pieces of the texts
+        if run_config.task.in_pieces:
             raise CommandError(str(error)) from error
         raise CommandError(f"{error}\n{_quote([corpora.train[i].source for i in error.examples])}") from error
     except Exception as error:
@@ -277,11 +276,6 @@ def _that_fit(
     return Split3(*kept)
 
 
-def _encode(run_config: RunConfig, examples: list[Any], tokenizers: tuple[Tokenizer, ...]) -> list[Any]:
-    encode: Any = encode_pairs if run_config.task == "translation" else encode_texts
-    return encode(examples, *tokenizers)
-
-
 def _train(
     model: nn.Module,
     run_config: RunConfig,
@@ -292,7 +286,7 @@ def _train(
     processes: DistributedContext,
 ) -> Progress:
     name, recipe = run_config.data["name"], run_config.recipe
-    examples = _encode(run_config, corpora.train, tokenizers)
+    examples = run_config.task.encode(corpora.train, *tokenizers)
     evaluate = make_evaluate(name, corpora.val, *tokenizers)
     with _Bar(recipe.steps, BEST_BY[name], processes.is_main) as bar:
         return train(
@@ -301,10 +295,7 @@ def _train(
 
 
 def _report(run: Run, folder: Path, test: list[Any], progress: Progress) -> None:
-    if run.run_config.task == "translation":
-        measured, _ = final_metrics(run.model, run.run_config.data["name"], test, run.source, run.target)
-    else:
-        measured = text_metrics(run.model, test, *run.tokenizers)
+    measured = run.run_config.task.metrics(run.model, run.run_config.data["name"], test, *run.tokenizers)
     measured |= {"steps": progress.step, "seconds": progress.seconds, "target_tokens": progress.tokens}
     write_json(folder / METRICS, {"test": measured, "best_validation": progress.best, "ended": progress.ended})
     print(f"{progress.step} steps and their evaluations in {progress.seconds:.0f} s, {_how_fast(progress)}")

@@ -13,7 +13,7 @@ from attncourse.training.examples import Examples, as_examples
 from attncourse.training.hardware import CHIPS, Chip, Precision
 from attncourse.training.micro_batches import plan
 from attncourse.training.recipe import Recipe
-from attncourse.training.runs import MODELS, RunConfig
+from attncourse.training.runs import RunConfig
 from attncourse.training.trainer import recomputing
 
 # A model this small does not keep a large GPU busy. What share it reaches, nobody knows who has not measured it.
@@ -44,7 +44,7 @@ def predict(run_config: RunConfig, examples: Sequence[Any]) -> Prediction:
     """Count, on batches of the first epoch, on torch's meta device: nothing is computed, and no memory taken."""
     recipe = run_config.recipe
     with torch.device("meta"):
-        model = MODELS[run_config.task](run_config.model)
+        model = run_config.task.model(run_config.model)
     data = as_examples(examples, model)
     batches = data.epoch_batches(recipe.batch_tokens, recipe.seed, epoch=0)
     n_steps = max(1, min(recipe.steps, len(batches) // recipe.accumulate))

@@ -7,7 +7,8 @@ from attncourse.data import Tokenizer, multi30k, number_words
 from attncourse.data.multi30k import Split3
 from attncourse.training.own_text import PAIRS, TEXTS, load_own_text
 from attncourse.training.recipe import Recipe
-from attncourse.training.runs import RunConfig, Task
+from attncourse.training.runs import RunConfig
+from attncourse.training.tasks import TaskName
 from attncourse.transformer import TransformerConfig
 
 PROFILES = ("cpu", "t4", "gpu", "base")
@@ -146,5 +147,5 @@ def make_run_config(
     of_data |= data or {}
     own = None if of_data["joint"] else len(tokenizers[-1])
     sizes = {"vocab_size": len(tokenizers[0]), "target_vocab_size": own} | of_model | (model or {})
-    task: Task = "language model" if name == TEXTS else "translation"
+    task: TaskName = "language model" if name == TEXTS else "translation"
     return RunConfig(TransformerConfig(**sizes), Recipe(**recipe), of_data | {"profile": profile}, task)

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,16 +17,11 @@ from attncourse.data import Tokenizer
 from attncourse.training.checkpoints import load_tensors, restore, write_whole
 from attncourse.training.persistence import WEIGHTS
 from attncourse.training.recipe import Recipe
-from attncourse.transformer import EncoderDecoder, LanguageModel, TransformerConfig
+from attncourse.training.tasks import TASKS, Task, TaskName
+from attncourse.transformer import TransformerConfig
 from commandkit.errors import CommandError
 
 CONFIG, METRICS, ENVIRONMENT = "config.json", "metrics.json", "environment.json"
-Task = Literal["translation", "language model"]
-# What a run of each trains, and where its tokenizers are.
-MODELS: dict[Task, Any] = {"translation": EncoderDecoder, "language model": LanguageModel}
-TOKENIZERS = {
-    "translation": ("tokenizer_source.json", "tokenizer_target.json"), "language model": ("tokenizer.json",),
-}  # fmt: skip
 PACKAGES = ("attncourse", "torch", "tokenizers", "safetensors", "sacrebleu", "numpy")
 
 
@@ -36,7 +31,11 @@ class RunConfig(NamedTuple):
     model: TransformerConfig
     recipe: Recipe
     data: dict[str, Any]
-    task: Task = "translation"
+    task_name: TaskName = "translation"
+
+    @property
+    def task(self) -> Task:
+        return TASKS[self.task_name]
 
 
 class Run(NamedTuple):
@@ -61,7 +60,7 @@ def save_run_config(
 ) -> None:
     """What is known before the first step: config, tokenizers, and the environment."""
     save_config(folder, run_config)
-    for name, tokenizer in zip(TOKENIZERS[run_config.task], tokenizers, strict=True):
+    for name, tokenizer in zip(run_config.task.tokenizers, tokenizers, strict=True):
         write_whole(folder / name, tokenizer.to_json().encode())
     write_json(folder / ENVIRONMENT, environment(device))
 
@@ -73,24 +72,25 @@ def save_described(
 
     Raises ValueError for a model that is not exactly one that `load_run` could make again, or other tokenizers' sizes.
     """
-    task = next((task for task, kind in MODELS.items() if type(model) is kind), None)
-    if task is None:
-        expected = " or ".join(kind.__name__ for kind in MODELS.values())
+    name = next((name for name, task in TASKS.items() if type(model) is task.model), None)
+    if name is None:
+        expected = " or ".join(task.model.__name__ for task in TASKS.values())
         raise ValueError(f"tokenizers: got some for a {type(model).__name__}, expected a model that is an {expected}")
-    both = tokenizers if isinstance(tokenizers, tuple) else (tokenizers,) * len(TOKENIZERS[task])
+    expected_number = len(TASKS[name].tokenizers)
+    both = tokenizers if isinstance(tokenizers, tuple) else (tokenizers,) * expected_number
     sizes = model.config.vocab_size, model.config.decoder_vocab_size
     for tokenizer, size in zip(both, sizes[: len(both)], strict=True):
         if len(tokenizer) != size:
             raise ValueError(f"tokenizers: got one of {len(tokenizer)} tokens, expected {size}, as the model has")
-    if len(both) != len(TOKENIZERS[task]):
-        raise ValueError(f"tokenizers: got {len(both)}, expected {len(TOKENIZERS[task])} for a {type(model).__name__}")
-    made = RunConfig(model.config, recipe, {"name": "python"}, task)
+    if len(both) != expected_number:
+        raise ValueError(f"tokenizers: got {len(both)}, expected {expected_number} for a {type(model).__name__}")
+    made = RunConfig(model.config, recipe, {"name": "python"}, name)
     save_run_config(folder, made, both, next(model.parameters()).device)
 
 
 def save_config(folder: Path, run_config: RunConfig) -> None:
     parts = {"model": asdict(run_config.model), "recipe": asdict(run_config.recipe), "data": run_config.data}
-    write_json(folder / CONFIG, {"task": run_config.task, **parts})
+    write_json(folder / CONFIG, {"task": run_config.task_name, **parts})
 
 
 def load_run_config(folder: Path) -> RunConfig:
@@ -99,9 +99,9 @@ def load_run_config(folder: Path) -> RunConfig:
     try:
         plain = json.loads(path.read_text("utf-8"))
         recipe = plain["recipe"] | {"betas": tuple(plain["recipe"]["betas"])}
-        task = plain.get("task", "translation")
-        check_one_of("task", task, tuple(MODELS))
-        return RunConfig(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"], task)
+        name = plain.get("task", "translation")
+        check_one_of("task", name, tuple(TASKS))
+        return RunConfig(TransformerConfig(**plain["model"]), Recipe(**recipe), plain["data"], name)
     except FileNotFoundError as error:
         raise CommandError(f"{folder}: holds no run; `attncourse train --to {folder}` makes one") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -111,7 +111,7 @@ def load_run_config(folder: Path) -> RunConfig:
 def load_tokenizers(folder: Path, run_config: RunConfig) -> tuple[Tokenizer, ...]:
     """Raises CommandError for a file that is missing, no tokenizer, or not this model's."""
     loaded, sizes = [], (run_config.model.vocab_size, run_config.model.decoder_vocab_size)
-    for name, words in zip(TOKENIZERS[run_config.task], sizes, strict=False):
+    for name, words in zip(run_config.task.tokenizers, sizes, strict=False):
         try:
             tokenizer = Tokenizer.load(folder / name)
         except Exception as error:                                # the library raises bare Exceptions
@@ -122,25 +122,25 @@ def load_tokenizers(folder: Path, run_config: RunConfig) -> tuple[Tokenizer, ...
     return tuple(loaded)
 
 
-def load_run(folder: Path | str, device: str | torch.device = "cpu", task: Task | None = None) -> Run:
+def load_run(folder: Path | str, device: str | torch.device = "cpu", task: TaskName | None = None) -> Run:
     """The run's model with its best weights, ready to translate or to write.
 
     Raises CommandError where something is missing, cut short, or does not fit the rest, or for a run of another task.
     """
     folder = Path(folder)
     run_config = load_run_config(folder)
-    if task not in (None, run_config.task):
-        raise CommandError(f"{folder}: is a run of the task {run_config.task!r}, expected {task!r}")
+    if task not in (None, run_config.task_name):
+        raise CommandError(f"{folder}: is a run of the task {run_config.task_name!r}, expected {task!r}")
     tokenizers = load_tokenizers(folder, run_config)
-    model = MODELS[run_config.task](run_config.model)
+    model = run_config.task.model(run_config.model)
     restore(model, load_tensors(folder / WEIGHTS).tensors, str(folder / WEIGHTS))
     return Run(model.to(device).eval(), tokenizers, run_config)
 
 
-def newest_run(task: Task = "translation") -> Path:
+def newest_run(task: TaskName = "translation") -> Path:
     """The run of this task under runs/ that was improved last. Raises CommandError where there is none."""
     found = sorted(Path("runs").glob(f"*/{WEIGHTS}"), key=lambda path: path.stat().st_mtime)
-    fit = [path.parent for path in found if load_run_config(path.parent).task == task]
+    fit = [path.parent for path in found if load_run_config(path.parent).task_name == task]
     if not fit:
         command = "attncourse train" if task == "translation" else "attncourse train --text FILE"
         raise CommandError(f"there is no run under runs/: `{command}` makes one, or name one with --run DIR")

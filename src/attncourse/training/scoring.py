@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     folder = args.run or newest_run("language model" if args.text else "translation")
     run = load_run(folder, args.device)
     try:
-        if run.run_config.task == "language model":
+        if run.run_config.task_name == "language model":
             if args.text is None or args.source or args.target or args.translations:
                 raise CommandError(f"{folder}: is a language model; expected --text FILE, and no pairs")
             measured = text_metrics(run.model, read_texts(args.text), *run.tokenizers)
