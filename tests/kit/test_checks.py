@@ -17,7 +17,7 @@ from attncourse import check, hint
 from attncourse_lessons import course as lessons
 from lessonkit.course import Course
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import judge, judge_on_seeds
+from lessonkit.exercises.judge import judge, judge_on_seeds, observe_known
 from lessonkit.exercises.local_runner import which_axes
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.verdict import Verdict
@@ -387,6 +387,32 @@ def test_a_parameter_of_another_shape_is_told():
 
     verdict = one(lessons.exercise("AttentionDecoderStep"), AttentionDecoderStep)
     assert "the parameter combine.weight has shape" in str(verdict)
+
+
+def test_what_new_tensors_are_in_the_notebook_costs_no_points_and_stays_so():
+    step = lessons.exercise("AttentionDecoderStep")
+    torch.set_default_dtype(torch.float64)
+    try:
+        verdict = judge(step, observe_known(step, step.as_answer(step.solution), 0), 0)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert verdict.points == verdict.out_of, str(verdict)
+
+
+@pytest.mark.parametrize(("names", "said"), [
+    ([f"p{number}" for number in range(1001)], "the module has 1,001 parameters, each a tensor"),
+    (["p" * 1_000_000], "the name of a parameter has 1,000,000 characters"),
+])  # fmt: skip
+def test_a_module_of_too_many_parameters_or_too_long_a_name_is_told_in_a_line(names, said):
+    class AttentionDecoderStep(nn.Module):
+        def __init__(self, vocab_size, d_embedding, d_hidden):
+            super().__init__()
+            for name in names:
+                self.register_parameter(name, nn.Parameter(torch.zeros(1)))
+
+    shown = text(one(lessons.exercise("AttentionDecoderStep"), AttentionDecoderStep))
+    assert said in shown and len(shown) < 5_000
 
 
 def test_an_error_inside_torch_is_told_with_the_learners_line():

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from contextlib import chdir
 from pathlib import Path
 
@@ -18,13 +19,15 @@ from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from nbgrader.api import Gradebook
 from nbgrader.server_extensions.formgrader.formgrader import FormgradeExtension
+from traitlets.config import Config
 
 from commandkit.errors import CommandError
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 from lessonkit.grading.gradebook.nbgrader_app import Log, environment, nbgrader, own_settings
 from lessonkit.grading.handback import export
 from lessonkit.grading.handback.export import defused
-from lessonkit.grading.handback.feedback import HideHiddenTests, HidePaths, safe_html
+from lessonkit.grading.handback.feedback import HideHiddenTests, HidePaths, SafePage, safe_html
+from lessonkit.grading.settings import use_course
 from lessonkit.mimetype import VERDICT
 
 COURSE = Path(__file__).parents[2]
@@ -610,6 +613,47 @@ def test_text_that_is_no_path_is_left_alone():
     output = new_output("stream", name="stdout", text=words)
     HidePaths().preprocess(new_notebook(cells=[new_code_cell(outputs=[output])]), {})
     assert output.text == words
+
+
+@pytest.mark.parametrize("text", ["-/a" * 100_000, "/" * 100_000, "a" * 300_000, "/a.py" * 60_000, "m/-" * 100_000])
+def test_paths_are_looked_for_in_time_that_grows_with_the_text(text):
+    output = new_output("stream", name="stdout", text=text)
+    began = time.process_time()
+    HidePaths().preprocess(new_notebook(cells=[new_code_cell(outputs=[output])]), {})
+    assert time.process_time() - began < 2  # a second look at each character would take minutes
+
+
+LONG = {
+    "brackets": new_markdown_cell("[" * 60_000),
+    "quotes": new_markdown_cell(">" * 200_000),
+    "a dotted name": new_code_cell("a." * 200_000),
+    "shown Markdown": new_code_cell(outputs=[new_output("display_data", {"text/markdown": ">" * 200_000})]),
+    "nested tags": new_code_cell(outputs=[new_output("display_data", {"text/html": "<div>" * 4_900})] * 100),
+}
+
+
+def settings():
+    config = Config()
+    use_course(config, "attncourse_lessons")
+    return config
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_what_is_made_to_be_slow_does_not_hold_up_the_pages_of_a_class(kind):
+    exporter = HTMLExporter(config=settings())
+    began = time.process_time()
+    html, _ = exporter.from_notebook_node(new_notebook(cells=[LONG[kind], new_markdown_cell("**after it**")]))
+    assert time.process_time() - began < 15  # most of it for what still fits in
+    assert "<strong>after it</strong>" in html
+
+
+def test_what_is_too_long_for_a_page_is_shown_in_part_and_the_rest_of_the_page_is_whole():
+    cells = [new_code_cell("a." * 40_000 + "b"), new_markdown_cell("> a\n" * 30_000), new_code_cell("x = 1")]
+    notebook, _ = SafePage().preprocess(new_notebook(cells=cells), {})
+    first, second, third = notebook.cells
+    assert first.source.startswith("# Too long for this page. It begins so:\n# a.a.") and len(first.source) < 3000
+    assert second.source.startswith("*Too long for this page. It begins so:*\n\n    > a") and len(second.source) < 5000
+    assert third.source == "x = 1"
 
 
 def test_a_page_tells_nothing_of_another_student(course):

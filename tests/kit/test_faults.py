@@ -10,16 +10,19 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import traceback
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbgrader import api
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.converters import Autograde
@@ -539,6 +542,41 @@ def test_a_disk_that_takes_nothing_more_ends_the_run(executed, monkeypatch, numb
     with pytest.raises(CommandError, match="goes on from here"):
         grade(executed, ASSIGNMENT, students=["crashes", "honest"])
     assert not list(executed.glob("autograded/*"))
+
+
+def test_a_gradebook_that_another_program_holds_ends_the_run_in_a_line_and_loses_nothing(
+    undisturbed, executed, monkeypatch
+):
+    monkeypatch.setattr(api, "create_engine", partial(api.create_engine, connect_args={"timeout": 0.1}))
+    holder = sqlite3.connect(executed / "gradebook.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")  # from the start
+    with pytest.raises(CommandError, match="database is locked: another program holds the gradebook"):
+        grade(executed, ASSIGNMENT)
+    holder.execute("ROLLBACK")
+
+    def hold(*arguments):
+        if not holder.in_transaction:
+            holder.execute("BEGIN EXCLUSIVE")
+        return read(*arguments)
+
+    read = engine.Replay.sanitise
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.Replay, "sanitise", hold)  # in the middle
+        with pytest.raises(CommandError, match="database is locked: another program holds the gradebook"):
+            grade(executed, ASSIGNMENT)
+    holder.close()
+    assert sorted(grade(executed, ASSIGNMENT).graded) == list(STUDENTS) and grades(executed) == undisturbed[1]
+
+
+def test_folders_that_cannot_be_graded_are_named_and_the_others_are_graded(undisturbed, executed):
+    for name in (b".hidden", b"bad\xff\xe9"):
+        shutil.copytree(executed / "submitted" / "honest", executed / "submitted" / os.fsdecode(name))
+    outcome = grade(executed, ASSIGNMENT)
+    assert len(outcome.failed) == 2
+    assert any(".hidden" in folder and "begins with a dot" in why for folder, why in outcome.failed.items())
+    assert outcome.failed["bad\ufffd\ufffd"] == "the folder's name is no text (UTF-8): rename it"
+    assert sorted(outcome.graded) == list(STUDENTS) and grades(executed) == undisturbed[1]
+    assert all(line.encode() for line in summary(outcome, ASSIGNMENT, 1.0))
 
 
 def failing_for(monkeypatch, student, error):

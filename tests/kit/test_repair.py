@@ -16,6 +16,7 @@ import nbformat
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nbformat import validator
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
@@ -757,6 +758,27 @@ def test_what_is_no_notebook_becomes_the_unanswered_cells_under_the_reason(cours
     assert (course.folder("somebody") / f"{NOTEBOOK}.ipynb").read_bytes() == content
 
 
+@pytest.mark.parametrize("flood", [
+    lambda cell: cell.update(outputs=[{"output_type": "zzz"}] * 60_000),
+    lambda cell: cell["metadata"].update(tags=[1] * 100_000),
+    lambda cell: cell.update({f"key-{number}": 1 for number in range(50_000)}),
+])  # fmt: skip
+def test_faults_by_the_thousand_are_not_described_one_by_one(course, flood, monkeypatch):
+    described, describe = [], validator.iter_validate
+
+    def counted(*arguments, **named):
+        for error in describe(*arguments, **named):
+            described.append(error)
+            yield error
+
+    monkeypatch.setattr(validator, "iter_validate", counted)
+    notebook = json.loads(written(course.solved))
+    flood(next(cell for cell in notebook["cells"] if cell["cell_type"] == "code"))
+    found, _ = reading.read(json.dumps(notebook).encode())
+    assert len(described) < 10
+    assert [label(cell) for cell in found.cells] == [label(cell) for cell in course.solved.cells]
+
+
 def test_the_notebook_of_another_assignment_is_called_by_its_name(course):
     with Gradebook(course.app.coursedir.db_url) as gradebook:
         gradebook.add_assignment("a99")
@@ -907,6 +929,36 @@ def test_links_pipes_and_masses_are_taken_out_before_nbgrader_copies_them(course
     after = course.sanitised("beside")
     assert_gradable(course, after)
     assert repairs(after) == notes and len(notes) == 5
+
+
+def test_of_far_too_many_files_the_notebooks_at_the_top_and_the_time_stay(course, monkeypatch):
+    monkeypatch.setattr(intake, "MAX_ENTRIES", 20)
+    pictures = {f"pictures/{number}.png": b"x" for number in range(15)}
+    others = {f"{number}.txt": b"x" for number in range(15)}
+    course.hand_in("many", {RIGHT: written(course.solved), "timestamp.txt": b"", **pictures, **others})
+    assert course.prepare()["many"] == ["there were more than 20 files and folders: left out, but for the notebooks"]
+    assert sorted(path.name for path in course.folder("many").iterdir()) == sorted([RIGHT, "timestamp.txt"])
+    assert kept(course, "many") == {**pictures, **others}
+    assert_gradable(course, course.sanitised("many"))
+    course.hand_in("many", {"final.ipynb": written(course.solved), **pictures, **others})
+    assert course.prepare()["many"][1] == "the notebook was handed in as `final.ipynb`"
+
+
+def test_a_notebook_of_any_size_is_not_read_but_put_away(course):
+    course.hand_in("huge", {RIGHT: b"{}", "other.ipynb": b"{}"})
+    for name in (RIGHT, "other.ipynb"):
+        os.truncate(course.folder("huge") / name, 3 << 40)  # bytes that no disk holds: to read them would take hours
+    assert all(note.endswith("3,298,535 MB, and 20 MB are allowed: left out") for note in course.prepare()["huge"])
+    assert "20 MB are allowed (clear its outputs), was handed in" in unreadable(course.sanitised("huge"))
+    assert sum(path.stat().st_size for path in course.folder("huge").iterdir()) < 10_000
+    shutil.rmtree(course.root / "grading" / ASSIGNMENT / "originals" / "huge")
+
+
+def test_a_file_whose_name_is_no_text_is_put_away(course):
+    course.hand_in("bytes", {RIGHT: written(course.solved), os.fsdecode(b"a\xff.txt"): b"x"})
+    assert course.prepare()["bytes"] == ["`a\ufffd.txt` has a name that is no text (UTF-8): left out"]
+    assert_gradable(course, course.sanitised("bytes"))
+    assert kept(course, "bytes") == {os.fsdecode(b"a\xff.txt"): b"x"}
 
 
 def test_taking_in_a_second_time_changes_nothing(course):

@@ -425,6 +425,29 @@ def test_a_name_is_seen_whatever_is_asked_of_it(name):
     assert run_log.suspicious_names([own(f"{name}(1)"), checked], lessons) == [f"uses `{name}` in `a cell of its own`"]
 
 
+WAYS_AROUND = {
+    "getattr": 'getattr(F, "scaled_dot_" + "product_attention")(x)',
+    "F.softmax": 'getattr(F, "softmax")(x)',
+    "concurrent.futures.ThreadPoolExecutor": "from concurrent.futures import ThreadPoolExecutor",
+    "check.__self__.objects": "check.__self__.objects[0].guard.targets.clear()",
+    "check.__self__": "type(check.__self__)._begin = None",
+    "eval": 'eval("torch" + ".softmax")',
+    "F.__dict__": 'F.__dict__["softmax"](x)',
+}
+
+
+@pytest.mark.parametrize("name", WAYS_AROUND)
+def test_a_way_around_the_watch_on_forbidden_calls_is_seen(name):
+    checked = {**own(""), "exercise": "softmax"}
+    found = run_log.suspicious_names([own(WAYS_AROUND[name]), checked], lessons)
+    assert found == [f"uses `{name}` in `a cell of its own`"]
+
+
+def test_what_answers_need_is_no_way_around():
+    code = 'model.eval()\ncheck.case("softmax")\nsize = getattr(model, "d_model", 3)\nq, k = model.compile(), 2'
+    assert run_log.suspicious_names([own(code)], lessons) == []
+
+
 def test_a_cell_that_stands_as_it_was_given_is_not_the_learners_own():
     checked = {**own(""), "exercise": "softmax"}
     text = (lessons.lesson("a00").folder / "assignment.py").read_text(encoding="utf-8")

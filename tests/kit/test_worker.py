@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from nbformat import from_dict
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.utils import determine_grade
@@ -23,6 +24,7 @@ from lessonkit.grading.engine.pool import Worker
 from lessonkit.grading.engine.preprocessors import ExecuteOrReplay
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.sandbox import outputs as shown
+from lessonkit.grading.sandbox import protocol
 from lessonkit.grading.sandbox.forkserver import Started
 from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.grading.sandbox.observer import Run
@@ -176,6 +178,18 @@ def test_an_instructors_own_test_that_fails_after_a_flood_earns_nothing(flood):
     test = {"grade": True, "solution": False, "locked": True, "points": 2, "grade_id": "test", "schema_version": 3}
     graded = from_dict(new_code_cell(outputs=outputs.end(), metadata={"nbgrader": test}))
     assert determine_grade(graded) == (0, 2)
+
+
+def test_what_a_display_is_called_takes_no_memory_to_speak_of():
+    outputs = Outputs()
+    for _ in range(3):
+        outputs.take("display", {"data": {"text/plain": "a"}, "metadata": {}, "name": "x" * 8_000_000})
+    assert sum(map(len, outputs._displays)) <= 200
+
+
+def test_a_tensor_of_too_many_axes_is_told_as_one_and_does_not_end_the_connection():
+    packed = protocol._pack_tensor(torch.zeros([1] * 40), [])
+    assert packed == {"opaque": "a tensor of 40 axes, which is too many,"}
 
 
 def test_a_flood_of_errors_is_cut():

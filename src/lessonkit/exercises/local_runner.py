@@ -32,6 +32,7 @@ _ADVICE = {
     "before Module.__init__() call": ": `__init__` must begin with `super().__init__()`",
 }
 # Torch's words for these; beside them the shapes of what came in help more than anything.
+MOST_PARAMETERS, LONGEST_NAME = 1_000, 200  # of a module that a check looks at; characters
 WRITES_INTO_LEAF = "a leaf Variable that requires grad"
 SHAPES_DO_NOT_MEET = ("shapes cannot be multiplied", "must match the size of tensor", "Expected size for first two",
                       "is invalid for input of size", "Sizes of tensors must match", "size mismatch, got input",
@@ -132,7 +133,13 @@ class LocalRunner:
             raise AspectFailed(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
         if not (isinstance(self.function, type) and issubclass(self.function, nn.Module)):
             raise AspectFailed(Problem("wrong type", f"got {kind_of(self.function)} where the class itself is wanted"))
-        return LocalRunner(self._run(sizes).eval(), self.guard)
+        made = LocalRunner(self._run(sizes).eval(), self.guard)
+        names = made.parameters()
+        if len(names) > MOST_PARAMETERS:
+            raise AspectFailed(Problem("unusable", f"the module has {len(names):,} parameters, each a tensor"))
+        if longest := max((name for name in names if len(name) > LONGEST_NAME), key=len, default=""):
+            raise AspectFailed(Problem("unusable", f"the name of a parameter has {len(longest):,} characters"))
+        return made
 
     def parameters(self) -> dict[str, Tensor]:
         return dict(self.function.named_parameters())
@@ -146,17 +153,20 @@ class LocalRunner:
     def isolated_rng(self, seed: int) -> Iterator[None]:
         """Seeds torch for the answer and gives the learner's random state back; one thread, as the inputs are tiny.
 
-        (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)
+        (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.) New tensors are float32,
+        as the check's are, whatever a cell of the learner's has set.
         """
-        threads = torch.get_num_threads()
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning is no mistake, but nbgrader gives 0 for anything on stderr
             torch.default_generator.manual_seed(seed)  # torch.manual_seed asks every GPU: a third of a check
             torch.set_num_threads(1)
+            torch.set_default_dtype(torch.float32)
             try:
                 yield
             finally:
                 torch.set_num_threads(threads)
+                torch.set_default_dtype(dtype)
 
     def _run(self, arguments: tuple) -> Any:
         result = None

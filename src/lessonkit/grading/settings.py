@@ -54,7 +54,10 @@ def use_course(c: Any, lessons: str) -> None:
     ]
     # A submission's own HTML and Markdown run no script in a page made of it: in feedback, and in the formgrader.
     c.HTMLExporter.preprocessors = ["lessonkit.grading.handback.feedback.SafePage"]
-    c.HTMLExporter.filters = {"markdown2html": "lessonkit.grading.handback.feedback.safe_markdown"}
+    c.HTMLExporter.filters = {
+        "markdown2html": "lessonkit.grading.handback.feedback.safe_markdown",
+        "strip_files_prefix": "lessonkit.grading.handback.feedback.as_it_is",
+    }
 
     # Seconds a cell, and seconds until a kernel must have started; a kernel that has done its work need not say
     # goodbye.

@@ -45,6 +45,7 @@ with require_extra(typed("grade"), "grading"):
         TimeRemainingColumn,
     )
     from rich.text import Text
+    from sqlalchemy.exc import OperationalError
 
     from lessonkit.course import course_of
     from lessonkit.grading.engine import pool as workers
@@ -54,7 +55,7 @@ with require_extra(typed("grade"), "grading"):
     from lessonkit.grading.gradebook.nbgrader_app import Log, application, assignment_of, environment, find_course
     from lessonkit.grading.gradebook.patches import speedups
     from lessonkit.grading.repair.exporter import unreadable
-    from lessonkit.grading.repair.folder import prepare
+    from lessonkit.grading.repair.folder import is_text, prepare, shown
     from lessonkit.grading.submission.check_cells import PREFIX
     from lessonkit.grading.submission.execution import (
         KERNEL,
@@ -73,6 +74,7 @@ with require_extra(typed("grade"), "grading"):
 FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # whatever fails with one of these, the rest will, too
 READ_ONLY = "attempt to write a readonly database"
+LOCKED = "another program holds the gradebook: when it is done, call this again; it goes on from here"
 
 
 @dataclass
@@ -177,6 +179,8 @@ def grade(
         raise CommandError(f"{assignment} is being graded already by another `{typed('grade')}`: wait for it") from None
     except PermissionError as error:
         raise CommandError(f"{error}: grading writes into the course's folder") from None
+    except OperationalError as error:
+        raise CommandError(f"{app.coursedir.db_url}: {error.orig}: {LOCKED}") from error
     except OSError as error:
         if error.errno not in DISK:
             raise
@@ -216,6 +220,12 @@ class Grading:
         folders = glob.glob(coursedir.format_path(coursedir.submitted_directory, "*", self.assignment))
         place = coursedir.format_path(coursedir.submitted_directory, "\0", self.assignment).split("\0")
         found = sorted(folder.removeprefix(place[0]).removesuffix(place[1]) for folder in folders)
+        hidden = {*glob.glob(place[0] + ".*" + place[1], include_hidden=True)}
+        for folder in sorted(hidden):
+            self.outcome.failed[shown(folder)] = "its name begins with a dot: rename it, or it is passed over"
+        for student in [student for student in found if not is_text(student)]:
+            self.outcome.failed[shown(student)] = "the folder's name is no text (UTF-8): rename it"
+            found.remove(student)
         unknown = sorted(set(students or ()) - set(found))
         if unknown:
             raise CommandError(f"nothing was submitted for {self.assignment} by {', '.join(unknown)}")
@@ -438,6 +448,8 @@ class Grading:
                 raise CommandError("the disk is full: make room and call it again; it goes on from here") from error
             if any(READ_ONLY in said for said in [words, *self.log.errors]):
                 raise CommandError(f"{READ_ONLY}: {self.app.coursedir.db_url}: grading writes into it") from error
+            if any("database is locked" in said for said in [words, *self.log.errors]):
+                raise CommandError(f"{self.app.coursedir.db_url}: database is locked: {LOCKED}") from error
             if isinstance(error, NbGraderException) and self.log.errors:  # it says no more than that there was one
                 told = next((said for said in self.log.errors if "Traceback" in said), self.log.errors[0])
                 words = f"{told.strip().splitlines()[-1]} (see {self.log.path})"
@@ -527,7 +539,8 @@ def _digest_of(paths: Sequence[Path]) -> str:
             if path.is_symlink():
                 content = os.fsencode(os.readlink(path))
             elif path.is_file() and path.suffix != ".pyc":
-                content = path.read_bytes()
+                with path.open("rb") as file:
+                    content = hashlib.file_digest(file, "sha256").digest()
             else:
                 continue
             total.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())

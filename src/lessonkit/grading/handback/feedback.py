@@ -26,8 +26,13 @@ from traitlets import List
 
 Step = tuple[NotebookNode, Any]
 
-# Of HTML, pictures not counted: the time to make it safe grows with the square of them. These take seconds.
+# Of one piece of HTML, pictures not counted: the time to make it safe grows with the square of them.
 MOST_CHARACTERS, MOST_TAGS = 100_000, 5_000
+# What a page may take at worst, in seconds, and what a piece takes of it: these squares were measured on pieces made to
+# be slow ("a." again and again, quotes in quotes, tags in tags). An ordinary page takes a hundredth.
+PAGE_SECONDS = 5.0
+PER_CODE, PER_MARKDOWN, PER_TAGS = 1e-8, 1e-9, 4e-8
+STILL_SHOWN = 2_000  # characters of what is too long
 
 TAGS = (
     "p div span pre br hr h1 h2 h3 h4 h5 h6 img sub sup del s small kbd mark dl dt dd details summary "
@@ -55,7 +60,7 @@ def safe_html(html: str) -> str:
     """
     # bleach keeps the text of what it takes out: of a script or a style sheet, nobody wants to read it.
     html = re.sub(r"<(script|style)\b.*?(</\1\s*>|\Z)", "", html, flags=re.IGNORECASE | re.DOTALL)
-    if html.count("<") > MOST_TAGS or len(re.sub(r";base64,[\w+/=]+", "", html)) > MOST_CHARACTERS:
+    if html.count("<") > MOST_TAGS or len(_without_pictures(html)) > MOST_CHARACTERS:
         return f"<pre>{escape(html)}</pre>"
     styles = _Styles(allowed_css_properties=STYLES.split())
     protocols = {"http", "https", "mailto", "data"}
@@ -73,17 +78,31 @@ def safe_markdown(context: Any, source: str) -> str:
     return safe_html(MarkdownWithMath(renderer=renderer).render(source))
 
 
+def as_it_is(text: str) -> str:
+    """In place of nbconvert's filter `strip_files_prefix`, for links of IPython 0.x: it takes minutes for "[[[[[…"."""
+    return text
+
+
 class SafePage(NbGraderPreprocessor):
-    """Leave of each output what can be shown without running anything. The verdict's card stays as it is."""
+    """Leave of each output what can be shown without running anything. The verdict's card stays as it is.
+
+    What would hold up the pages of a whole class, because it is too long to be made a page of, is shown in part, as it
+    was written.
+    """
 
     display_data_priority: List = List().tag(config=True)  # the HTML exporter sets it for every step
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        budget = _Budget()
         for cell in nb.cells:
             if cell.cell_type == "code":
+                if not budget.allows(PER_CODE * len(cell.source) ** 2):
+                    cell.source = _beginning(cell.source, "# ", "# Too long for this page. It begins so:")
                 count = cell.get("execution_count")  # says the kernel, which is the student's
                 cell.execution_count = count if isinstance(count, int) else None
-                cell.outputs = [safe for output in cell.outputs if (safe := _safe_output(output))]
+                cell.outputs = [safe for output in cell.outputs if (safe := _safe_output(output, budget))]
+            else:
+                cell.source = _affordable_markdown(cell.source, budget)
         for name in {"student", "first_name", "last_name"} & set(resources):  # in the formgrader's heading
             resources[name] = escape(resources[name]) if resources[name] else resources[name]
         return nb, resources
@@ -141,12 +160,28 @@ class HidePaths(NbGraderPreprocessor):
         ours = "|".join(re.escape(folder) for folder in sorted(folders, key=len, reverse=True))
         # The second part is for workers on other machines: the folders of a Python file. What stands before it may be
         # the "m" that ends a colour's escape sequence.
-        pattern = re.compile(
-            rf"(?:{ours})(?=[/\\]|[^\w.-]|$)"
-            r"|(?<![A-Za-ln-z0-9_.:/~])~?/(?:[^\s/'\"<>:]+/)*[^\s/'\"<>:]+(?=/[^\s/'\"<>:]+\.(?:pyx?|so|ipynb)\b)"
-        )
-        _rewrite(nb, lambda text: pattern.sub("…", text))
+        folder = re.compile(rf"(?:{ours})(?=[/\\]|[^\w.-]|$)")
+        _rewrite(nb, lambda text: WORD.sub(_without_folders, folder.sub("…", text)))
         return nb, resources
+
+
+WORD = re.compile(r"[^\s'\"<>:]+")
+# Where a path may begin in it. Before it may stand the "m" that ends a colour's escape sequence.
+BEGINNING = re.compile(r"(?<![A-Za-ln-z0-9_./~])~?/(?=[^/])")
+PYTHON_FILE = re.compile(r"[^/]+\.(?:pyx?|so|ipynb)\b.*", re.DOTALL)
+
+
+def _without_folders(word: re.Match[str]) -> str:
+    """A word with "…" for the folders of a Python file in it: of any machine, as workers may be elsewhere."""
+    text = word[0]
+    begins = BEGINNING.search(text, 1 if word.start() and word.string[word.start() - 1] == ":" else 0)
+    if begins is None:
+        return text
+    parts = text[begins.end() :].split("/")
+    for last in range(len(parts) - 1, 0, -1):
+        if PYTHON_FILE.fullmatch(parts[last]) and all(parts[:last]):
+            return "/".join([text[: begins.start()] + "…", *parts[last:]])
+    return text
 
 
 class _Styles(CSSSanitizer):
@@ -173,7 +208,34 @@ def _allowed(tag: str, name: str, value: str) -> bool:
     return name in ATTRIBUTES.split()
 
 
-def _safe_output(output: NotebookNode) -> NotebookNode | None:
+class _Budget:
+    """What is left of the seconds that a page may take."""
+
+    def __init__(self) -> None:
+        self.left = PAGE_SECONDS
+
+    def allows(self, worst: float) -> bool:
+        if worst > self.left:
+            return False
+        self.left -= worst
+        return True
+
+
+def _beginning(text: str, before: str, said: str) -> str:
+    return "\n".join([said, *(before + line for line in text[:STILL_SHOWN].splitlines())])
+
+
+def _affordable_markdown(text: str, budget: _Budget) -> str:
+    if budget.allows(PER_MARKDOWN * len(_without_pictures(text)) ** 2):
+        return text
+    return _beginning(text, "    ", "*Too long for this page. It begins so:*\n")
+
+
+def _without_pictures(text: str) -> str:
+    return re.sub(r";base64,[\w+/=]+", "", text)
+
+
+def _safe_output(output: NotebookNode, budget: _Budget) -> NotebookNode | None:
     """The output made anew of what is known to be harmless; None where nothing is left of it."""
     if output.output_type == "stream":
         return new_output("stream", name="stderr" if output.name == "stderr" else "stdout", text=str(output.text))
@@ -181,8 +243,11 @@ def _safe_output(output: NotebookNode) -> NotebookNode | None:
         lines = [str(line) for line in output.traceback]
         return new_output("error", ename=str(output.ename), evalue=str(output.evalue), traceback=lines)
     data = {kind: output.data[kind] for kind in SHOWN if isinstance(output.data.get(kind), str)}
-    if "text/html" in data:
-        data["text/html"] = safe_html(data["text/html"])
+    if "text/markdown" in data:
+        data["text/markdown"] = _affordable_markdown(data["text/markdown"], budget)
+    if html := data.get("text/html"):
+        affordable = budget.allows(PER_TAGS * min(html.count("<"), MOST_TAGS) ** 2)
+        data["text/html"] = safe_html(html) if affordable else f"<pre>{escape(html[:STILL_SHOWN])}…</pre>"
     if not data:
         return None
     # The template writes width and height into the page as they come, without quotes.

@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import nbformat
@@ -23,11 +24,14 @@ from nbgrader.utils import parse_utc
 
 from commandkit.files import write_whole
 from lessonkit.grading.repair.cells import belongs
-from lessonkit.grading.repair.reading import OURS, Unreadable, kind_of, read, read_bytes
+from lessonkit.grading.repair.reading import MAX_BYTES, OURS, Unreadable, kind_of, read, read_bytes
 from lessonkit.grading.repair.released import Released
+from lessonkit.grading.submission.execution import BOOKKEEPING
 from lessonkit.grading.submission.records import grading_folder, records_of
 
 MAX_BYTES_BESIDE = 100_000_000  # of the files beside the notebook, together
+# Files and folders of a submission. nbgrader needs the square of them, twice: seconds for these, minutes for 5,000.
+MAX_ENTRIES = 500
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers and mail programs add the second
 ARCHIVE = re.compile(r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$", re.IGNORECASE)
 
@@ -63,7 +67,7 @@ def _submissions(coursedir: CourseDirectory, assignment: str) -> Iterator[tuple[
     pattern = re.compile(coursedir.format_path(step, "(?P<student>.*)", assignment, escape=True))
     for path in sorted(glob.glob(coursedir.format_path(step, coursedir.student_id, assignment))):
         match = pattern.fullmatch(path)
-        if match:
+        if match and is_text(match["student"]):
             yield match["student"], Path(path)
 
 
@@ -110,10 +114,19 @@ class _Submission:
             yield self.folder
             return
         files: list[tuple[int, Path]] = []
-        for path in _walk(self.folder):
+        everything = list(islice(_walk(self.folder), MAX_ENTRIES + 1))
+        if len(everything) > MAX_ENTRIES:
+            self.notes.append(f"there were more than {MAX_ENTRIES} files and folders: left out, but for the notebooks")
+            top = sorted(path for path in self.folder.iterdir())
+            everything = self._few(top)
+            yield from sorted({*top} - {*everything})
+        for path in everything:
             found = path.lstat()
             kind, place = kind_of(found.st_mode), self._expected_at(path)
-            if stat.S_ISDIR(found.st_mode):
+            if not is_text(path.name):
+                self.notes.append(f"`{self._relative(path)}` has a name that is no text (UTF-8): left out")
+                yield path
+            elif stat.S_ISDIR(found.st_mode):
                 if place:
                     self.instead[place] = kind
                     yield path
@@ -129,7 +142,13 @@ class _Submission:
             elif path == self.folder / "timestamp.txt" and not _is_time(path):
                 self.notes.append("`timestamp.txt` holds no time, so it is not known when this was handed in")
                 yield path
-            elif path.suffix != ".ipynb":
+            elif NOTEBOOK.search(path.name) and found.st_size > MAX_BYTES:
+                too_large = f"{found.st_size / 1e6:,.0f} MB, and {MAX_BYTES / 1e6:g} MB are allowed"
+                self.notes.append(f"`{self._relative(path)}` has {too_large}: left out")
+                if place:
+                    self.instead[place] = f"a file of {too_large} (clear its outputs),"
+                yield path
+            elif not place:
                 files.append((found.st_size, path))
         total = sum(size for size, _ in files)
         for size, path in sorted(files, reverse=True):
@@ -138,6 +157,11 @@ class _Submission:
             total -= size
             self.notes.append(f"`{self._relative(path)}` ({size / 1e6:,.0f} MB) was left out: the files are too large")
             yield path
+
+    def _few(self, top: Sequence[Path]) -> list[Path]:
+        """What stays where there is far too much: the notebook, some files that may be it, and the time."""
+        needed = [path for path in top if self._expected_at(path) or path.name in BOOKKEEPING]
+        return [*needed, *[path for path in top if self._is_candidate(path)][:20]]
 
     def _move_to_originals(self, path: Path) -> None:
         """Take something out of the submission, and keep it; of what is no file, keep what it was."""
@@ -221,12 +245,21 @@ def shown(name: str) -> str:
     return printable if len(printable) <= 120 else printable[:119] + "…"
 
 
+def is_text(name: str) -> bool:
+    """Whether the bytes of a file's name are UTF-8. What is not cannot be kept in a gradebook, nor printed."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _listing(folder: Path) -> dict[str, str]:
     """What is in a submission's folder, and when it was handed in: as much as tells one submission from the next."""
     if folder.is_symlink() or not folder.is_dir():
         return {".": "no folder"}
     content = {}
-    for path in _walk(folder):
+    for path in islice(_walk(folder), MAX_ENTRIES + 1):
         found = path.lstat()
         content[path.relative_to(folder).as_posix()] = f"{stat.S_IFMT(found.st_mode):o} {found.st_size}"
         if stat.S_ISDIR(found.st_mode):  # its size depends on the file system

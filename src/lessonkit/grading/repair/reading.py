@@ -11,10 +11,12 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.validator import get_validator
 
 DAMAGED = "the submitted file is damaged or not a notebook"
 MAX_BYTES = 20_000_000
 MAX_CELLS = 2_000
+MAX_OUTPUTS = 5_000  # of all cells; what further ones show is not looked at, and nothing of it counts
 MAX_DEPTH = 100  # of lists in dictionaries in lists; a notebook has about ten
 OURS = "lessonkit"  # the key of a notebook's metadata
 
@@ -154,17 +156,23 @@ def _notebook(content: dict[str, Any], notes: list[str]) -> NotebookNode:
         notes.append(f"the notebook said that its format is {str(version)[:20]}.{str(minor)[:20]}: read as 4.5")
     if len(content["cells"]) > MAX_CELLS:  # validating and matching them would take minutes
         raise ValueError(f"it has {len(content['cells']):,} cells, and {MAX_CELLS:,} are allowed")
+    room = MAX_OUTPUTS
+    for cell in content["cells"]:
+        if isinstance(cell, dict) and isinstance(cell.get("outputs"), list):
+            cell["outputs"] = cell["outputs"][:room]
+            room -= len(cell["outputs"])
     notebook = nbformat.from_dict({**content, "nbformat": 4, "nbformat_minor": 5})
     try:
         notebook.metadata.get("language", "").lower()  # as nbconvert does
         notebook = nbformat.v4.to_notebook(notebook)
         if give_ids(notebook.cells) and minor == 5:
             notes.append("ids of cells were missing, or there twice")
-        nbformat.validate(notebook)
+        # Not nbformat.validate: it describes each fault at length, which takes minutes for a file that is full of them.
+        get_validator(4, 5).validate(notebook)
     except Exception:
         notes.append("parts of the file had not the form of a notebook's: metadata and outputs were left out")
         notebook = _rebuilt(notebook)
-        nbformat.validate(notebook)
+        get_validator(4, 5).validate(notebook)
     if any("\r\n" in cell.source for cell in notebook.cells):
         notes.append("lines ended as on Windows")
     for cell in notebook.cells:

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from lessonkit.course import load
-from lessonkit.exercises.local_runner import AspectFailed, Problem, in_words, kind_of
+from lessonkit.exercises.local_runner import LONGEST_NAME, MOST_PARAMETERS, AspectFailed, Problem, in_words, kind_of
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.sandbox.limits import Limits
 from lessonkit.grading.sandbox.outputs import Outputs, count_of
@@ -370,11 +370,11 @@ class RemoteRunner:
     def build(self, sizes: tuple) -> RemoteRunner:
         reply = self._ask("build", sizes=tuple(sizes))
         target, parameters = reply if isinstance(reply, tuple) and len(reply) == 2 else (None, None)
-        if type(target) is not int or not isinstance(parameters, dict) or len(parameters) > 1000:
+        if type(target) is not int or not isinstance(parameters, dict) or len(parameters) > MOST_PARAMETERS:
             raise ProtocolError("a module's reply must be its number and its parameters")
         leaves = {}
         for name, parameter in parameters.items():
-            if not (isinstance(name, str) and isinstance(parameter, Tensor)):
+            if len(str(name)) > LONGEST_NAME or not (isinstance(name, str) and isinstance(parameter, Tensor)):
                 raise AspectFailed(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
             leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
         return RemoteRunner(self._ask, self.forbidden, target, leaves)

@@ -102,9 +102,9 @@ class Outputs:
             raise TypeError("not a bundle")
         data = {str(mime): _value(str(mime), value) for mime, value in data.items() if mime != VERDICT}
         metadata = {str(key): _json(value) for key, value in metadata.items()}
-        name = content.get("name")
+        name = None if content.get("name") is None else str(content["name"])[:200]  # it is kept, and not counted
         if kind == "update":
-            shown = self._displays.get(str(name), [])
+            shown = self._displays.get(name or "", [])
             if self._has_room([data, metadata], len(shown)):
                 for output in shown:
                     output.update(data=data, metadata=metadata)
@@ -115,7 +115,7 @@ class Outputs:
         else:
             output = {"output_type": "display_data", "data": data, "metadata": metadata}
         if self._add(output) and name is not None:
-            self._displays.setdefault(str(name), []).append(output)
+            self._displays.setdefault(name, []).append(output)
 
     def _add(self, output: dict[str, Any]) -> bool:
         if self.silent:

@@ -25,6 +25,7 @@ from torch import Tensor
 from lessonkit.exercises.local_runner import Opaque, kind_of
 
 MAX_TEXT, MAX_ARRAYS = 8 << 20, 64 << 20  # bytes of a frame
+MAX_AXES = 32  # of a tensor
 MAX_DEPTH = 50  # of values in values: whatever is done with them afterwards goes as deep
 LENGTHS = struct.Struct("!II")
 INTERVAL = 0.05  # seconds between two calls of `watch`
@@ -218,6 +219,8 @@ def _pair(value: Any) -> tuple[Any, Any]:
 def _pack_tensor(tensor: Tensor, arrays: list[bytes]) -> Any:
     if tensor.dtype not in NAMES or tensor.is_meta:
         return {"opaque": f"a tensor of {str(tensor.dtype).removeprefix('torch.')}" + " on meta" * tensor.is_meta}
+    if tensor.dim() > MAX_AXES:
+        return {"opaque": f"a tensor of {tensor.dim()} axes, which is too many,"}
     if tensor.numel() * tensor.element_size() > MAX_ARRAYS:  # before an expanded view is written out
         return {"opaque": f"a tensor of {tensor.numel()} numbers, which is too many,"}
     plain = tensor.detach().to("cpu")
@@ -232,7 +235,7 @@ def _pack_tensor(tensor: Tensor, arrays: list[bytes]) -> Any:
 def _unpack_tensor(content: Any, arrays: io.BytesIO) -> Tensor:
     name, shape, grad = content
     dtype = DTYPES[name]
-    if len(shape) > 32 or not all(type(n) is int and n >= 0 for n in shape):
+    if len(shape) > MAX_AXES or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError("a shape that is none")
     length = math.prod(shape) * dtype.itemsize
     data = np.frombuffer(bytearray(arrays.read(length)), np.uint8)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # torch with it
 UNUSUAL = re.compile(
     r"(^|\.)(setprofile|settrace|_getframe|get_objects|get_referrers|ctypes|__subclasses__|__globals__|__closure__)($|\.)"
     r"|^torch\.(ops|jit|_)|^(sys\.)?modules($|\.)|^sys\.meta_path"
+    # A name that is put together while the code runs, another thread, or the check's own objects.
+    r"|^(getattr|vars|eval|exec|__import__|builtins|importlib|threading|_thread|concurrent|multiprocessing)($|\.)"
+    r"|(^|\.)(__dict__|__getattribute__|__self__|attrgetter|methodcaller|Thread|ThreadPoolExecutor)($|\.)"
+    r"|^check\.(?!case$)"
 )
 
 
@@ -78,7 +82,13 @@ def _names(source: str) -> Iterator[str]:
     except Exception:  # of many kinds, for code made to break a parser
         return
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    # A name in quotes is the name: getattr(torch, "softmax") is torch.softmax.
+    by_text = {id(node.func): node for node in nodes if isinstance(node, ast.Call) and _is_getattr(node)}
     for node in nodes:
+        if id(node) in by_text:
+            continue
+        if isinstance(node, ast.Call) and _is_getattr(node):
+            yield f"{ast.unparse(node.args[0])}.{node.args[1].value}"  # type: ignore[attr-defined]
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
             parts: list[str] = []
             part: ast.expr = node
@@ -91,6 +101,12 @@ def _names(source: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _is_getattr(call: ast.Call) -> bool:
+    """Whether it asks by a name that is written out."""
+    named = isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) >= 2
+    return named and isinstance(call.args[1], ast.Constant) and isinstance(call.args[1].value, str)
 
 
 def nothing() -> tuple[Job, Execution]:
