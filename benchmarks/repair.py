@@ -3,9 +3,9 @@
     python benchmarks/repair.py [--drawn] [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
 The answers are those of `unseen_answers.py`, or of `drawn_answers.py` with `--drawn`: written from the notebooks' text
-before an exercise's module was opened. A line is right if it is one that is marked there; it is `named` if it is told at
-all, be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search; a
-learner's are the clock's.
+before an exercise's module was opened. A line is right if it is one that is marked there; it is `named` if it is told
+at all, be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search;
+a learner's are the clock's.
 """
 
 import argparse
