@@ -5,7 +5,7 @@
 
 A mutant is the solution with one change: another operator, a flipped comparison, a number off by one, an argument left
 out, another name in place of a name, a statement gone, a gradient cut, … It is *killed* if it loses points on the seeds
-that decide a learner's points, or runs for more than `LIMIT` seconds of the processor. One that earns every point is
+that decide a learner's points, or runs for `LONGER` times as long as the solution. One that earns every point is
 compared with the solution on the inputs of other seeds and on inputs near them: shorter along an axis, with other
 numbers, other masks, ties and zeros. It is *the same* if no difference is found, or one that the exercise leaves open
 (`reason` says which). Else it shows a hole in the grader: it is *cut* if what it returns is right and some of the
@@ -51,12 +51,13 @@ from attncourse import check
 from attncourse_lessons import course as lessons
 from lessonkit.authoring.build import Checkout
 from lessonkit.course import VISIBLE_SEEDS, hidden_seeds
-from lessonkit.exercises.judge import ABSOLUTE, RELATIVE
+from lessonkit.exercises.judge import ABSOLUTE, RELATIVE, judge
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.steps import steps
 
 ROOT = Path(__file__).parents[1]
-LIMIT, MEMORY = 4, 6 * 2**30  # seconds of the processor and bytes that judging a mutant may take
+LIMIT, MEMORY = 4, 6 * 2**30  # seconds of the processor and bytes that judging a mutant may take at most,
+LONGER = 20  # times as long as the solution; half a second in any case
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ class Outcome:
 def judged(mutant: Mutant, trials: int) -> Outcome:
     """Judge a mutant, and compare a survivor with the solution in so many calls."""
     answer = _answer(mutant.exercise, mutant.code)
-    graded, shown = (_full(mutant.exercise, answer, s) for s in (hidden_seeds(mutant.exercise), VISIBLE_SEEDS))
+    graded, ended = _full(mutant.exercise, answer, hidden_seeds(mutant.exercise))
+    shown = ended and _full(mutant.exercise, answer, VISIBLE_SEEDS)[0]
     return Outcome(graded, shown, difference(mutant.exercise, answer, trials) if graded else None)
 
 
@@ -158,14 +160,32 @@ def _answer(name: str, code: str) -> Any:
     return around[solutions()[name].definition.name]
 
 
-def _full(name: str, answer: Any, seeds: tuple[int, ...]) -> bool:
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+def _full(name: str, answer: Any, seeds: tuple[int, ...]) -> tuple[bool, bool]:
+    """Whether it earns every point, and whether it came to an end."""
+    signal.setitimer(signal.ITIMER_PROF, _limit(name))
     try:
-        return all(verdict.points == verdict.out_of for verdict in (check(name, answer, [seed]) for seed in seeds))
+        return _earns_all(name, answer, seeds), True
     except (TooLong, MemoryError, RecursionError):
-        return False
+        return False, False
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _earns_all(name: str, answer: Any, seeds: tuple[int, ...]) -> bool:
+    exercise = lessons.exercise(name)
+    verdicts = (judge(exercise, observe(exercise, answer, s), s, name=False) for s in seeds[: exercise.seeds])
+    return all(verdict.points == verdict.out_of for verdict in verdicts)
+
+
+@cache
+def _limit(name: str) -> float:
+    """Seconds of the processor that a mutant may take on all seeds."""
+    right = _answer(name, ast.unparse(solutions()[name].definition))
+    for seeds in (hidden_seeds(name), VISIBLE_SEEDS):  # the reference is kept by seed
+        _earns_all(name, right, seeds)
+    start = time.process_time()
+    _earns_all(name, right, VISIBLE_SEEDS)
+    return min(LIMIT, 0.5 + LONGER * (time.process_time() - start))
 
 
 def _too_long(*_: Any) -> None:
@@ -345,6 +365,8 @@ SAME: dict[str, dict[str, str]] = {
     "repair_row": {r"d_model / d_head\)$": "a number counts whatever its type"},
     "repair_relative": {r"→  k = \(?len\(table\)( - 0\))? // 2$": "the table has an odd number of rows"},
     "repair_weights": {r"left / sums, left\)$|where\(mask > 0": "weights come from a softmax: none is below 0"},
+    "sample_token": {r"→  probabilities = probabilities / ordered\.sum": "the same numbers, in another order"},
+    "paired_bootstrap": {r"→  matches, totals = counts\.mean": "the same ratio, whatever both are divided by"},
     "online_softmax": {r"→  return \(base, ": "a row of −∞ alone goes on from the smallest number as it does from −∞"},
 }
 

@@ -1,10 +1,11 @@
 """Does the search find the line? Wrong answers with one mistake each, whose faulty line is known, are given to it.
 
-    python benchmarks/repair.py [--exercise NAME ...] [--seconds 10] [--show] [--json]
+    python benchmarks/repair.py [--drawn] [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
-The answers are those of `unseen_answers.py`, written from the notebooks' text before an exercise's module was opened. A
-line is right if it is one that is marked there; it is `named` if it is told at all, be it as another that would do.
-Seconds are the processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
+The answers are those of `unseen_answers.py`, or of `drawn_answers.py` with `--drawn`: written from the notebooks' text
+before an exercise's module was opened. A line is right if it is one that is marked there; it is `named` if it is told
+at all, be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search;
+a learner's are the clock's.
 """
 
 import argparse
@@ -13,9 +14,10 @@ import json
 import platform
 import time
 from importlib.metadata import version
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
+import drawn_answers
 import unseen_answers
 
 from attncourse_lessons import course
@@ -23,11 +25,11 @@ from lessonkit.course import VISIBLE_SEEDS
 from lessonkit.exercises import repair
 
 
-def answers() -> dict[str, list[FunctionType]]:
-    """The wrong answers by exercise."""
+def answers(module: ModuleType) -> dict[str, list[FunctionType]]:
+    """The wrong answers with one mistake, by exercise."""
     found: dict[str, list[FunctionType]] = {}
-    for name, value in vars(unseen_answers).items():
-        if isinstance(value, FunctionType) and "__" in name:
+    for name, value in vars(module).items():
+        if isinstance(value, FunctionType) and "__" in name and name not in drawn_answers.TWO:
             found.setdefault(name.partition("__")[0], []).append(value)
     return found
 
@@ -42,7 +44,7 @@ def searched(name: str, answer: FunctionType, seconds: float) -> dict[str, Any]:
     """What the search says of an answer, as JSON data."""
     exercise = course.exercise(name)
     seeds = VISIBLE_SEEDS[: exercise.seeds]
-    found = repair.where(exercise, answer, seeds, seconds=seconds)
+    found = repair.where(exercise, drawn_answers.handed_in(answer), seeds, seconds=seconds)
     place = found.place if found else None
     return {
         "answer": answer.__name__.partition("__")[2],
@@ -59,8 +61,8 @@ def searched(name: str, answer: FunctionType, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = answers()
-    parser.add_argument("--exercise", nargs="+", default=list(known), choices=known, metavar="NAME")
+    parser.add_argument("--drawn", action="store_true", help="those to ten exercises drawn at random")
+    parser.add_argument("--exercise", nargs="+", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=repair.SECONDS, help="for each search")
     parser.add_argument("--show", action="store_true", help="print every answer")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
@@ -68,9 +70,10 @@ def main() -> None:
 
     repair.clock = time.process_time
     repair.HANGS = 10 * repair.HANGS
+    known = answers(drawn_answers if args.drawn else unseen_answers)
     rows: dict[str, list[dict]] = {}
     print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
-    for name in args.exercise:
+    for name in args.exercise or known:
         rows[name] = [searched(name, answer, args.seconds) for answer in known[name]]
         _print(name, rows[name])
         for row in rows[name] if args.show else ():

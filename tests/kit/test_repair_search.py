@@ -261,6 +261,28 @@ def test_a_statement_that_a_known_slip_lacks_is_put_in():
     assert found.tried < 5 and line_of(found, answer) == 1
 
 
+def test_of_several_lines_the_first_where_all_inputs_have_met_is_told():
+    def found(line, met, rank=2):
+        return repair.Message(rank, line, 0.1, (repair.Place(line, f"line {line}", "piece"), "code"), met)
+
+    def told(*messages):
+        return repair.followed(messages, 5.0, lambda share: None)
+
+    assert told(found(6, met=2), found(4, met=2), found(2, met=1)).place.line == 4
+    assert told(found(6, met=2), found(4, met=2), found(2, met=1)).lines == (6, 4, 2)
+    assert told(found(3, met=1), found(2, met=5, rank=3)).place.line == 3, "what is tried later is no better"
+    assert told(repair.Message(0, 0, 0.0)).place is None
+
+
+def test_what_a_piece_is_made_of_is_followed_through_names():
+    lines = "a, b = q * 2, 1", "for row in k:", "    a = a @ row", "return a.where(mask, b)"
+    tree = ast.parse("def f(q, k, mask):" + "".join(f"\n    {line}" for line in lines)).body[0]
+    first, loop, last = tree.body
+    assert repair.inputs_of(tree, first.value.elts[0]) & {"q", "k", "mask"} == {"q"}
+    assert repair.inputs_of(tree, loop.body[0].value) & {"q", "k", "mask"} == {"q", "k"}
+    assert repair.inputs_of(tree, last) & {"q", "k", "mask"} == {"q", "k", "mask"}
+
+
 def test_a_step_is_made_and_undone():
     tree = ast.parse("def f(a, b):\n    c = a + b\n    return c * 2").body[0]
     before = ast.dump(tree)

@@ -345,7 +345,8 @@ class Guard:
             self.watching = False
             sys.setprofile(None)
             try:
-                return function(*arguments)
+                with torch._C.DisableTorchFunction():  # a third of what a small function takes
+                    return function(*arguments)
             finally:
                 self.watching = watching
                 sys.setprofile(profile)

@@ -121,15 +121,19 @@ def where(
 
 
 def followed(messages: Iterable[Message], seconds: float, told: Callable[[float], None]) -> Found:
-    """What a search came to that says these messages; it is left when its time is up. `told` hears how much is gone."""
-    places: list[tuple[int, Place, str]] = []
+    """What a search came to that says these messages; it is left when its time is up. `told` hears how much is gone.
+
+    A scale mends the queries, the scores and the masked scores alike. Of several places of one rank the first is told
+    at which all inputs have met that do so at any of them: there the quantity was made.
+    """
+    places: list[tuple[int, int, Place, str]] = []  # its rank, how many inputs have not met, and what was found
     until, tried, elapsed = seconds, 0, 0.0
     try:
         for message in messages:
             tried, elapsed = message.number, message.elapsed
             told(min(elapsed / seconds, 1.0))
             if message.found and not (places and message.rank > places[0][0]):
-                places.append((message.rank, *message.found))
+                places.append((message.rank, -message.met, *message.found))
                 until = min(until, elapsed + AFTER)
             if elapsed > until or (places and message.rank > places[0][0]):
                 break
@@ -137,8 +141,10 @@ def followed(messages: Iterable[Message], seconds: float, told: Callable[[float]
             until = math.inf
     except GivenUp:
         pass
-    _, place, made = places[0] if places else (0, None, "")
-    return Found(place, tried, elapsed, until == math.inf, made, tuple(dict.fromkeys(p.line for _, p, _ in places)))
+    if not places:
+        return Found(None, tried, elapsed, until == math.inf)
+    *_, place, made = min(places, key=lambda entry: (entry[1], entry[2].line))
+    return Found(place, tried, elapsed, until == math.inf, made, tuple(dict.fromkeys(p.line for *_, p, _ in places)))
 
 
 # ----------------------------------------------------------------------------------------------------------- the search
@@ -164,6 +170,7 @@ class Message:
     number: int
     elapsed: float
     found: tuple[Place, str] | None = None
+    met: int = 0  # how many of the inputs have met there
 
 
 Saw = TypeVar("Saw")
@@ -293,6 +300,7 @@ class Search:
             lambda: steps(tree),
             lambda: back.steps_back(tree, seen),
         )
+        inputs = {argument.arg for argument in tree.args.args} & set(seen.named("float"))
         done: set[str] = set()
         number = 0
         for rank, every in enumerate(ranks):
@@ -308,7 +316,8 @@ class Search:
                 with step.made():
                     made = ast.unparse(tree) if self._earns_all() else None
                 if made:
-                    yield Message(rank, number, clock() - self.started, (self.source.place(step.at), made))
+                    found, met = (self.source.place(step.at), made), len(inputs_of(tree, step.at) & inputs)
+                    yield Message(rank, number, clock() - self.started, found, met)
 
     def _ordered(self, every: Iterator[Step], seen: back.Seen, last_first: bool) -> list[Step]:
         """Without those in code that no failing aspect has reached; first those that use an argument not used yet.
@@ -438,6 +447,31 @@ class Source:
         piece = ast.get_source_segment(self.text, node) or self.lines[number - 1].strip()
         first = piece.splitlines()[0].strip()
         return Place(self.first + number - 1, self.lines[number - 1].strip(), first)
+
+
+def inputs_of(function: ast.FunctionDef, node: ast.AST) -> set[str]:
+    """The names that a piece of the function is made of, and those that what they hold was made of."""
+    made_of: dict[str, set[str]] = {}
+    for inner in ast.walk(function):
+        match inner:
+            case ast.Assign(targets, value):
+                pass
+            case ast.AugAssign(target, _, value) | ast.For(target, value) | ast.comprehension(target, value):
+                targets = [target]
+            case _:
+                continue
+        for target in targets:
+            for name in _names(target):
+                made_of.setdefault(name, set()).update(_names(value))
+    found, left = set(), _names(node)
+    while left:
+        found |= left
+        left = set().union(*(made_of.get(name, set()) for name in left)) - found
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _key(step: Step) -> str:

@@ -24,7 +24,8 @@ exercise = Exercise(
     extra=True,
     hints=(
         "Write m for the largest score of a row. What is Σ exp(sᵢ), if every sᵢ is written as (sᵢ − m) + m?",
-        "exp(m) comes out of the sum, and its logarithm out of the product. Which axis has to go in the end?",
+        "exp(m) comes out of the sum, and its logarithm out of the product. Which axis has to go in the end? (Stay "
+        "with tensors: the scores are to be learned. If m is cut off from the gradient, then in both places.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -58,7 +59,7 @@ def large_scores(answer, draw):
     return (answer(scores).double() - scores.amax(dim=-1).double()) / STEPS
 
 
-@aspect("gradient", points=1, explain=explain_way_back("scores"))
+@aspect("gradient", points=1, hint=2, explain=explain_way_back("scores"))
 def gradient(answer, draw):
     """the scores can be learned: the gradient reaches them, and it is the softmax"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()

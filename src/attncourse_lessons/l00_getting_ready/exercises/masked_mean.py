@@ -29,7 +29,8 @@ exercise = Exercise(
         "A product does not silence ∞, for 0 · ∞ is NaN. *Choose* between the value and 0 by the mask: "
         "`masked_fill`, with `~mask[..., None]`, or `torch.where`.",
         "Where nothing is real the sum is 0 already. What may you divide it by, so that 0/0 never happens and no "
-        "other row's mean changes? See `clamp(min=…)`.",
+        "other row's mean changes? See `clamp(min=…)`. (What is NaN first and mended afterwards has a gradient of "
+        "NaN.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -91,7 +92,7 @@ def nothing_but_padding(answer, draw):
     return answer(draw.normal(batch, n, d), _one_empty(draw, batch, n))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("values"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("values"))
 def gradient(answer, draw):
     """the values can be learned, and a sequence of nothing but padding does no harm"""
     batch, n, d = draw.sizes(3, 3, 8)

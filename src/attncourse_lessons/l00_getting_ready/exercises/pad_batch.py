@@ -26,7 +26,8 @@ exercise = Exercise(
     minutes=12,
     hints=(
         "How wide must the rectangle be? Fill it with `pad` first, or lengthen each list by as many as it lacks: "
-        "`sequence + [pad] * k` is a new list and leaves the old one alone.",
+        "`sequence + [pad] * k` is a new list and leaves the old one alone. Of whole numbers `torch.tensor` makes "
+        "whole numbers; `torch.zeros` and `torch.full` make what `dtype` says.",
         "A position is real if it lies before the end of its sequence: that is a question about positions and lengths, "
         "not about ids.",
         "`torch.arange(n)` is (n,) and the lengths, with `[:, None]`, are (batch, 1). What shape does a comparison of "
@@ -75,7 +76,7 @@ def _kind(got, expected):
     return "the tokens are not whole numbers, and nothing can be looked up under the id 3.0"
 
 
-@aspect("whole numbers", points=1, explain=_kind)
+@aspect("whole numbers", points=1, hint=1, explain=_kind)
 def whole_numbers(answer, draw):
     """integers, so that an embedding can look them up"""
     tokens, _ = answer(*_sequences(draw))

@@ -28,7 +28,8 @@ exercise = Exercise(
         "have to divide them row by row, and which argument of `sum` keeps it so?",
         "`dim=-1` is the last axis whatever stands before it.",
         "Any number may be taken away from all the scores of a row, and the weights stay the same. Which number makes "
-        "the largest exponential exactly 1, in each row?",
+        "the largest exponential exactly 1, in each row? (A score of −∞ then has the exponential 0, as it should: do "
+        "not treat it apart. And stay with tensors: `.item()`, `.tolist()` and `torch.tensor(…)` end the gradient.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -68,7 +69,7 @@ def scores_far_apart(answer, draw):
     return answer(coarse(draw.normal(rows, n)) + 500 * (high | high.roll(1, dims=-1)))
 
 
-@aspect("a score of −∞", points=1, explain=row_sums)
+@aspect("a score of −∞", points=1, hint=3, explain=row_sums)
 def a_score_of(answer, draw):
     """gets a weight of exactly 0, and the others have all of it"""
     rows, n = draw.sizes(2, 4, 8)
@@ -77,7 +78,7 @@ def a_score_of(answer, draw):
     return answer(scores)
 
 
-@aspect("gradient", points=1, explain=explain_way_back("scores"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
 def gradient(answer, draw):
     """the scores can be learned: the gradient reaches them"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()

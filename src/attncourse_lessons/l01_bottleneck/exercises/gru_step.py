@@ -26,7 +26,8 @@ exercise = Exercise(
     hints=(
         "Compute r, z and then the candidate: three lines that look alike. `W_x[0]` is the reset gate's matrix.",
         "Gates are sigmoids, the candidate is a tanh. The reset gate multiplies `state @ W_h[2]`, and nothing else.",
-        "Test yourself: what must come out if z is 1 everywhere, and what if z is 0?",
+        "Test yourself: what must come out if z is 1 everywhere, and what if z is 0? And what does the old "
+        "state learn through? Nothing may be detached: the gates are there for the gradient's sake.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -67,7 +68,7 @@ def a_gate_that_keeps(answer, draw):
     return answer(x, state, W_x, W_h, b)
 
 
-@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     inputs = [tensor.requires_grad_() for tensor in _gates(draw)]

@@ -30,7 +30,8 @@ exercise = Exercise(
         "`torch.arange(n) < lengths[:, None]` is True where there is a word: (batch, n). It needs one more axis to "
         "meet the states.",
         "Put 0 where there is no word (`masked_fill` chooses; a product would turn an ∞ in the padding into NaN), sum "
-        "over the positions, and divide by `lengths[:, None]`.",
+        "over the positions, and divide by `lengths[:, None]`. All of it with tensors: numpy and `.item()` pass no "
+        "gradient on to whoever made the states.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -79,7 +80,7 @@ def a_batch_of_one_word(answer, draw):
     return answer(draw.normal(1, n, d), torch.ones(1, dtype=torch.int64))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("states"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("states"))
 def gradient(answer, draw):
     """each word of a sentence gets the same share of the gradient, padding gets none"""
     states, lengths = _states(draw, ragged=True)
@@ -118,6 +119,15 @@ slip("one word too few", (*SIZE, "a batch of one word"),
      {"< lengths[:, None]": "< lengths[:, None] - 1", DIVIDED: " / (lengths[:, None] - 1).clamp(min=1)"}, words="""
     The last word of each sentence is missing. A sentence of 3 words stands at the positions 0, 1 and 2: those below its
     length.""")
+slip("the last word left out of the sum", (*SIZE, "a batch of one word"),
+     {"< lengths[:, None]": "< lengths[:, None] - 1"}, words="""
+    The divisor is right, and the last word of each sentence is missing from the sum. A sentence of 3 words stands at
+    the positions 0, 1 and 2: those below its length.""")
+slip("one length for all", ("short sentences",),
+     {DIVIDED: " / lengths.float().mean()"},
+     {DIVIDED: " / lengths.float().mean().round()"}, words="""
+    All sums were divided by the same number, the batch's mean length. A short sentence becomes too small, a long one
+    too large, and a sentence's summary depends on its company. Each has a length of its own: `lengths[:, None]`.""")
 slip("one word too many", RAGGED, {" < ": " <= ", DIVIDED: " / mask.sum(dim=1, keepdim=True)"}, words="""
     One position past the end was included. Positions are counted from 0, so a sentence of 3 words has none at position
     3.""")

@@ -40,7 +40,8 @@ exercise = Exercise(
         "`states[:, -1]` is the last column of the rectangle. For a short text that is a state of the padding. Which "
         "column is its own last one, and how does one pick another column in each row?",
         "`states[rows, columns]` with two lists of whole numbers picks one place from each row. For the zeros compare "
-        "positions, (n,), with lengths, (batch, 1).",
+        "positions, (n,), with lengths, (batch, 1). Stack the states that you collect; `torch.tensor(…)` of them "
+        "would forget how they were made, and nothing could be learned.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -76,7 +77,7 @@ def last(answer, draw):
     return answer(*_a_batch(draw))[1]
 
 
-@aspect("gradient", points=1, explain=explain_way_back("x", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("x", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned, from all states and from the last ones"""
     x, lengths, *weights = _a_batch(draw)

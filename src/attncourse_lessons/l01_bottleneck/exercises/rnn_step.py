@@ -28,7 +28,8 @@ exercise = Exercise(
     hints=(
         "Write the shapes beside the equation. Which two products give (batch, d_hidden), and what may be added to it?",
         "Everything is added up first, and tanh comes once, around the whole sum.",
-        "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`.",
+        "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`. (What is computed with "
+        "tensors from beginning to end can be learned; `.data` and `.item()` on the way end that.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -68,7 +69,7 @@ def three_steps(answer, draw):
     return state
 
 
-@aspect("gradient", points=1, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("x", "state", "W_x", "W_h", "b"))
 def gradient(answer, draw):
     """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
     batch, d_in, d_hidden = draw.sizes(3, 4, 9)

@@ -30,7 +30,7 @@ exercise = Exercise(
         "and each prediction stands beside its target.",
         "Take −log p of each right token, and average over the positions whose *target* is not padding: those of the "
         "whole batch at once. Softmax and logarithm belong in one step (`log_softmax`, or what `cross_entropy` "
-        "expects): separately, a small probability becomes 0 on the way.",
+        "expects): separately, a small probability becomes 0 on the way, and its gradient NaN.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -79,7 +79,7 @@ def a_model_that_knows(answer, draw):
     return torch.stack([torch.as_tensor(answer(200.0 * sign * following, tokens, pad)) for sign in (1, -1)])
 
 
-@aspect("gradient", points=1, explain=explain_way_back("logits"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("logits"))
 def gradient(answer, draw):
     """a number that can be minimised: its gradient reaches the logits"""
     logits, tokens, pad = _text(draw, ragged=True)

@@ -36,7 +36,8 @@ exercise = Exercise(
         "d_hidden). How do you make room for the pairs in `query`, (batch, n_query, d_query)?",
         "`query[:, :, None]` is (batch, n_query, 1, d_query), and `key[:, None]` is (batch, 1, n_key, d_key). Axes of "
         "length 1 stretch when two tensors are added; `expand` stretches them for `torch.cat`.",
-        "No concatenation is needed: [q; k] W is q times the first d_query rows of W, plus k times the others.",
+        "No concatenation is needed: [q; k] W is q times the first d_query rows of W, plus k times the others. Both, "
+        "and w, are learned: no `.item()`, no `.detach()`, no `.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -78,7 +79,7 @@ def query_first(answer, draw):
     return answer(*_a_network(draw))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "key", "W", "w"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "W", "w"))
 def gradient(answer, draw):
     """query, key, W and w can all be learned"""
     inputs = [x.requires_grad_() for x in _a_network(draw)]

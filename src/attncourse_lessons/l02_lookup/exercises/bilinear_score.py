@@ -29,7 +29,7 @@ exercise = Exercise(
     hints=(
         "Which axis of W belongs to the query, which to the key? Its shape, (d_query, d_key), tells.",
         "`query @ W` is (batch, n_query, d_key): the queries, translated into the language of the keys. What is left "
-        "is a dot product.",
+        "is a dot product. (W is learned, so use the W that came in: a new `nn.Parameter(W)` is another matrix.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -52,7 +52,7 @@ def equal_widths(answer, draw):
     return answer(draw.normal(batch, n_query, d), draw.normal(batch, n_key, d), draw.normal(d, d))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "key", "W"))
+@aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key", "W"))
 def gradient(answer, draw):
     """query, key and W can all be learned"""
     batch, n_query, n_key, d = draw.sizes(4, 2, 9)
@@ -82,9 +82,14 @@ slip("a row for each key", ALL, {SCORES: "key @ W.mT @ query.mT"}, words="""
     keys: queries down the rows, keys along them.""")
 slip("scaled by √d", ALL,
      {SCORES: f"{SCORES} / key.shape[-1] ** 0.5"},
-     {SCORES: f"{SCORES} / query.shape[-1] ** 0.5"}, words="""
+     {SCORES: f"{SCORES} / query.shape[-1] ** 0.5"},
+     {"W": "(W / W.shape[0] ** 0.5)"},  # the same, and leaves room for another slip
+     {"W": "(W / W.shape[1] ** 0.5)"}, words="""
     The scores were divided by √d. The bilinear score has no such factor: a learned W finds its own scale.""")
-slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
+slip("softmax already applied", ALL,
+     {SCORES: f"({SCORES}).softmax(dim=-1)"},
+     {"return ": "return torch.softmax(", ".mT": ".mT, dim=-1)"},  # the same, and leaves room for another slip
+     words="""
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
     and sign.""")
 slip("a tanh in between", ALL, {"query @ W": "torch.tanh(query @ W)"}, {SCORES: f"torch.tanh({SCORES})"}, words="""

@@ -33,7 +33,8 @@ exercise = Exercise(
         "First the table of scores, (n_query, n_keys): one dot product for each query and key. Then one place in each "
         "of its rows.",
         "`argmax` along an axis gives the place of the largest number along it. Along which axis do the keys lie?",
-        "A tensor can be indexed by a tensor of places: `values[best]` takes one row of `values` for each of them.",
+        "A tensor can be indexed by a tensor of places: `values[best]` takes one row of `values` for each of them. One "
+        "query is a table of one row: do not `squeeze` it away.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -66,7 +67,7 @@ def keys_of_unequal_length(answer, draw):
     return answer(draw.normal(16, d_k), keys, draw.normal(n_keys, d_v))
 
 
-@aspect("one query", points=1)
+@aspect("one query", points=1, hint=3)
 def one_query(answer, draw):
     """works when there is one query, too"""
     n_keys, d_k, d_v = draw.sizes(3, 3, 9)

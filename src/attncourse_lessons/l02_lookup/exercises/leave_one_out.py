@@ -30,7 +30,8 @@ exercise = Exercise(
         "Print the weights of three keys and sum them along both axes. Who asks stands in the rows: which axis must "
         "sum to one?",
         "Make the temperature smaller. Does a lookup get sharper? And whoever may not take part is left out *before* "
-        "the softmax, by a score that makes the weight exactly 0.",
+        "the softmax, by a score that makes the weight exactly 0. (A new tensor of numbers that were tensors, or "
+        "`.detach()`, cuts the gradient off; `masked_fill` does not.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -72,7 +73,7 @@ def very_cold(answer, draw):
     return answer(3 * keys.abs(), values, 1 / 2048)  # no score is negative, and few are nearly equal
 
 
-@aspect("gradient", points=1, explain=explain_way_back("keys", "values"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("keys", "values"))
 def gradient(answer, draw):
     """keys and values can be learned"""
     keys, values, temperature = _a_table(draw)
@@ -102,6 +103,12 @@ slip("divided again after the softmax", ("very cold",),
     On paper this is right: set to 0 after the softmax, and divide by what is left. But at a low temperature the key
     itself takes all the weight, what is left is rounded down to 0, and 0/0 is NaN. A score of −∞ before the softmax has
     no such end.""")
+slip("exponentials by hand", ("very cold",),
+     {WEIGHTS: "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"},
+     words="""
+    The exponentials were taken as they stand. At a low temperature a score of 100 is nothing unusual, exp(100) does not
+    fit into float32, and ∞/∞ is NaN. `softmax` takes the row's largest score away first: whoever writes `exp` out has
+    to do the same.""")
 slip("a score of 0", ("two keys", "answers"), {"-torch.inf": "0.0"}, words="""
     The key's score with itself was set to 0. A 0 is a score like any other, and better than all negative ones: softmax
     makes exp(0) = 1 of it. What makes a weight of exactly 0?""")

@@ -27,7 +27,8 @@ exercise = Exercise(
     hints=(
         "First the plain dot products: a table (batch, n_query, n_key) by one matrix product. `.mT` swaps the last two "
         "axes.",
-        "d_k is how many numbers there are in one key: which axis of `key` is that? Divide by its square root.",
+        "d_k is how many numbers there are in one key: which axis of `key` is that? Divide by its square root. Stay "
+        "with the tensors that came in: no `.item()`, no `.detach()`, no `.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -59,7 +60,7 @@ def scale(answer, draw):
     return answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "key"))
+@aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key"))
 def gradient(answer, draw):
     """the score can be learned from: its gradient reaches query and key"""
     batch, n_query, n_key, d_k = draw.sizes(4, 2, 9)

@@ -35,7 +35,8 @@ exercise = Exercise(
         "The weights of each query sum to one over the keys. Which axis of the scores runs over the keys? The "
         "temperature is applied to the scores, before the softmax. (Exponentials of large scores overflow. torch's "
         "`softmax` subtracts the largest score of each row first; whoever writes `exp` out has to do the same.)",
-        "The average is a matrix product: (n_query, n_keys) times (n_keys, d_v).",
+        "The average is a matrix product: (n_query, n_keys) times (n_keys, d_v). Nothing on the way may forget where "
+        "it came from: no `.item()`, no `.detach()`, no `torch.tensor(…)` of numbers that were tensors.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -89,7 +90,7 @@ def very_cold(answer, draw):
     return weights
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "keys", "values", "query", "keys"))
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "keys", "values", "query", "keys"))
 def gradient(answer, draw):
     """query, keys and values can all be learned, from the output and from the weights"""
     table = [x.requires_grad_() for x in _a_table(draw)]

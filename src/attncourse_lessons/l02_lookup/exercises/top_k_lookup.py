@@ -35,7 +35,8 @@ exercise = Exercise(
     hints=(
         "`scores.topk(k, dim=-1)` gives the k largest numbers of each row, and the places where they stand.",
         "Either take the softmax of those k alone, and gather their values by `values[places]`, (n_query, k, d_v); or "
-        "give all other keys a score that softmax turns into exactly 0.",
+        "give all other keys a score that softmax turns into exactly 0. The places have no gradient, and need none; "
+        "the scores and the values keep theirs.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -59,7 +60,7 @@ def all_of_them(answer, draw):
     return answer(draw.normal(n_query, d_k), draw.normal(n_keys, d_k), draw.normal(n_keys, d_v), n_keys)
 
 
-@aspect("gradient", points=1, explain=explain_way_back("query", "keys", "values"))
+@aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "keys", "values"))
 def gradient(answer, draw):
     """query, keys and values can all be learned"""
     n_keys, d_k, d_v = draw.sizes(3, 4, 9)

@@ -292,6 +292,17 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
+@variant("mask upside down", fails=("weights", "padding", "gradient"))
+def mask_upside_down_with_a_finite_number(self, token, state, attentional, encoder_states, mask):
+    """With −1e9, which leaves no NaN where there is no padding."""
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[..., None])[..., 0]
+    weights = scores.masked_fill(mask, -1e9).softmax(dim=-1)
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
+
+
 @variant("no input feeding", fails=STATE)
 def the_state_fed_in_its_place(self, token, state, attentional, encoder_states, mask):
     """The state in its place."""

@@ -75,7 +75,7 @@ slip("heads in reverse", SLOPES, {"arange(1, n_heads + 1)": "arange(n_heads, 0, 
 slip("slopes of eight heads", SLOPES, {"/ n_heads": "/ 8"}, words="""
     The slopes are 1/2, 1/4, 1/8, … for any number of heads. They should always come down to 1/256 at the last head:
     with fewer heads they fall faster.""")
-slip("another smallest slope", SLOPES, {"-8 *": "-4 *"}, {"-8 *": "-16 *"}, {"-8 *": "-"}, words="""
+slip("another smallest slope", SLOPES, {"-8 *": "-4 *"}, {"-8 *": "-2 *"}, {"-8 *": "-16 *"}, {"-8 *": "-"}, words="""
     The exponent's constant is not 8, so the slopes come down to something else than 1/256 at the last head.""")
 slip("whole exponents", SLOPES,
     {"2 ** (-8": "2.0 ** (-8", "/ n_heads": "// n_heads"},

@@ -202,7 +202,10 @@ slip("a forbidden score that is not low enough", MASK,
 slip("the truth value of a tensor", ("a memory", "mask", "gradient"), {MEMORY: "memory = memory or x"}, words="""
     `or` asks whether `memory` is true, and a tensor of many numbers is neither true nor false. Ask whether there is a
     memory: `is None`.""")
-slip("mask upside down", MASK, {"~mask": "mask"}, words="""
+slip("mask upside down", MASK,
+    {"~mask": "mask"},
+    {"~mask[:, None], -torch.inf": "mask[:, None], -1e9"},  # a row of which every key is silenced is no NaN then
+    words="""
     The words were silenced and the padding was heard. True means "may attend": fill where the mask is False.""")
 slip("mask without an axis for the heads", MASK, {"mask[:, None]": "mask"}, words="""
     The mask (batch, 1, n_key) met scores (batch, n_heads, n_query, n_key). Axes are matched from the end, so its batch

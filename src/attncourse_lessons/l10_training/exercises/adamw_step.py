@@ -179,6 +179,9 @@ slip("ε inside the root", ("ε",), {DENOMINATOR: "(v_hat + eps).sqrt()"}, words
 slip("ε added before the correction", ("ε",), {DENOMINATOR: "((v.sqrt() + eps) / (1 - beta_2**step) ** 0.5)"}, words="""
     ε was added to the root of v as it is, and corrected along with it. That is a shortcut from Adam's paper, where it
     has an ε of another size. torch, and the equations here, correct v first and add ε to its root.""")
+slip("an ε of its own", ("a late step", "bias correction", "ε"), {" + eps": " + 1e-3"}, {" + eps": " + 1e-2"}, words="""
+    A number stands where `eps` should, and a large one: it makes steps shorter that have nothing to do with it. ε is an
+    argument; 10⁻⁸ is usual, and whoever calls decides.""")
 slip("ε left out", ("ε",), {" + eps": ""}, words="""
     ε has no effect. Where a gradient has always been zero, as that of a token that has not come yet, v is 0 and the
     step is 0/0.""")

@@ -117,6 +117,9 @@ slip("no warm-up", ("the first step", "rising"), {"min(step**-0.5, step * warmup
     `min` of the two.""")
 slip("one length for every warm-up", ("the first step", "rising", "the peak", "falling"),
      {"warmup_steps**-1.5": "4000**-1.5"},
+     {"warmup_steps**-1.5": "1000**-1.5"},
+     {"warmup_steps**-1.5": "2000**-1.5"},
+     {"warmup_steps**-1.5": "16000**-1.5"},
      {"warmup_steps**-1.5": "8000**-1.5"},  # tensor2tensor's
      {"warmup_steps**-1.5": "10000**-1.5"},
      words="""

@@ -84,8 +84,9 @@ _TREES = {
     "several": _WAYS
     | {"": "a .43  b .4  c .14", "a": ". .27  d .2  e .2", "bdf": ". .995"}
     | {"c": "d .99", "cd": "e .96", "cde": ". .96"},
+    # What ended at once would, if it went on, take the place of b e, which wins.
     "penalty": _WAYS
-    | {"": "a .41  b .38  . .17", "a": "d .5  . .47", "bec": ". .97"}
+    | {"": "a .41  b .38  . .19", "a": "d .5  . .47", "b": "d .5  e .43", "bec": ". .97"}
     | {"bd": "f .25", "bdf": "a .8  . .1", "bdfa": "b .75", "bdfab": ". .99"},
     # Two beams: c d f is best and falls out at once; b d f wins where an ended hypothesis makes room for another.
     "narrow": {"": "a .5  b .3  c .15", "a": ". .35  d .3  e .15", "b": "d .35  e .3", "bd": "f .98", "bdf": ". .98"}
@@ -212,6 +213,9 @@ slip("runs past <eos>", ("one beam", "several beams", "length penalty", "no more
      words="""
     Hypotheses are continued after their <eos>. What has ended is taken out of the open ones, and waits with its
     total until the end.""")
+slip("goes on for one more step", ("length penalty",), {OPEN: "kept if hypothesis[0][-2] != eos]"}, words="""
+    What ended was taken out of the open hypotheses one step too late. It is asked for once more, and its continuations
+    take places that belong to others. Look at the token that has just been written.""")
 slip("the past is forgotten", (*WIDE, "no more than the beams"), {"total + p": "p"}, words="""
     Continuations were ranked by the new token's log-probability alone. A beam is as good as all of its tokens
     together: add the hypothesis' own total before you compare.""")

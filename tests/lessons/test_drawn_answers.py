@@ -1,0 +1,59 @@
+"""Wrong answers that were written from contracts alone lose points, and most are named; right ones on many seeds."""
+
+from types import FunctionType
+
+import pytest
+
+import benchmarks
+from attncourse_lessons import course
+from lessonkit.course import VISIBLE_SEEDS
+from lessonkit.exercises.exercise import Alternative
+from lessonkit.exercises.judge import judge_on_seeds
+from lessonkit.exercises.observe import observe
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return benchmarks.load("drawn_answers")
+
+
+@pytest.fixture(scope="module")
+def verdicts(drawn):
+    """Of each drawn answer what the check says."""
+    found = {}
+    for name, answer in vars(drawn).items():
+        if isinstance(answer, FunctionType) and "__" in name:
+            exercise = course.exercise(name.partition("__")[0])
+            handed_in = drawn.handed_in(answer)
+            seen = [observe(exercise, handed_in, seed) for seed in VISIBLE_SEEDS]
+            found[name] = judge_on_seeds(exercise, seen, VISIBLE_SEEDS)
+    return found
+
+
+def test_every_drawn_answer_loses_points_and_few_lose_all(verdicts):
+    assert len(verdicts) == 60
+    assert all(verdict.points < verdict.out_of for verdict in verdicts.values())
+    assert sum(verdict.points > 0 for verdict in verdicts.values()) > 0.6 * len(verdicts)
+
+
+def test_most_mistakes_are_named_and_of_two_at_once_both(drawn, verdicts):
+    single = [verdict for name, verdict in verdicts.items() if name not in drawn.TWO]
+    double = [verdict for name, verdict in verdicts.items() if name in drawn.TWO]
+    assert sum(bool(verdict.misconceptions) for verdict in single) >= 0.8 * len(single)
+    assert sum(len(verdict.misconceptions) == 2 for verdict in double) >= 0.5 * len(double)
+
+
+def test_right_answers_are_judged_on_many_seeds():
+    right = benchmarks.load("right_answers")
+    exercise = course.exercise("causal_mask")
+    row = right.judged(exercise, range(5), float("inf"))
+    assert row == {"exercise": "causal_mask", "answers": 4, "seeds": 5, "lost": []}
+
+
+def test_a_right_answer_that_loses_a_point_is_told(monkeypatch):
+    right = benchmarks.load("right_answers")
+    exercise = course.exercise("causal_mask")
+    wrong = exercise.misconceptions[0]
+    monkeypatch.setattr(exercise, "alternatives", [Alternative("not at all", wrong.answer, "", "")])
+    (fault, *_) = right.judged(exercise, range(1), float("inf"))["lost"]
+    assert fault["answer"] == "not at all" and fault["aspect"] in wrong.fails and fault["said"]
