@@ -24,6 +24,7 @@ from lessonkit.kernel import COURSE, NoSuchPart, UnknownName, WrongCall, did_you
 
 if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
     from lessonkit.exercises.case import Case
+    from lessonkit.exercises.drill import Card
     from lessonkit.exercises.exercise import Exercise
     from lessonkit.exercises.overview import Overview
     from lessonkit.exercises.practice import Practice
@@ -298,7 +299,8 @@ class Course:
         from lessonkit.exercises.practice import Practice
 
         chosen = self.assignments() if assignment is None else [self._assignment_called(assignment)]
-        found, locked = [], []
+        found: list[Card] = []
+        locked: list[Card] = []
         for card in cards(self, chosen):
             exercise = card.exercise
             if exercise is None:

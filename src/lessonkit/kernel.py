@@ -22,7 +22,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 RUN_ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
-CALLS = ("check", "check_all", "hint", "practice", "progress", "solved")  # what a course's notebooks import of it
+CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's notebooks import of it
 COURSE = "LESSONKIT_COURSE"  # names the package of the lessons of the course at work
 QUIET = "LESSONKIT_PROGRESS"  # set to nothing where the course is built: no learner is there
 

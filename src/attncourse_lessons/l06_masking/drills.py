@@ -1,4 +1,4 @@
-"""Which mask is this? The eight masks of the lecture's zoo, of other sizes: by name, and by the code that makes them."""
+"""Which mask is this? The eight masks of the lecture's zoo, of other sizes: by name, and by the code that makes it."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

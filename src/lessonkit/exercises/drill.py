@@ -59,9 +59,15 @@ class Drill:
     as_code: bool = False  # whether the options are code
     verdict: Verdict | None = None
 
+    @property
+    def where(self) -> str:
+        """What it is about, in words: `a04, self_attention`."""
+        return f"{self.assignment}, {self.card.replace('_', ' ') if ' ' in self.card else self.card}"
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON data, for the script that asks it."""
-        told = {name: getattr(self, name) for name in ("key", "card", "assignment", "question", "options", "right")}
+        names = ("key", "card", "assignment", "where", "question", "options", "right")
+        told = {name: getattr(self, name) for name in names}
         told |= {name: value for name in ("why", "code", "table", "mended") if (value := getattr(self, name))}
         told |= {"as_code": True} if self.as_code else {}
         if self.verdict:
@@ -232,7 +238,7 @@ def made(exercise: Exercise, like: Callable, text: str, file: str) -> Any:
     return exercise.as_answer(scope[name])
 
 
-# -------------------------------------------------------------------------------------------------- other lines would do
+# ------------------------------------------------------------------------------------------------- other lines would do
 
 
 def mending_lines(exercise: Exercise, slip: Code, seeds: Sequence[int] = A_FEW_SEEDS) -> list[int] | None:
@@ -247,7 +253,7 @@ def mending_lines(exercise: Exercise, slip: Code, seeds: Sequence[int] = A_FEW_S
     if changed is None or exercise.writes_init:
         return None
     answer = made(exercise, slip.base, text, "<a slip>")
-    function = answer.forward if isinstance(answer, type) else answer
+    function = vars(answer)["forward"] if isinstance(answer, type) else answer
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
     search = Search(exercise, tuple(seeds), Source(text, tree), _ThisProcess(exercise, answer, function))

@@ -176,7 +176,7 @@ const practice = (() => {
     function draw() {
       const drill = drills[at];
       head();
-      show(drill, `${drill.assignment}, ${drill.card}`, given()[at + 1] ?? null);
+      show(drill, drill.where, given()[at + 1] ?? null);
       back.disabled = at === 0;
       on.disabled = at === drills.length - 1;
     }
@@ -211,11 +211,12 @@ const practice = (() => {
     const i = one.findIndex((value, place) => value !== other[place]);
     return i < 0 ? 0 : one[i] - other[i];
   }
-  function inOrder(names, groups, kept, day) {
+  /** `times`: how often each was asked since the page was opened. Nobody is asked the same card twice in a row. */
+  function inOrder(names, groups, kept, day, times = {}) {
     const seen = new Map();
     const ranked = names.map((name) => {
       const card = kept[name] ?? fresh();
-      const rank = [Number(card.due > day), card.box, Number(!Object.keys(card.asked).length), Math.max(card.due - day, 0)];
+      const rank = [Number(card.due > day), times[name] ?? 0, card.box, Number(!Object.keys(card.asked).length), Math.max(card.due - day, 0)];
       const place = `${rank} ${groups[name]}`;
       seen.set(place, (seen.get(place) ?? -1) + 1);
       return { name, rank: [...rank, seen.get(place)] };
@@ -244,7 +245,7 @@ const practice = (() => {
     const byCard = Map.groupBy ? Map.groupBy(drills, ({ card }) => card) : drills.reduce((all, one) => all.set(one.card, [...(all.get(one.card) ?? []), one]), new Map());
     const groups = Object.fromEntries(drills.map(({ card, assignment }) => [card, assignment]));
     let now = null;
-    let previous = null;
+    let times = {};
     let answers = 0;
     let good = 0;
 
@@ -284,11 +285,18 @@ const practice = (() => {
       } catch {}
       for (const input of inputs) input.checked = false;
       answers = good = 0;
+      times = {};
       advance();
       count.textContent = `Forgotten. ${count.textContent}`;
     });
     root.replaceChildren(
-      make("fieldset", { class: "pr-lessons" }, make("legend", {}, "Which assignments have you done?"), make("p", {}, "Their drills show solved code, so they come only when you tick them. The number of drills is in brackets."), ...boxes.map(({ label }) => label)),
+      make(
+        "details",
+        { class: "pr-lessons", ...(kept.done.length ? {} : { open: "" }) },
+        make("summary", {}, "Which assignments have you done?"),
+        make("p", {}, "Their drills show solved code, so they come only when you tick them. The number of drills is in brackets."),
+        make("div", { class: "pr-ticks", role: "group", "aria-label": "Assignments that you have done" }, ...boxes.map(({ label }) => label)),
+      ),
       make("div", { class: "practice" }, count, card),
       make("p", { class: "pr-note" }, "How it goes is kept in this browser alone. ", forget),
     );
@@ -299,14 +307,12 @@ const practice = (() => {
       count.textContent = `Right: ${good} of ${answers} answered. Due today: ${due} of ${cards.length} cards.`;
     }
     function advance() {
-      const names = inOrder(open(), groups, kept.cards, today());
-      // Not the same card twice in a row, where there is another.
-      const name = names.find((each) => each !== previous) ?? names[0];
+      const [name] = inOrder(open(), groups, kept.cards, today(), times);
       now = name === undefined ? null : nextDrill(byCard.get(name), kept.cards[name] ?? fresh());
-      previous = name;
+      if (now) times[name] = (times[name] ?? 0) + 1;
       card.hidden = now === null;
       head();
-      if (now) show(now, `${now.assignment}, ${now.card}`);
+      if (now) show(now, now.where);
       else count.textContent = "Tick an assignment, and its drills are here.";
     }
     advance();

@@ -191,14 +191,14 @@ class Told:
 
 def as_text(number: int, drill: Drill) -> str:
     """A drill with its options, to be read in a terminal."""
-    parts = [f"{number}. {drill.assignment}, {drill.card}"]
+    parts = [f"{number}. {drill.where}"]
     if drill.code:
         parts.append(textwrap.indent(drill.code, "    "))
     if drill.table:
         parts.append("\n".join("    " + " ".join(map(as_cell, row)) for row in drill.table))
     parts.append(drill.question)
-    hanging = {"width": WIDTH, "subsequent_indent": "     "}
-    parts += [textwrap.fill(f"  {LETTERS[i]}) {option}", **hanging) for i, option in enumerate(drill.options)]
+    for letter, option in zip(LETTERS, drill.options, strict=False):
+        parts.append(textwrap.fill(f"  {letter}) {option}", WIDTH, subsequent_indent="     "))
     return "\n".join(parts)
 
 

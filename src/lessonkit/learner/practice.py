@@ -23,7 +23,7 @@ PROGRAM practice --prove  # after a new slip: which lines can be asked for
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", nargs="?", help="such as a04 (default: all of them, the weakest first)")
     parser.add_argument("--count", action="store_true", help="print how many drills there are, by lesson, and end")
-    parser.add_argument("--prove", action="store_true", help="for the course's authors: write drills.json anew, and end")
+    parser.add_argument("--prove", action="store_true", help="for authors: write drills.json anew, and end")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
 def counted(course: Course) -> str:
     """The drills of each lesson, by what they ask, and how many of all the exercises have one."""
     heads = ("", "lines", "aspects", "others", "all", "exercises")
-    rows = []
+    rows: list[tuple] = []
     for assignment in course.assignments():
         kinds: Counter[str] = Counter()
         practised = 0
