@@ -114,9 +114,9 @@ class Practice:
 
     def __repr__(self) -> str:
         if not self._chosen:
-            return "\n".join(textwrap.wrap(f"{NOTHING} {self.note}", WIDTH))
+            return _wrapped(f"{NOTHING} {self.note}")
         parts = [as_text(number, drill) for number, drill in enumerate(self.drills, start=1)]
-        return "\n\n".join([*parts, *textwrap.wrap(self.note, WIDTH)])
+        return "\n\n".join([*parts, _wrapped(self.note)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **named: Any) -> Any:
         plain = {"text/plain": repr(self)}
@@ -177,7 +177,7 @@ class Told:
     def __repr__(self) -> str:
         drill = self.drill
         said = "Right." if self.right else f"No: {LETTERS[drill.right]}) {drill.options[drill.right]}"
-        parts = [textwrap.fill(f"{said} {drill.why}", WIDTH)]
+        parts = [textwrap.fill(said, WIDTH), textwrap.fill(drill.why, WIDTH)]
         if drill.verdict:
             parts.append(f"The check gives {drill.verdict.score}:")
             for line in drill.verdict.aspects:
@@ -187,6 +187,11 @@ class Told:
         if drill.mended:
             parts.append(f"The solution has:  {drill.mended}")
         return "\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    """In lines, without breaking a path."""
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def as_text(number: int, drill: Drill) -> str:

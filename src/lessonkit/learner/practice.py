@@ -9,7 +9,7 @@ from commandkit.errors import CommandError
 from commandkit.files import write_whole
 from lessonkit.course import Course, the_course
 from lessonkit.exercises.drill import Question, cards, kept_proofs, prove
-from lessonkit.exercises.practice import LETTERS, NOTHING, as_text
+from lessonkit.exercises.practice import LETTERS, as_text
 from lessonkit.kernel import Misuse
 
 EXAMPLES = """
@@ -73,7 +73,7 @@ def _prove(course: Course) -> None:
 def _round(course: Course, assignment: str | None) -> None:
     practice = course.practice_round(assignment, keeps=True)
     if not practice.drills:
-        print(f"{NOTHING} {practice.note}")
+        print(practice)
         return
     for number, drill in enumerate(practice.drills, start=1):
         print(as_text(number, drill))

@@ -60,6 +60,7 @@ def drills_of(course: Course) -> list[dict[str, Any]]:
         free = card.exercise is None
         numbers = range(len(card.questions) if free else min(len(card.questions), OF_A_CARD))
         found += [card.drill(number).as_dict() | ({"free": True} if free else {}) for number in numbers]
+    found = json.loads(json.dumps(found))  # as it is read again
     try:
         write_whole(kept, json.dumps(found))
         old = sorted(cache().glob(f"{course.distribution}-*.json"), key=lambda path: path.stat().st_mtime)
