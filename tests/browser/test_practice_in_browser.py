@@ -47,9 +47,12 @@ def asked(page, data):
     question, where = page.locator(".pr-question").inner_text(), page.locator(".pr-where").inner_text()
     options = [re.sub(r"^[✓✗ ]*\d\s+", "", text) for text in page.locator(".pr-options button").all_inner_texts()]
     code = page.locator(".pr-look pre").all_inner_texts()
-    fitting = [one for one in data if (one["question"], one["where"]) == (question, where)
-               and [option.replace("`", "") for option in one["options"]] == options and one.get("code", "") == "".join(code)]  # fmt: skip
-    return next(one for one in fitting if not one.get("table") or table(page) == shown(one["table"]))
+    for one in data:
+        plain = [option.replace("`", "") for option in one["options"]]
+        same = (one["question"], one["where"], plain, one.get("code", "")) == (question, where, options, "".join(code))
+        if same and (not one.get("table") or table(page) == shown(one["table"])):
+            return one
+    raise AssertionError(f"{where}: {question} {options}")
 
 
 def table(page):

@@ -200,7 +200,15 @@ def test_paper_gets_the_answers_unfolded_and_the_screen_keeps_them_folded(visit)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scheme"),
-    [("index.html", "light"), ("index.html", "dark"), (LECTURE, "light"), (BUTTONS, "dark"), (API, "light"), (PRACTICE, "light"), (PRACTICE, "dark")],
+    [
+        ("index.html", "light"),
+        ("index.html", "dark"),
+        (LECTURE, "light"),
+        (BUTTONS, "dark"),
+        (API, "light"),
+        (PRACTICE, "light"),
+        (PRACTICE, "dark"),
+    ],
 )
 def test_nothing_serious_stands_in_the_way_of_anybody(visit, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")

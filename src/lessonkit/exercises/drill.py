@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import random
+import time
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,8 @@ ASKED = {
 }
 MOST_OPTIONS, FEWEST_OPTIONS = 4, 3
 A_FEW_SEEDS = (0, 1)
-LINES_FOR = 4  # slips of each exercise are looked into for other lines that would do
+LINES_FOR = 4  # slips of each exercise are looked into for other lines that would do,
+MOST_SECONDS = 15.0  # and each for so long at most, of the processor's time
 Proven = Mapping[str, Sequence[int]]  # of a slip, by its code: other lines at which one step would mend it
 
 
@@ -245,7 +247,7 @@ def mending_lines(exercise: Exercise, slip: Code, seeds: Sequence[int] = A_FEW_S
     """The lines of a slip's code, from 1, at which one step makes it right, but for the line that holds the slip.
 
     They are looked for as `hint(…, "where")` does, to the end. None where no line can be asked for: the slip changes
-    several, or the learner writes a whole class.
+    several, the learner writes a whole class, or the end was not reached in `MOST_SECONDS`.
     """
     assert slip.base is not None
     text = shown(exercise, slip.body)
@@ -257,8 +259,12 @@ def mending_lines(exercise: Exercise, slip: Code, seeds: Sequence[int] = A_FEW_S
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
     search = Search(exercise, tuple(seeds), Source(text, tree), _ThisProcess(exercise, answer, function))
+    found, until = set(), time.process_time() + MOST_SECONDS
     with _no_traces():
-        found = {message.found[0].line for message in search.tries(0) if message.found}
+        for message in search.tries(0):
+            found |= {message.found[0].line} if message.found else set()
+            if time.process_time() > until:
+                return None
     return sorted(found - {changed + 1})
 
 
