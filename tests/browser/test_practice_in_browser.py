@@ -34,7 +34,7 @@ def page(data, open_page, monkeypatch):
     monkeypatch.setattr(practice, "drills_of", lambda course: data)
 
     def opened(**context):
-        made = practice.filled(practice.MARKER, lessons, {"a04": "Self-attention"})
+        made = practice.filled("<!-- practice -->", lessons, {"a04": "Self-attention"})
         html = made.removeprefix("````{raw} html\n").removesuffix("````")
         body = f"<main><h1>Practice</h1>{html}</main>"
         return open_page(f'<!doctype html><html lang="en"><head>{HEAD}</head>{body}</html>', **context)

@@ -143,7 +143,8 @@ def test_code_that_is_repaired_is_judged_and_counts_for_nothing(kept):
     practice = lessons.practice("a00")
     before = (kept / "softmax.json").read_text()
     number, shown = next((n, each) for n, each in enumerate(practice.drills, start=1) if each.mended)
-    assert practice.repaired(number, shown.code).points < practice.repaired(number, shown.code).out_of
+    wrong = practice.repaired(number, shown.code)
+    assert wrong.points < wrong.out_of and "Stuck?" not in str(wrong)
     right = drill.shown(practice.exercise(number), practice.exercise(number).solution_body)
     verdict = practice.repaired(number, right)
     assert isinstance(verdict, Verdict) and verdict.points == verdict.out_of
@@ -249,11 +250,12 @@ def few(monkeypatch, tmp_path):
 
 
 def test_the_page_holds_its_drills_and_no_other_page_is_touched(few):
-    assert few.filled("# No drills", lessons, {}) == "# No drills"
-    made = few.filled(f"# Drills\n\n{few.MARKER}\n", lessons, {})
+    for other in ("# No drills", "The line `<!-- practice -->` is spoken of."):
+        assert few.filled(other, lessons, {}) == other
+    made = few.filled("# Drills\n\n<!-- practice -->\n", lessons, {})
     data = json.loads(re.search(r'id="practice-data">(.*?)</script>', made, re.DOTALL)[1])
     assert len(data["drills"]) == 16 and all(each["free"] for each in data["drills"])
-    assert data["days"] == list(DAYS) and made.count("```` {raw} html".replace(" ", "", 1)) == 1
+    assert data["days"] == list(DAYS) and made.count("````{raw} html") == 1
 
 
 def test_drills_are_made_again_only_where_something_changed(few, monkeypatch):

@@ -7,6 +7,7 @@ import itertools
 import linecache
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from html import escape
 from importlib.resources import files
@@ -89,7 +90,8 @@ class Practice:
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         seeds = tuple(seeds)[: exercise.seeds]
-        return judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
+        verdict = judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
+        return replace(verdict, hints=0)  # they are about an answer that `check` has judged
 
     def _drill(self, number: int) -> Drill:
         if not isinstance(number, int) or not 1 <= number <= len(self.drills):

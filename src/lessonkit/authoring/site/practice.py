@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from lessonkit.exercises import leitner
 from lessonkit.exercises.drill import cards
 from lessonkit.exercises.practice import SCRIPT, STYLE
 
-MARKER = "<!-- practice -->"
+MARKER = re.compile(r"^<!-- practice -->$", re.MULTILINE)  # a line of its own: elsewhere it is only spoken of
 OF_A_CARD = 4  # drills of an exercise that the page has; a notebook has all
 KEPT = 5  # results in the user's cache
 WITHOUT_SCRIPTS = "The drills need a browser that runs scripts. In a terminal, `{} practice` asks them, too."
@@ -24,7 +25,7 @@ WITHOUT_SCRIPTS = "The drills need a browser that runs scripts. In a terminal, `
 
 def filled(text: str, course: Course, titles: dict[str, str]) -> str:
     """A page's Markdown with the drills in the place of its marker; `titles` are the assignments'."""
-    if MARKER not in text:
+    if not MARKER.search(text):
         return text
     drills = drills_of(course)
     count = Counter(each["assignment"] for each in drills if not each.get("free"))
@@ -42,7 +43,7 @@ def filled(text: str, course: Course, titles: dict[str, str]) -> str:
             'JSON.parse(document.getElementById("practice-data").textContent));\n</script>',
         )
     )
-    return text.replace(MARKER, f"````{{raw}} html\n{html}\n````")
+    return MARKER.sub(lambda _: f"````{{raw}} html\n{html}\n````", text)
 
 
 def drills_of(course: Course) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ class Sources:
         for path in [*pages, self.root / "CONTRIBUTING.md"]:
             name = path.relative_to(self.root).as_posix()
             text = self.relink(path.read_text(encoding="utf-8"), name)
-            if practice.MARKER in text:
+            if practice.MARKER.search(text):
                 titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
                 text = practice.filled(text, self.course, titles)
             self._write(self.place(name), text)
