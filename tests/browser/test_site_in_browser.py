@@ -158,7 +158,8 @@ def test_a_drill_is_answered_in_the_book_and_what_is_kept_lasts_to_the_next_visi
     assert page.locator(".pr-told").inner_text().startswith(("Right.", "No: it is number"))
     page.reload()
     assert page.get_by_label("a04 Self-attention").is_checked()
-    assert page.get_by_role("link", name="lecture 00", exact=True).get_attribute("href").endswith("00_getting_ready.html")
+    shapes = page.get_by_role("link", name="lecture 00", exact=True)
+    assert shapes.get_attribute("href").endswith("00_getting_ready.html")
 
 
 def test_dark_is_dark_and_light_is_light(visit):
