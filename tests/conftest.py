@@ -39,6 +39,8 @@ LONGEST = (
     "kit/test_nbgrader_loop.py",
     "kit/test_faults.py",
     "lessons/test_mutants.py",
+    "lessons/test_drills.py",
+    "browser/test_practice_in_browser.py",
 )
 
 

@@ -1,7 +1,7 @@
 """What a program may rely on, and from which module it comes; __init__.py loads each when it is first used."""
 
 from . import pretrained
-from ._course import check, check_all, hint, progress, solved
+from ._course import check, check_all, hint, practice, progress, solved
 from .attention import (
     KeyValueCache,
     MultiHeadAttention,
@@ -71,6 +71,7 @@ __all__ = [
     "load_run",
     "masked_softmax",
     "perplexity",
+    "practice",
     "preset",
     "pretrained",
     "progress",

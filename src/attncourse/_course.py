@@ -4,6 +4,6 @@
 import numpy  # noqa: F401
 import torch  # noqa: F401
 
-from attncourse_lessons import check, check_all, hint, progress, solved
+from attncourse_lessons import check, check_all, hint, practice, progress, solved
 
-__all__ = ["check", "check_all", "hint", "progress", "solved"]
+__all__ = ["check", "check_all", "hint", "practice", "progress", "solved"]

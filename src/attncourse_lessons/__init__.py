@@ -10,4 +10,4 @@ course = Course(
     demo="cross_attention",
 )
 check, check_all, hint = course.check, course.check_all, course.hint
-progress, solved = course.progress, course.solved
+practice, progress, solved = course.practice, course.progress, course.solved

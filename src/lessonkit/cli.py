@@ -9,6 +9,7 @@ LEARN = {
     "lab": ("lessonkit.learner.lab", "open JupyterLab in your own folder, work/, on the start page"),
     "progress": ("lessonkit.learner.terminal", "show the points of your own checks so far"),
     "hint": ("lessonkit.learner.terminal", "print a hint for an exercise"),
+    "practice": ("lessonkit.learner.practice", "find the bug: drills on what you have solved, weakest first"),
     "reset": ("lessonkit.learner.reset", "begin an assignment anew; what was there is kept"),
     "doctor": ("lessonkit.doctor", "check this machine, and say what would mend it"),
 }

@@ -24,8 +24,10 @@ from lessonkit.kernel import COURSE, NoSuchPart, UnknownName, WrongCall, did_you
 
 if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
     from lessonkit.exercises.case import Case
+    from lessonkit.exercises.drill import Card
     from lessonkit.exercises.exercise import Exercise
     from lessonkit.exercises.overview import Overview
+    from lessonkit.exercises.practice import Practice
     from lessonkit.exercises.progress import Progress
     from lessonkit.exercises.verdict import Verdict
 
@@ -276,6 +278,38 @@ class Course:
         lessons = {name: self.lesson(name) for name in chosen}
         paths = {name: Notebooks(x.number, x.lecture_notebook, x.assignment_notebook) for name, x in lessons.items()}
         return Progress(self.distribution, tasks, paths, self.root)
+
+    def practice(self, assignment: str | int | None = None) -> Practice | None:
+        """A round of drills, such as: here is a solution with one slip, which line holds it? Weakest and due first.
+
+        Of one assignment, or of all. An exercise's drills show its solution, so they come when its check has given all
+        points. None, in silence, where nbgrader works, and where the course is built. LookupError for an assignment
+        that there is not.
+        """
+        from lessonkit.exercises import progress
+
+        if os.environ.get("NBGRADER_EXECUTION") or os.environ.get(kernel.QUIET) == "":
+            return None
+        return self.practice_round(assignment, keeps=progress.wanted())
+
+    def practice_round(self, assignment: str | int | None, keeps: bool) -> Practice:
+        """`practice`, wherever it is; it is written down how it goes if `keeps`."""
+        from lessonkit.exercises import progress
+        from lessonkit.exercises.drill import cards
+        from lessonkit.exercises.practice import Practice
+
+        chosen = self.assignments() if assignment is None else [self._assignment_called(assignment)]
+        found: list[Card] = []
+        locked: list[Card] = []
+        for card in cards(self, chosen):
+            exercise = card.exercise
+            if exercise is None:
+                found.append(card)
+                continue
+            reached, verdict = progress.read(self.distribution, exercise), self._verdicts.get(exercise.name)
+            best = max(reached.best if reached else 0.0, verdict.points if verdict else 0.0)
+            (found if best >= exercise.out_of else locked).append(card)
+        return Practice(self.distribution, found, [card.name for card in locked], keeps)
 
     def _assignment_called(self, name: str | int) -> str:
         """`a02` for "a02", "A2", "02" and 2. LookupError for what is none."""

@@ -19,6 +19,7 @@ BUTTONS = "lectures/00_getting_ready.html"
 PAD = "lectures/12_cheap_attention.html"
 SOLUTION = "solutions/a03/a03_cross_attention.html"
 API = "api/attncourse.attention.html"
+PRACTICE = "practice.html"
 LONG_NAME = "api/attncourse.transformer.html"
 
 pytestmark = pytest.mark.slow
@@ -149,6 +150,18 @@ def test_answers_are_folded_until_they_are_asked_for(visit, book):
     assert (book / SOLUTION).parent.joinpath(download).read_bytes() == released
 
 
+def test_a_drill_is_answered_in_the_book_and_what_is_kept_lasts_to_the_next_visit(visit):
+    page = visit(PRACTICE)
+    page.get_by_label("a04 Self-attention").check()
+    assert page.locator(".pr-lessons input").count() == len(LECTURES)
+    page.locator(".practice .pr-options button").first.click()
+    assert page.locator(".pr-told").inner_text().startswith(("Right.", "No: it is number"))
+    page.reload()
+    assert page.get_by_label("a04 Self-attention").is_checked()
+    shapes = page.get_by_role("link", name="lecture 00", exact=True)
+    assert shapes.get_attribute("href").endswith("00_getting_ready.html")
+
+
 def test_dark_is_dark_and_light_is_light(visit):
     def brightness(scheme):
         page = visit(LECTURE, color_scheme=scheme)
@@ -159,7 +172,7 @@ def test_dark_is_dark_and_light_is_light(visit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["index.html", LECTURE, PAD, SOLUTION, "CONTRIBUTING.html", LONG_NAME])
+@pytest.mark.parametrize("name", ["index.html", LECTURE, PAD, SOLUTION, PRACTICE, "CONTRIBUTING.html", LONG_NAME])
 def test_a_phone_scrolls_down_only(visit, name):
     page = visit(name, width=360)
     page.wait_for_load_state("load")
@@ -188,7 +201,15 @@ def test_paper_gets_the_answers_unfolded_and_the_screen_keeps_them_folded(visit)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scheme"),
-    [("index.html", "light"), ("index.html", "dark"), (LECTURE, "light"), (BUTTONS, "dark"), (API, "light")],
+    [
+        ("index.html", "light"),
+        ("index.html", "dark"),
+        (LECTURE, "light"),
+        (BUTTONS, "dark"),
+        (API, "light"),
+        (PRACTICE, "light"),
+        (PRACTICE, "dark"),
+    ],
 )
 def test_nothing_serious_stands_in_the_way_of_anybody(visit, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")

@@ -1,5 +1,6 @@
 """A student opens assignment 03 from the start page in JupyterLab, errs, reads why, mends it, and checks all of it."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from jupyter_lab import cell, expect, faults, run, running, write
 from nbformat.v4 import new_code_cell, new_notebook
 
 from attncourse_lessons import course as lessons
+from lessonkit.exercises.drill import shown
 from lessonkit.grading.submission.answers import answer, solutions
 from lessonkit.learner.folder import Folder
 from lessonkit.learner.lab import command
@@ -175,6 +177,42 @@ def test_a_hint_nudges_and_progress_shows_the_points_of_the_checks(page, attempt
     expect(said.locator("summary")).to_contain_text(counted)
     expect(said.get_by_role("row").filter(has_text=EXERCISE.name)).to_contain_text(f"{EXERCISE.out_of:g} of")
     assert faults(said) == []
+
+
+@pytest.mark.slow
+def test_a_drill_is_answered_repaired_and_checked_by_keyboard_alone(page, folder, attempt):
+    attempt(RIGHT.body)
+    page.keyboard.press("b")  # a new cell, below
+    write(page.locator(".jp-CodeCell.jp-mod-active"), f'import attncourse\nattncourse.practice("{ASSIGNMENT}")')
+    card = run(cell(page, "attncourse.practice(")).locator(".practice")
+    question, options = card.locator(".pr-question"), card.locator(".pr-options button")
+    expect(card.locator(".pr-where")).to_have_text(f"{ASSIGNMENT}, {EXERCISE.name}")
+    expect(card.locator(".pr-note")).to_contain_text("4 exercises wait")
+    while card.locator(".pr-code").count() == 0:  # one that shows code to repair
+        options.first.focus()
+        page.keyboard.press("2")
+        if card.locator(".pr-code").count() == 0:
+            card.get_by_role("button", name="next").press("Enter")
+    expect(question).to_be_visible()
+    expect(card.locator(".pr-told")).to_contain_text("The check gives")
+    kept = folder.root.parent / "progress" / "practice" / f"{EXERCISE.name}.json"
+    for _ in range(100):
+        if kept.is_file():
+            break
+        page.wait_for_timeout(100)
+    assert len(json.loads(kept.read_text())["asked"]) == 1
+    code = card.get_by_role("textbox", name="The code, to repair")
+    code.focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.insert_text("def broken(:")
+    card.get_by_role("button", name="Check").press("Enter")
+    expect(card.locator(".pr-card")).to_contain_text("SyntaxError in line 1")
+    code.focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.insert_text(shown(EXERCISE, EXERCISE.solution_body))
+    card.get_by_role("button", name="Check").press("Enter")
+    expect(card.locator(".pr-card")).to_contain_text(f"{EXERCISE.out_of:g} of {EXERCISE.out_of:g} points")
+    assert faults(card) == []
 
 
 @pytest.mark.parametrize("colours", ["#fff; color:#212121", "#111; color:#e0e0e0"])  # JupyterLab's: light, dark

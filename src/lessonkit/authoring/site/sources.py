@@ -16,6 +16,7 @@ with require_extra(typed("site"), "site"):
     from nbformat.notebooknode import NotebookNode
 
     from lessonkit.authoring.pages import units
+    from lessonkit.authoring.site import practice
     from lessonkit.course import Course, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -23,6 +24,7 @@ MOVED = {
     "README.md": "index.md",
     "START.md": "assignments.md",
     "docs/index.md": "index.md",
+    "docs/practice.md": "practice.md",
     "docs/api/index.md": "api/index.md",
 }
 # A link in Markdown, whatever its words are: [words](target) or [words](target "title").
@@ -66,7 +68,11 @@ class Sources:
         pages = [*sorted(self.root.glob("docs/*.md")), *sorted(self.root.glob("docs/api/*.md"))]
         for path in [*pages, self.root / "CONTRIBUTING.md"]:
             name = path.relative_to(self.root).as_posix()
-            self._write(self.place(name), self.relink(path.read_text(encoding="utf-8"), name))
+            text = self.relink(path.read_text(encoding="utf-8"), name)
+            if practice.MARKER.search(text):
+                titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
+                text = practice.filled(text, self.course, titles)
+            self._write(self.place(name), text)
         for path in [*sorted(self.root.glob("lectures/*.ipynb")), *sorted(self.root.glob("solutions/*/*.ipynb"))]:
             name = path.relative_to(self.root).as_posix()
             self._write(name, nbformat.writes(self.notebook(name)))
