@@ -2,6 +2,9 @@
 
 A kernel of an environment in which the course is installed loads this as an IPython extension when it starts
 (learner/ipython_kernel.json says so); elsewhere the first `check` attaches it. It imports no torch.
+
+What stands in the notebook, JupyterLab says with each cell that checks (learner/labextensions); of another editor's
+notebook there is the saved file.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ RUN_ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
 CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's notebooks import of it
 COURSE = "LESSONKIT_COURSE"  # names the package of the lessons of the course at work
 QUIET = "LESSONKIT_PROGRESS"  # set to nothing where the course is built: no learner is there
+THREADS = "OMP_NUM_THREADS"  # which torch reads when it is imported
 
 
 class Misuse(Exception):
@@ -107,6 +111,8 @@ def attach(is_exercise: Callable[[str], bool] | None = None) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
+    # A course's models are small: they gain nothing from a second thread, and beside other work wait for it.
+    os.environ.setdefault(THREADS, "1")
     attach()
 
 
@@ -131,12 +137,26 @@ def notebook() -> Path | None:
 
 
 def saved_cells() -> list[dict[str, Any]]:
-    """The code cells of the notebook's file, with their text as one; none where it cannot be read."""
+    """The cells of the notebook's file, each with its text as one; none where it cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         if path := notebook():
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            return [{**c, "source": "".join(c["source"])} for c in cells if c["cell_type"] == "code"]
+            return [{**cell, "source": "".join(cell["source"])} for cell in cells]
     return []
+
+
+def shown_cells() -> list[dict[str, Any]] | None:
+    """The notebook's cells as the learner sees them, saved or not; None where the editor did not say.
+
+    JupyterLab's message that runs a cell holds them, if it is one that checks.
+    """
+    shell = kernel_shell()
+    message = shell.get_parent() if shell else {}
+    return (message.get("metadata") or {}).get("lessonkit")
+
+
+def _code(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [cell for cell in cells if cell.get("cell_type") == "code"]
 
 
 def defines(source: str, name: str) -> bool:
@@ -189,35 +209,45 @@ def _code_of(answer: Any) -> CodeType | None:
 
 
 def _edited_after(run: Run, name: str) -> bool:
-    path = notebook()
-    try:
-        if path is None or path.stat().st_mtime <= run.when:
+    cells = shown_cells()
+    if cells is None:
+        path = notebook()
+        try:
+            if path is None or path.stat().st_mtime <= run.when:
+                return False
+        except OSError:
             return False
-    except OSError:
-        return False
-    cells = saved_cells()
-    found = [cell for cell in cells if run.cell and cell.get("id") == run.cell]
-    found = found or [cell for cell in cells if defines(cell["source"], name)]
+        cells = saved_cells()
+    found = [cell for cell in _code(cells) if run.cell and cell.get("id") == run.cell]
+    found = found or [cell for cell in _code(cells) if defines(cell["source"], name)]
     return len(found) == 1 and plain(found[0]["source"]) != plain(run.source)
 
 
 def not_saved() -> str | None:
-    """A cell that ran otherwise than it stands in the notebook's file, because that is older; None if there is none.
+    """A cell that the notebook's file does not hold as it stands in the notebook; None if there is none.
 
-    The cell that is running now does not count.
+    Where the editor does not say what stands there, it is a cell that ran otherwise, the one that runs now left out.
     """
     path = notebook()
     if _attached is None or path is None:
         return None
-    by_id = {cell.get("id"): cell["source"] for cell in saved_cells()}
+    saved = saved_cells()
+    by_id = {cell.get("id"): cell["source"] for cell in saved}
+    if (shown := shown_cells()) is not None:
+        differing = [cell["source"] for cell in shown if plain(by_id.pop(cell["id"], "")) != plain(cell["source"])]
+        return next(map(_named, [*differing, *by_id.values()]), None)  # what is left was deleted
     latest = {run.cell: run for run in _attached.runs[:-1] if run.cell}
     if by_id.keys().isdisjoint(latest):  # another editor's ids, which are not the file's
         return None
     for run in latest.values():
         if run.when > path.stat().st_mtime and plain(by_id.get(run.cell, "")) != plain(run.source):
-            found = re.search(r"^(?:def|class)[ \t]+(\w+)", run.source, re.MULTILINE)
-            return f"the cell of `{found[1]}`" if found else "a cell"
+            return _named(run.source)
     return None
+
+
+def _named(source: str) -> str:
+    found = re.search(r"^(?:def|class)[ \t]+(\w+)", source, re.MULTILINE)
+    return f"the cell of `{found[1]}`" if found else "a cell"
 
 
 # ------------------------------------------------------------------------------------------------ errors in a sentence
@@ -284,7 +314,7 @@ def _of_a_name(name: str, where: str, local: Iterable[str]) -> str | None:
     defining = _attached.last_definition(name)
     if defining and defining.error is not None:
         return undefined(name)
-    cells = [cell["source"] for cell in saved_cells()]
+    cells = [cell["source"] for cell in _code(saved_cells())]
     given = {word for source in cells for word in _names(source)}
     if name in CALLS or name in given or _attached.is_exercise(name):
         return undefined(name, where)

@@ -123,7 +123,7 @@ def test_it_waits_until_the_notebook_is_saved_and_not_for_ever(capsys, monkeypat
     overview._wait(lambda: next(waits))
     assert capsys.readouterr().out.count("Waiting until the notebook is saved") == 1
     monkeypatch.setattr(overview, "SAVED_WITHIN", 0.1)
-    with pytest.raises(NotChecked, match=r"a cell was run and is not saved yet: save the notebook \(Ctrl\+S\)"):
+    with pytest.raises(NotChecked, match=r"a cell is not saved yet: save the notebook \(Ctrl\+S\)"):
         overview._wait(lambda: "a cell")
 
 

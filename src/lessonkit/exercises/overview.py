@@ -167,7 +167,7 @@ def _wait(not_saved: Callable[[], str | None]) -> None:
     start, told = time.monotonic(), False
     while (what := not_saved()) is not None:
         if time.monotonic() - start > SAVED_WITHIN:
-            raise NotChecked(f"{what} was run and is not saved yet: save the notebook (Ctrl+S), and run this again")
+            raise NotChecked(f"{what} is not saved yet: save the notebook (Ctrl+S), and run this again")
         if not told:
             print("Waiting until the notebook is saved (Ctrl+S is faster) …", flush=True)
             told = True
