@@ -235,7 +235,8 @@ def not_saved() -> str | None:
     by_id = {cell.get("id"): cell["source"] for cell in saved}
     if (shown := shown_cells()) is not None:
         differing = [cell["source"] for cell in shown if plain(by_id.pop(cell["id"], "")) != plain(cell["source"])]
-        return next(map(_named, [*differing, *by_id.values()]), None)  # what is left was deleted
+        deleted = [source for source in by_id.values() if source.strip()]  # an empty one comes as the last cell is run
+        return next(map(_named, [*differing, *deleted]), None)
     latest = {run.cell: run for run in _attached.runs[:-1] if run.cell}
     if by_id.keys().isdisjoint(latest):  # another editor's ids, which are not the file's
         return None

@@ -1,6 +1,7 @@
 """What a learner's kernel knows: which answer a check looks at, and errors that take one sentence."""
 
 import json
+import os
 import time
 
 import pytest
@@ -240,3 +241,40 @@ def test_what_ran_and_is_not_in_the_file_yet_is_told_until_it_is(kernel):
 def test_another_editors_ids_say_nothing_of_what_is_saved(kernel):
     kernel.save("x = 1", ids=("another",))
     assert kernel("k.not_saved()", "ask").value == ""
+
+
+def test_where_the_editor_says_what_stands_there_the_file_is_not_asked(kernel):
+    kernel.save(STABLE, ids=("answer",))
+    kernel(STABLE, "answer")
+    edited = kernel(CHECK, "check", shown={"answer": STABLE + "\n    # edited", "check": CHECK}).value
+    assert "was changed after it ran" in edited
+    assert "was changed" not in kernel(CHECK, "check", shown={"answer": STABLE + "  \n", "check": CHECK}).value
+    kernel.save(NAIVE, ids=("answer",))  # another window of the editor has written this
+    assert "was changed" not in kernel(CHECK, "check", shown={"answer": STABLE, "check": CHECK}).value
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ({"first": "x = 1", "answer": STABLE}, ""),
+        ({"first": "x = 2", "answer": STABLE}, "'a cell'"),  # also where it was not run
+        ({"first": "x = 1", "answer": NAIVE}, "'the cell of `softmax`'"),
+        ({"first": "x = 1"}, "'the cell of `softmax`'"),
+        ({"first": "x = 1", "answer": STABLE, "new": "y = 3"}, "'a cell'"),
+    ],
+)
+def test_all_that_stands_otherwise_in_the_file_is_not_saved(kernel, shown, said):
+    kernel.save("x = 1", STABLE, "", ids=("first", "answer", "last"))  # JupyterLab adds an empty cell at the end
+    assert kernel("from lessonkit import kernel as k; k.not_saved()", shown=shown).value == said
+
+
+def test_torch_has_one_thread_where_the_environment_asks_for_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with learners_kernel(tmp_path) as kernel:
+        assert kernel("import torch; torch.get_num_threads()").value == "1"
+
+
+def test_the_environments_number_of_threads_stays(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    here.load_ipython_extension(None)
+    assert os.environ["OMP_NUM_THREADS"] == "3"
