@@ -21,11 +21,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 RUN_ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
 CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's notebooks import of it
+USUAL = {  # what nearly everybody calls so
+    "np": "import numpy as np", "plt": "import matplotlib.pyplot as plt", "F": "import torch.nn.functional as F",
+    "nn": "from torch import nn", "Tensor": "from torch import Tensor",
+    **{module: f"import {module}" for module in ("math", "random", "time", "os", "sys", "itertools", "functools", "re")},
+}  # fmt: skip
 COURSE = "LESSONKIT_COURSE"  # names the package of the lessons of the course at work
 QUIET = "LESSONKIT_PROGRESS"  # set to nothing where the course is built: no learner is there
 THREADS = "OMP_NUM_THREADS"  # which torch reads when it is imported
@@ -50,10 +55,10 @@ class NoSuchPart(Misuse, AttributeError):
     """`check.something` that there is not."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """" Did you mean …?", or nothing where no known name is like it."""
-    by_lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+def did_you_mean(name: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """" Did you mean …?", or nothing where no known name is `alike` (0 to 1)."""
+    by_lower = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=alike)
     return f" Did you mean `{by_lower[close[0]]}`?" if close else ""
 
 
@@ -105,9 +110,17 @@ def attach(is_exercise: Callable[[str], bool] | None = None) -> None:
         _attached = Attached(shell)
         shell.events.register("pre_run_cell", _attached.before)
         shell.events.register("post_run_cell", _attached.after)
+        shell.display_formatter.formatters["text/plain"].for_type(MethodType, _call_it)
         shell.set_custom_exc((NameError, TypeError, NotImplementedError, AttributeError, ImportError), _in_a_sentence)
     if is_exercise is not None:
         _attached.is_exercise = is_exercise
+
+
+def _call_it(method: MethodType, printer: Any, cycle: bool) -> None:
+    """What a notebook shows of `hint`, where `hint()` was meant; of any other method what it always shows."""
+    name = method.__name__
+    ours = name in CALLS and type(method.__self__).__module__.startswith("lessonkit.")
+    printer.text(f"{name} is there to be called, with brackets: {name}()" if ours else repr(method))
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -187,6 +200,9 @@ def stale(name: str, answer: Any) -> str | None:
     if last.error is not None and not _made_by(answer, last):
         stopped = f"stopped with {_told(last.error)}"
         return f"The cell that defines `{name}` {stopped}, {before}. Mend it, run it, then check again."
+    if renamed := _renamed(last, name):
+        gone = f"The cell that defined `{name}` defines {renamed} now"
+        return f"{gone}, {before}. Give it its name back, run it, then check again."
     if _edited_after(last, name):
         return f"The cell that defines `{name}` was changed after it ran, {before}. Run it, then check again."
     return None
@@ -206,6 +222,16 @@ def _code_of(answer: Any) -> CodeType | None:
         methods = (getattr(value, "__code__", None) for value in vars(answer).values())
         return next((code for code in methods if code), None)
     return getattr(inspect.unwrap(answer), "__code__", None) if callable(answer) else None
+
+
+def _renamed(run: Run, name: str) -> str | None:
+    """What the cell of that run has defined since, in the place of `name`; None where it is as it was."""
+    assert _attached is not None
+    later = [each for each in _attached.runs if run.cell and each.cell == run.cell and each.when > run.when]
+    if not later or later[-1].error is not None:
+        return None
+    found = re.search(r"^(?:def|class)[ \t]+(\w+)", later[-1].source, re.MULTILINE)
+    return f"`{found[1]}`" if found else "something else"
 
 
 def _edited_after(run: Run, name: str) -> bool:
@@ -306,6 +332,8 @@ def undefined(name: str, where: str = "") -> str:
     defining = _attached.last_definition(name) if _attached else None
     if defining and defining.error is not None:
         stopped = f"the cell that defines it stopped with {_told(defining.error)}"
+        if isinstance(defining.error, NameError) and defining.error.name in variables():
+            return f"`{name}` is not defined, because {stopped}, which is there now: run that cell, then this one again."
         return f"`{name}` is not defined, because {stopped}. Mend that cell, run it, then run this one again."
     return f"`{name}` is not defined yet{where}: {RUN_ABOVE}."
 
@@ -319,8 +347,14 @@ def _of_a_name(name: str, where: str, local: Iterable[str]) -> str | None:
     given = {word for source in cells for word in _names(source)}
     if name in CALLS or name in given or _attached.is_exercise(name):
         return undefined(name, where)
+    if name in USUAL or (name in sys.modules and name not in sys.stdlib_module_names):
+        return f"`{name}` is not defined{where}: run `{USUAL.get(name, f'import {name}')}` first."
+    functions = (each for each in variables().values() if isinstance(each, FunctionType))
+    inside = next((each.__name__ for each in functions if name in each.__code__.co_varnames), None)
+    if inside and not where:
+        return f"`{name}` is not defined here: it lives inside `{inside}` alone, and only while that runs."
     known = {*variables(), *local, *vars(builtins), *given}
-    guess = did_you_mean(name, (word for word in known if not word.startswith("_")))
+    guess = did_you_mean(name, (word for word in known if not word.startswith("_")), alike=0.7)
     return f"`{name}` is not defined{where}.{guess}" if guess else None
 
 
@@ -338,6 +372,8 @@ def _of_a_call(error: BaseException) -> str | None:
     assert _attached is not None
     source = _attached.runs[-1].source if _attached.runs else ""
     called = re.search(r"""\bcheck\(\s*["'](\w+)["']\s*,\s*(\w+)\(""", source)
+    if str(error) == "'Verdict' object is not callable":
+        return "nothing comes after the check's brackets: a check ends with them."
     if (called and str(error).startswith(f"{called[2]}(")) or (called and f"{called[2]}.__init__(" in str(error)):
         return f'hand over the answer itself, without brackets after its name: `check("{called[1]}", {called[2]})`.'
     return None

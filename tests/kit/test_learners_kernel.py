@@ -125,6 +125,12 @@ MISUSES = [
     ("from attncourse import chekc", "`attncourse` has no `chekc`. Did you mean `check`?"),
     ("import attncourse\nattncourse.chek_all()", "`attncourse` has no `chek_all`. Did you mean `check_all`?"),
     ("def helper():\n    return sofmax\nhelper()", "`sofmax` is not defined (in `helper`, line 2). Did you mean"),
+    ("query", "`query` is not defined here: it lives inside `asked` alone, and only while that runs."),
+    ("np.zeros(3)", "`np` is not defined: run `import numpy as np` first."),
+    ("globals().pop('attncourse', 0)\nattncourse.progress()", "`attncourse` is not defined: run `import attncourse` first."),
+    ("check('softmax', softmax)()", "nothing comes after the check's brackets"),
+    ("hint", "hint is there to be called, with brackets: hint()"),
+    ("check_all", "check_all is there to be called, with brackets: check_all()"),
     # check
     ("check()", 'say what to check: check("name", name)'),
     ('check("softmaks", softmax)', "there is no exercise 'softmaks'. Did you mean `softmax`?"),
@@ -168,6 +174,7 @@ MISUSES = [
 def misused(kernel):
     """What the kernel shows of each misuse."""
     kernel.save(IMPORTS, STABLE, STUB)
+    kernel("def asked(query):\n    return query")
     shown = []
     for code, _ in MISUSES:
         for source in (IMPORTS, STABLE, STUB):
@@ -220,6 +227,38 @@ def test_an_answer_that_never_was_defined_because_of_a_syntax_error_is_told_so(k
     kernel("def pad_batch(rows)\n    return rows")
     said = kernel('check("pad_batch", pad_batch)').error
     assert said.startswith("NameError: `pad_batch` is not defined, because the cell that defines it stopped with Synt")
+
+
+def test_a_cell_that_ran_too_early_is_to_be_run_again_and_not_mended(kernel):
+    kernel("def pad_batch(rows: Rows):\n    return rows", "early")
+    kernel("Rows = list")
+    said = kernel('check("pad_batch", pad_batch)').error
+    assert said.endswith("name 'Rows' is not defined, which is there now: run that cell, then this one again.")
+
+
+def test_an_answer_whose_cell_defines_another_name_now_is_told_so(kernel):
+    kernel.notebook.unlink(missing_ok=True)
+    kernel(STABLE, "answer")
+    kernel(STABLE.replace("def softmax", "def sofmax"), "answer")
+    kernel("", "another")
+    shown = " ".join(kernel(CHECK, "check").value.split())
+    assert "The cell that defined `softmax` defines `sofmax` now, so this is about what you ran before." in shown
+    kernel(STABLE, "answer")
+    assert "defines" not in kernel(CHECK, "check").value
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("scores.exp() / score.exp()", "name 'score' is not defined. Did you mean `scores`?"),
+        ("torch.sofmax(scores, -1)", "module 'torch' has no attribute 'sofmax'. Did you mean `softmax`?"),
+        ("scores.expp()", "'Tensor' object has no attribute 'expp'. Did you mean `exp`?"),
+        ("scores.exp() / zzzzzz", "name 'zzzzzz' is not defined (line 2"),
+    ],
+)
+def test_a_name_that_an_answer_has_not_is_guessed_on_the_card(kernel, wrong, said):
+    kernel(f"def softmax(scores):\n    return {wrong}", "answer")
+    assert said in " ".join(kernel(CHECK, "check").value.split())
 
 
 # What of the notebook is not saved yet.
