@@ -55,6 +55,10 @@ class NoSuchPart(Misuse, AttributeError):
     """`check.something` that there is not."""
 
 
+class Stopped(Misuse, RuntimeError):
+    """The learner has interrupted it."""
+
+
 def did_you_mean(name: str, known: Iterable[str], alike: float = 0.6) -> str:
     """" Did you mean …?", or nothing where no known name is `alike` (0 to 1)."""
     by_lower = {each.lower(): each for each in sorted(known)}

@@ -261,6 +261,15 @@ def test_a_name_that_an_answer_has_not_is_guessed_on_the_card(kernel, wrong, sai
     assert said in " ".join(kernel(CHECK, "check").value.split())
 
 
+def test_a_check_that_is_stopped_says_where_it_was(kernel):
+    kernel("def softmax(scores):\n    raise KeyboardInterrupt", "answer")
+    said = kernel(CHECK, "check").error
+    assert said == (
+        "softmax was not judged: the check was stopped in your answer, line 2: raise KeyboardInterrupt. "
+        "Does what it does there end?"
+    )
+
+
 # What of the notebook is not saved yet.
 
 

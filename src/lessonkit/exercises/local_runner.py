@@ -177,7 +177,7 @@ class LocalRunner:
 
     def _why(self, error: BaseException, arguments: tuple) -> Problem:
         """What an answer's error means. Writing into an input is that, also where torch refuses it first."""
-        where = _where(error, self.function)
+        where = where_in(error, self.function)
         if WRITES_INTO_LEAF in str(error) and any(isinstance(a, Tensor) and a.requires_grad for a in arguments):
             return Problem("changed its input", "it writes into an input: work on a copy, or on new tensors", where)
         shapes = ""
@@ -301,7 +301,7 @@ def _argument_name(function: Any, position: int) -> str:
     return f"`{names[position - 1]}`" if position <= len(names) else f"argument {position}"
 
 
-def _where(error: BaseException, function: Any) -> str:
+def where_in(error: BaseException, function: Any) -> str:
     """The learner's own line where it happened: the last frame in the file (the cell) that holds the answer."""
     code = _code(function)
     lines = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]

@@ -71,11 +71,11 @@ class Ended(Exception):
 
 def execute(notebook: NotebookNode, folder: Path, on_cell: Callable[[int], object] = lambda count: None) -> None:
     """Run a notebook from the top in a kernel of its own; errors stay in their cells, and the rest runs. Ended."""
-    count, running = 0, notebook.cells[0]
+    count, running = 0, ""
 
     def started(cell: NotebookNode, **_: Any) -> None:
         nonlocal running
-        running = cell
+        running = _first_line(cell)
 
     def ended(**_: Any) -> None:
         nonlocal count
@@ -100,10 +100,11 @@ def execute(notebook: NotebookNode, folder: Path, on_cell: Callable[[int], objec
         try:
             client.execute(env=environment, stderr=log)
         except DeadKernelError:
-            raise Ended(f"Python ended in the cell `{_first_line(running)}`: mend it, or take it out") from None
+            # After exit() some more cells may run.
+            raise Ended(f"Python ended in the cell `{running}` or above it: is there an exit() or quit()?") from None
         except CellTimeoutError:
             minutes = f"more than {CELL_TIMEOUT // 60} minutes"
-            raise Ended(f"the cell `{_first_line(running)}` ran for {minutes}: does it end?") from None
+            raise Ended(f"the cell `{running}` ran for {minutes}: does it end?") from None
 
 
 def lines(course: Course, assignment: str, notebook: NotebookNode) -> list[dict[str, Any]]:
