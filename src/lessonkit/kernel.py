@@ -29,7 +29,7 @@ CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's 
 USUAL = {  # what nearly everybody calls so
     "np": "import numpy as np", "plt": "import matplotlib.pyplot as plt", "F": "import torch.nn.functional as F",
     "nn": "from torch import nn", "Tensor": "from torch import Tensor",
-    **{module: f"import {module}" for module in ("math", "random", "time", "os", "sys", "itertools", "functools", "re")},
+    **{name: f"import {name}" for name in ("math", "random", "time", "os", "sys", "itertools", "functools", "re")},
 }  # fmt: skip
 COURSE = "LESSONKIT_COURSE"  # names the package of the lessons of the course at work
 QUIET = "LESSONKIT_PROGRESS"  # set to nothing where the course is built: no learner is there
@@ -337,7 +337,7 @@ def undefined(name: str, where: str = "") -> str:
     if defining and defining.error is not None:
         stopped = f"the cell that defines it stopped with {_told(defining.error)}"
         if isinstance(defining.error, NameError) and defining.error.name in variables():
-            return f"`{name}` is not defined, because {stopped}, which is there now: run that cell, then this one again."
+            return f"`{name}` is not defined, because {stopped}, which is there now: run that cell, then this one."
         return f"`{name}` is not defined, because {stopped}. Mend that cell, run it, then run this one again."
     return f"`{name}` is not defined yet{where}: {RUN_ABOVE}."
 

@@ -129,7 +129,8 @@ def test_lab_opens_on_the_start_page_without_the_teachers_tools(lab, new_page):
     page = lab.visit(new_page(), "lab/workspaces/nothing-open-yet")
     expect(page.locator(".jp-MarkdownViewer h1")).to_contain_text("Start here")
     expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab")).to_have_text(["START.md"])
-    expect(page.locator(".lm-MenuBar-item")).to_have_text([*"File Edit View Run Kernel Tabs Settings Help".split()])
+    menus = ["File", "Edit", "View", "Run", "Kernel", "Tabs", "Settings", "Help"]  # without nbgrader's
+    expect(page.locator(".lm-MenuBar-item")).to_have_text(menus)
     expect(page.get_by_role("tab", name="Create Assignment")).to_have_count(0)
     lab.open(page, f"assignments/{ASSIGNMENT}/{NOTEBOOK}")  # what is asked for comes alone
     expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab")).to_have_text([NOTEBOOK])

@@ -127,7 +127,7 @@ MISUSES = [
     ("def helper():\n    return sofmax\nhelper()", "`sofmax` is not defined (in `helper`, line 2). Did you mean"),
     ("query", "`query` is not defined here: it lives inside `asked` alone, and only while that runs."),
     ("np.zeros(3)", "`np` is not defined: run `import numpy as np` first."),
-    ("globals().pop('attncourse', 0)\nattncourse.progress()", "`attncourse` is not defined: run `import attncourse` first."),
+    ("globals().pop('attncourse', 0)\nattncourse.progress()", "`attncourse` is not defined: run `import attncourse`"),
     ("check('softmax', softmax)()", "nothing comes after the check's brackets"),
     ("hint", "hint is there to be called, with brackets: hint()"),
     ("check_all", "check_all is there to be called, with brackets: check_all()"),
@@ -233,7 +233,7 @@ def test_a_cell_that_ran_too_early_is_to_be_run_again_and_not_mended(kernel):
     kernel("def pad_batch(rows: Rows):\n    return rows", "early")
     kernel("Rows = list")
     said = kernel('check("pad_batch", pad_batch)').error
-    assert said.endswith("name 'Rows' is not defined, which is there now: run that cell, then this one again.")
+    assert said.endswith("name 'Rows' is not defined, which is there now: run that cell, then this one.")
 
 
 def test_an_answer_whose_cell_defines_another_name_now_is_told_so(kernel):

@@ -119,7 +119,8 @@ def test_what_cannot_be_read_is_told(tmp_path):
 
 
 def test_it_waits_until_the_notebook_is_saved_and_not_for_ever(capsys, monkeypatch):
-    overview._wait(lambda waits=iter(["the cell of `softmax`", None]): next(waits))
+    moment = iter(["the cell of `softmax`", None])
+    overview._wait(lambda: next(moment))
     assert capsys.readouterr().out == ""  # a moment is nothing to speak of
     monkeypatch.setattr(overview, "SAVES_WITHIN", 0.1)
     waits = iter(["the cell of `softmax`", "the cell of `softmax`", "the cell of `softmax`", None])
