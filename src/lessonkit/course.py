@@ -371,7 +371,16 @@ class Check:
         taken. LookupError if no exercise has that name, or nothing in the notebook.
         """
         name, answer = self._understood(name, answer)
-        verdict = self._course.judge(name, answer, seeds)
+        try:
+            verdict = self._course.judge(name, answer, seeds)
+        except KeyboardInterrupt as error:
+            if kernel.kernel_shell() is None:
+                raise
+            from lessonkit.exercises.local_runner import where_in
+
+            line = where_in(error, answer)
+            at = f"in your answer, {line}. Does what it does there end?" if line else "before it was done."
+            raise kernel.Stopped(f"{name} was not judged: the check was stopped {at}") from None
         self._answers.pop(name, None)
         self._answers[name] = answer
         return verdict

@@ -2,6 +2,9 @@
 
 A kernel of an environment in which the course is installed loads this as an IPython extension when it starts
 (learner/ipython_kernel.json says so); elsewhere the first `check` attaches it. It imports no torch.
+
+What stands in the notebook, JupyterLab says with each cell that checks (learner/labextensions); of another editor's
+notebook there is the saved file.
 """
 
 from __future__ import annotations
@@ -18,13 +21,19 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 RUN_ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
 CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's notebooks import of it
+USUAL = {  # what nearly everybody calls so
+    "np": "import numpy as np", "plt": "import matplotlib.pyplot as plt", "F": "import torch.nn.functional as F",
+    "nn": "from torch import nn", "Tensor": "from torch import Tensor",
+    **{name: f"import {name}" for name in ("math", "random", "time", "os", "sys", "itertools", "functools", "re")},
+}  # fmt: skip
 COURSE = "LESSONKIT_COURSE"  # names the package of the lessons of the course at work
 QUIET = "LESSONKIT_PROGRESS"  # set to nothing where the course is built: no learner is there
+THREADS = "OMP_NUM_THREADS"  # which torch reads when it is imported
 
 
 class Misuse(Exception):
@@ -46,10 +55,14 @@ class NoSuchPart(Misuse, AttributeError):
     """`check.something` that there is not."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """" Did you mean …?", or nothing where no known name is like it."""
-    by_lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+class Stopped(Misuse, RuntimeError):
+    """The learner has interrupted it."""
+
+
+def did_you_mean(name: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """" Did you mean …?", or nothing where no known name is `alike` (0 to 1)."""
+    by_lower = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=alike)
     return f" Did you mean `{by_lower[close[0]]}`?" if close else ""
 
 
@@ -101,12 +114,22 @@ def attach(is_exercise: Callable[[str], bool] | None = None) -> None:
         _attached = Attached(shell)
         shell.events.register("pre_run_cell", _attached.before)
         shell.events.register("post_run_cell", _attached.after)
+        shell.display_formatter.formatters["text/plain"].for_type(MethodType, _call_it)
         shell.set_custom_exc((NameError, TypeError, NotImplementedError, AttributeError, ImportError), _in_a_sentence)
     if is_exercise is not None:
         _attached.is_exercise = is_exercise
 
 
+def _call_it(method: MethodType, printer: Any, cycle: bool) -> None:
+    """What a notebook shows of `hint`, where `hint()` was meant; of any other method what it always shows."""
+    name = method.__name__
+    ours = name in CALLS and type(method.__self__).__module__.startswith("lessonkit.")
+    printer.text(f"{name} is there to be called, with brackets: {name}()" if ours else repr(method))
+
+
 def load_ipython_extension(shell: Any) -> None:
+    # A course's models are small: they gain nothing from a second thread, and beside other work wait for it.
+    os.environ.setdefault(THREADS, "1")
     attach()
 
 
@@ -131,12 +154,26 @@ def notebook() -> Path | None:
 
 
 def saved_cells() -> list[dict[str, Any]]:
-    """The code cells of the notebook's file, with their text as one; none where it cannot be read."""
+    """The cells of the notebook's file, each with its text as one; none where it cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         if path := notebook():
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            return [{**c, "source": "".join(c["source"])} for c in cells if c["cell_type"] == "code"]
+            return [{**cell, "source": "".join(cell["source"])} for cell in cells]
     return []
+
+
+def shown_cells() -> list[dict[str, Any]] | None:
+    """The notebook's cells as the learner sees them, saved or not; None where the editor did not say.
+
+    JupyterLab's message that runs a cell holds them, if it is one that checks.
+    """
+    shell = kernel_shell()
+    message = shell.get_parent() if shell else {}
+    return (message.get("metadata") or {}).get("lessonkit")
+
+
+def _code(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [cell for cell in cells if cell.get("cell_type") == "code"]
 
 
 def defines(source: str, name: str) -> bool:
@@ -167,6 +204,9 @@ def stale(name: str, answer: Any) -> str | None:
     if last.error is not None and not _made_by(answer, last):
         stopped = f"stopped with {_told(last.error)}"
         return f"The cell that defines `{name}` {stopped}, {before}. Mend it, run it, then check again."
+    if renamed := _renamed(last, name):
+        gone = f"The cell that defined `{name}` defines {renamed} now"
+        return f"{gone}, {before}. Give it its name back, run it, then check again."
     if _edited_after(last, name):
         return f"The cell that defines `{name}` was changed after it ran, {before}. Run it, then check again."
     return None
@@ -188,36 +228,57 @@ def _code_of(answer: Any) -> CodeType | None:
     return getattr(inspect.unwrap(answer), "__code__", None) if callable(answer) else None
 
 
+def _renamed(run: Run, name: str) -> str | None:
+    """What the cell of that run has defined since, in the place of `name`; None where it is as it was."""
+    assert _attached is not None
+    later = [each for each in _attached.runs if run.cell and each.cell == run.cell and each.when > run.when]
+    if not later or later[-1].error is not None:
+        return None
+    found = re.search(r"^(?:def|class)[ \t]+(\w+)", later[-1].source, re.MULTILINE)
+    return f"`{found[1]}`" if found else "something else"
+
+
 def _edited_after(run: Run, name: str) -> bool:
-    path = notebook()
-    try:
-        if path is None or path.stat().st_mtime <= run.when:
+    cells = shown_cells()
+    if cells is None:
+        path = notebook()
+        try:
+            if path is None or path.stat().st_mtime <= run.when:
+                return False
+        except OSError:
             return False
-    except OSError:
-        return False
-    cells = saved_cells()
-    found = [cell for cell in cells if run.cell and cell.get("id") == run.cell]
-    found = found or [cell for cell in cells if defines(cell["source"], name)]
+        cells = saved_cells()
+    found = [cell for cell in _code(cells) if run.cell and cell.get("id") == run.cell]
+    found = found or [cell for cell in _code(cells) if defines(cell["source"], name)]
     return len(found) == 1 and plain(found[0]["source"]) != plain(run.source)
 
 
 def not_saved() -> str | None:
-    """A cell that ran otherwise than it stands in the notebook's file, because that is older; None if there is none.
+    """A cell that the notebook's file does not hold as it stands in the notebook; None if there is none.
 
-    The cell that is running now does not count.
+    Where the editor does not say what stands there, it is a cell that ran otherwise, the one that runs now left out.
     """
     path = notebook()
     if _attached is None or path is None:
         return None
-    by_id = {cell.get("id"): cell["source"] for cell in saved_cells()}
+    saved = saved_cells()
+    by_id = {cell.get("id"): cell["source"] for cell in saved}
+    if (shown := shown_cells()) is not None:
+        differing = [cell["source"] for cell in shown if plain(by_id.pop(cell["id"], "")) != plain(cell["source"])]
+        deleted = [source for source in by_id.values() if source.strip()]  # an empty one comes as the last cell is run
+        return next(map(_named, [*differing, *deleted]), None)
     latest = {run.cell: run for run in _attached.runs[:-1] if run.cell}
     if by_id.keys().isdisjoint(latest):  # another editor's ids, which are not the file's
         return None
     for run in latest.values():
         if run.when > path.stat().st_mtime and plain(by_id.get(run.cell, "")) != plain(run.source):
-            found = re.search(r"^(?:def|class)[ \t]+(\w+)", run.source, re.MULTILINE)
-            return f"the cell of `{found[1]}`" if found else "a cell"
+            return _named(run.source)
     return None
+
+
+def _named(source: str) -> str:
+    found = re.search(r"^(?:def|class)[ \t]+(\w+)", source, re.MULTILINE)
+    return f"the cell of `{found[1]}`" if found else "a cell"
 
 
 # ------------------------------------------------------------------------------------------------ errors in a sentence
@@ -275,6 +336,8 @@ def undefined(name: str, where: str = "") -> str:
     defining = _attached.last_definition(name) if _attached else None
     if defining and defining.error is not None:
         stopped = f"the cell that defines it stopped with {_told(defining.error)}"
+        if isinstance(defining.error, NameError) and defining.error.name in variables():
+            return f"`{name}` is not defined, because {stopped}, which is there now: run that cell, then this one."
         return f"`{name}` is not defined, because {stopped}. Mend that cell, run it, then run this one again."
     return f"`{name}` is not defined yet{where}: {RUN_ABOVE}."
 
@@ -284,12 +347,18 @@ def _of_a_name(name: str, where: str, local: Iterable[str]) -> str | None:
     defining = _attached.last_definition(name)
     if defining and defining.error is not None:
         return undefined(name)
-    cells = [cell["source"] for cell in saved_cells()]
+    cells = [cell["source"] for cell in _code(saved_cells())]
     given = {word for source in cells for word in _names(source)}
     if name in CALLS or name in given or _attached.is_exercise(name):
         return undefined(name, where)
+    if name in USUAL or (name in sys.modules and name not in sys.stdlib_module_names):
+        return f"`{name}` is not defined{where}: run `{USUAL.get(name, f'import {name}')}` first."
+    functions = (each for each in variables().values() if isinstance(each, FunctionType))
+    inside = next((each.__name__ for each in functions if name in each.__code__.co_varnames), None)
+    if inside and not where:
+        return f"`{name}` is not defined here: it lives inside `{inside}` alone, and only while that runs."
     known = {*variables(), *local, *vars(builtins), *given}
-    guess = did_you_mean(name, (word for word in known if not word.startswith("_")))
+    guess = did_you_mean(name, (word for word in known if not word.startswith("_")), alike=0.7)
     return f"`{name}` is not defined{where}.{guess}" if guess else None
 
 
@@ -307,6 +376,8 @@ def _of_a_call(error: BaseException) -> str | None:
     assert _attached is not None
     source = _attached.runs[-1].source if _attached.runs else ""
     called = re.search(r"""\bcheck\(\s*["'](\w+)["']\s*,\s*(\w+)\(""", source)
+    if str(error) == "'Verdict' object is not callable":
+        return "nothing comes after the check's brackets: a check ends with them."
     if (called and str(error).startswith(f"{called[2]}(")) or (called and f"{called[2]}.__init__(" in str(error)):
         return f'hand over the answer itself, without brackets after its name: `check("{called[1]}", {called[2]})`.'
     return None

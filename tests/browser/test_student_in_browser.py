@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+from io import BytesIO
 from pathlib import Path
 
 import nbformat
 import pytest
 from jupyter_lab import cell, expect, faults, run, running, write
 from nbformat.v4 import new_code_cell, new_notebook
+from PIL import Image
 
 from attncourse_lessons import course as lessons
 from lessonkit.exercises.drill import shown
@@ -125,6 +127,62 @@ def test_the_start_page_opens_a_copy_and_leaves_the_courses_own_alone(lab, folde
     assert nbformat.read(mine, 4).cells[1].execution_count and given.read_bytes() == before
 
 
+def test_lab_opens_on_the_start_page_without_the_teachers_tools(lab, new_page):
+    page = lab.visit(new_page(), "lab/workspaces/nothing-open-yet")
+    expect(page.locator(".jp-MarkdownViewer h1")).to_contain_text("Start here")
+    expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab")).to_have_text(["START.md"])
+    menus = ["File", "Edit", "View", "Run", "Kernel", "Tabs", "Settings", "Help"]  # without nbgrader's
+    expect(page.locator(".lm-MenuBar-item")).to_have_text(menus)
+    expect(page.get_by_role("tab", name="Create Assignment")).to_have_count(0)
+    lab.open(page, f"assignments/{ASSIGNMENT}/{NOTEBOOK}")  # what is asked for comes alone
+    expect(page.locator("#jp-main-dock-panel .lm-TabBar-tab")).to_have_text([NOTEBOOK])
+
+
+PICTURES = """
+from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, figure, show, stage
+from IPython.display import Image, display
+from attncourse.viz.style import png
+
+drawn, ax = figure(7, 1)
+drawn.set_layout_engine(None)
+drawn.subplots_adjust(0, 0, 1, 1)
+stage(ax, (0, 7), (0, 1))
+for i, colour in enumerate((INK, GREY, BLUE, ORANGE, GREEN, PURPLE)):
+    ax.axvspan(i, i + 1, color=colour, linewidth=0)
+show(drawn, "Six inks, side by side.")
+display(Image(png(drawn)))
+"""
+
+
+def luminance(pixel):
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in pixel))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrasts(image):
+    """How the inks of PICTURES stand out from the picture's ground, and that ground."""
+    drawn = Image.open(BytesIO(image.screenshot())).convert("RGB")
+    *inks, ground = (drawn.getpixel((drawn.width * (2 * i + 1) // 14, drawn.height // 2)) for i in range(7))
+    pairs = [sorted((luminance(ink), luminance(ground))) for ink in inks]
+    return [(high + 0.05) / (low + 0.05) for low, high in pairs], ground
+
+
+def test_pictures_have_words_and_suit_a_dark_page(lab, folder, notebooks, new_page):
+    kernel = {"kernelspec": notebooks[1].metadata.kernelspec}
+    nbformat.write(new_notebook(cells=[new_code_cell(PICTURES)], metadata=kernel), folder.work / "inks.ipynb")
+    page = lab.open(new_page(), "inks.ipynb")
+    run(cell(page, "Six inks"))
+    ours, another = page.locator(".jp-RenderedImage img").all()
+    expect(ours).to_have_attribute("alt", "Six inks, side by side.")
+    light, ground = contrasts(ours)
+    assert ground == (255, 255, 255) == contrasts(another)[1]
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    dark, ground = contrasts(ours)
+    assert max(ground) < 24 and contrasts(another)[1] == (255, 255, 255)  # what is no picture of ours stays as it is
+    assert min(dark[:2]) > 4.5 and all(on_dark > 3 for on_dark in dark)  # of text, and of what is drawn (WCAG 2.2)
+    assert all(on_dark > on_light for on_dark, on_light in zip(dark[1:], light[1:], strict=True))
+
+
 def test_validate_stands_above_an_assignment_and_not_above_a_lecture(lab, folder, notebooks, new_page):
     kernel = {"kernelspec": notebooks[1].metadata.kernelspec}
     nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")], metadata=kernel), folder.work / "lecture.ipynb")
@@ -148,14 +206,12 @@ def test_what_goes_wrong_before_a_check_is_told_and_the_last_cell_checks_all(pag
     write(written, right)
     run(written)
     expect(run(check).locator(".jp-RenderedHTML")).not_to_contain_text("stopped with")
-    write(written, right + "\n    # a thought")
-    save(page)
+    write(written, right + "\n    # a thought")  # not saved: the check knows what stands there
     expect(run(check).locator(".jp-RenderedHTML")).to_contain_text("was changed after it ran")
     run(written)
     check.locator(".jp-InputPrompt").click()
     for key in ("Escape", "c", "v"):
         page.keyboard.press(key)
-    save(page)
     card = run(cell(page, "check_all()")).locator(".jp-RenderedHTML")
     expect(card).to_contain_text(f"{EXERCISE.out_of:g} of 26 by checks, 3 by hand")
     expect(card).to_contain_text("was there twice")

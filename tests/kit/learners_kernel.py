@@ -31,13 +31,16 @@ class Kernel:
     def __init__(self, client, notebook: Path) -> None:
         self.client, self.notebook = client, notebook
 
-    def __call__(self, source: str, cell: str | None = None) -> Shown:
-        """Run a cell; `cell` is the notebook's id of it."""
+    def __call__(self, source: str, cell: str | None = None, shown: dict[str, str] | None = None) -> Shown:
+        """Run a cell; `cell` is the notebook's id of it. `shown` is what stands in the notebook: cells' text by id."""
         content = {"code": source, "silent": False, "store_history": True, "user_expressions": {},
                    "allow_stdin": False, "stop_on_error": True}  # fmt: skip
-        message = self.client.session.msg("execute_request", content, metadata={"cellId": cell} if cell else {})
+        metadata = {"cellId": cell} if cell else {}
+        if shown is not None:  # as JupyterLab's extension of ours tells
+            metadata["lessonkit"] = [{"id": i, "cell_type": "code", "source": text} for i, text in shown.items()]
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
         self.client.shell_channel.send(message)
-        shown = Shown()
+        told = Shown()
         while True:
             heard = self.client.get_iopub_msg(timeout=PATIENCE)
             if heard["parent_header"].get("msg_id") != message["header"]["msg_id"]:
@@ -47,14 +50,14 @@ class Kernel:
                 case "status" if content["execution_state"] == "idle":
                     break
                 case "stream":
-                    shown.printed += content["text"]
+                    told.printed += content["text"]
                 case "execute_result" | "display_data":
-                    shown.value += content["data"].get("text/plain", "")
-                    shown.html += content["data"].get("text/html", "")
+                    told.value += content["data"].get("text/plain", "")
+                    told.html += content["data"].get("text/html", "")
                 case "error":
-                    shown.error = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
+                    told.error = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
         self.client.get_shell_msg(timeout=PATIENCE)
-        return shown
+        return told
 
     def save(self, *sources: str, ids: tuple[str, ...] = ()) -> None:
         """Write the notebook's file: code cells, with ids c0, c1, …"""

@@ -607,6 +607,13 @@ def test_a_cell_tagged_hide_input_is_folded_in_jupyterlab_too(tmp_path):
     assert "jupyter" not in open_.metadata
 
 
+def test_a_lecture_begins_with_its_imports_folded_and_an_assignment_says_what_there_is(tmp_path):
+    text = "# %% [markdown]\n# # A\n\n# %%\nimport torch\n\n# %%\nimport math\n"
+    _, first, second = source_of(tmp_path, text, assignment=False).notebook.cells
+    assert first.metadata == {"tags": ["hide-input"], "jupyter": {"source_hidden": True}} and second.metadata == {}
+    assert source_of(tmp_path, text, assignment=True).notebook.cells[1].metadata == {}
+
+
 def test_a_marker_inside_a_string_starts_no_cell(tmp_path):
     text = '# %%\ntext = """\n# %%\n"""\n\n# %%\n1\n'
     source = source_of(tmp_path, text)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commandkit.errors import CommandError
-from lessonkit.learner import lab
+from lessonkit.learner import lab, server
 from lessonkit.learner.folder import Folder, find_root
 
 COURSE = Path(__file__).parents[2]
@@ -175,3 +176,23 @@ def test_a_tree_in_which_somebody_has_studied_is_clean_to_git(tmp_path):
     notebook.write_text(json.dumps(cells))
     changed = subprocess.run(["git", "status", "--short"], cwd=root, env=git, capture_output=True, text=True)
     assert changed.stdout == ""
+
+
+@pytest.mark.parametrize("hands_out", [False, True])
+def test_jupyterlab_has_no_teachers_tools_and_lists_assignments_where_an_exchange_is(tmp_path, monkeypatch, hands_out):
+    exchange = tmp_path / "exchange"
+    (tmp_path / "nbgrader_config.py").write_text(f"c.Exchange.root = {str(exchange)!r}")
+    monkeypatch.chdir(tmp_path)
+    if hands_out:
+        exchange.mkdir()
+    page = server.learners_page({"disabledExtensions": ["another"], "theme": "dark"})
+    hidden = [name.partition(":")[2] for name in page.pop("disabledExtensions")[1:]]
+    of_the_exchange = [] if hands_out else ["menu", "assignment-list"]
+    assert hidden == ["formgrader", "course-list", "create-assignment", *of_the_exchange]
+    assert page == {"lessonkitStart": "START.md", "theme": "dark"}
+
+
+def test_nbgraders_extension_has_the_plugins_that_a_learner_does_not_get():
+    package = next(Path(sys.prefix).glob("share/jupyter/labextensions/@jupyter/nbgrader/static"))
+    scripts = "".join(file.read_text(encoding="utf-8") for file in package.glob("*.js"))
+    assert {*server.FOR_TEACHERS, *server.OF_AN_EXCHANGE} <= {*re.findall(r"@jupyter/nbgrader:([a-z-]+)", scripts)}

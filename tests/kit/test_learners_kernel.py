@@ -1,6 +1,7 @@
 """What a learner's kernel knows: which answer a check looks at, and errors that take one sentence."""
 
 import json
+import os
 import time
 
 import pytest
@@ -124,6 +125,12 @@ MISUSES = [
     ("from attncourse import chekc", "`attncourse` has no `chekc`. Did you mean `check`?"),
     ("import attncourse\nattncourse.chek_all()", "`attncourse` has no `chek_all`. Did you mean `check_all`?"),
     ("def helper():\n    return sofmax\nhelper()", "`sofmax` is not defined (in `helper`, line 2). Did you mean"),
+    ("query", "`query` is not defined here: it lives inside `asked` alone, and only while that runs."),
+    ("np.zeros(3)", "`np` is not defined: run `import numpy as np` first."),
+    ("globals().pop('attncourse', 0)\nattncourse.progress()", "`attncourse` is not defined: run `import attncourse`"),
+    ("check('softmax', softmax)()", "nothing comes after the check's brackets"),
+    ("hint", "hint is there to be called, with brackets: hint()"),
+    ("check_all", "check_all is there to be called, with brackets: check_all()"),
     # check
     ("check()", 'say what to check: check("name", name)'),
     ('check("softmaks", softmax)', "there is no exercise 'softmaks'. Did you mean `softmax`?"),
@@ -167,6 +174,7 @@ MISUSES = [
 def misused(kernel):
     """What the kernel shows of each misuse."""
     kernel.save(IMPORTS, STABLE, STUB)
+    kernel("def asked(query):\n    return query")
     shown = []
     for code, _ in MISUSES:
         for source in (IMPORTS, STABLE, STUB):
@@ -221,6 +229,47 @@ def test_an_answer_that_never_was_defined_because_of_a_syntax_error_is_told_so(k
     assert said.startswith("NameError: `pad_batch` is not defined, because the cell that defines it stopped with Synt")
 
 
+def test_a_cell_that_ran_too_early_is_to_be_run_again_and_not_mended(kernel):
+    kernel("def pad_batch(rows: Rows):\n    return rows", "early")
+    kernel("Rows = list")
+    said = kernel('check("pad_batch", pad_batch)').error
+    assert said.endswith("name 'Rows' is not defined, which is there now: run that cell, then this one.")
+
+
+def test_an_answer_whose_cell_defines_another_name_now_is_told_so(kernel):
+    kernel.notebook.unlink(missing_ok=True)
+    kernel(STABLE, "answer")
+    kernel(STABLE.replace("def softmax", "def sofmax"), "answer")
+    kernel("", "another")
+    shown = " ".join(kernel(CHECK, "check").value.split())
+    assert "The cell that defined `softmax` defines `sofmax` now, so this is about what you ran before." in shown
+    kernel(STABLE, "answer")
+    assert "defines" not in kernel(CHECK, "check").value
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("scores.exp() / score.exp()", "name 'score' is not defined. Did you mean `scores`?"),
+        ("torch.sofmax(scores, -1)", "module 'torch' has no attribute 'sofmax'. Did you mean `softmax`?"),
+        ("scores.expp()", "'Tensor' object has no attribute 'expp'. Did you mean `exp`?"),
+        ("scores.exp() / zzzzzz", "name 'zzzzzz' is not defined (line 2"),
+    ],
+)
+def test_a_name_that_an_answer_has_not_is_guessed_on_the_card(kernel, wrong, said):
+    kernel(f"def softmax(scores):\n    return {wrong}", "answer")
+    assert said in " ".join(kernel(CHECK, "check").value.split())
+
+
+def test_a_check_that_is_stopped_says_where_it_was(kernel):
+    kernel("def softmax(scores):\n    raise KeyboardInterrupt", "answer")
+    said = kernel(CHECK, "check").error
+    assert said == (
+        "softmax was not judged: the check was stopped in your answer, line 2: raise KeyboardInterrupt. "
+        "Does what it does there end?"
+    )
+
+
 # What of the notebook is not saved yet.
 
 
@@ -240,3 +289,40 @@ def test_what_ran_and_is_not_in_the_file_yet_is_told_until_it_is(kernel):
 def test_another_editors_ids_say_nothing_of_what_is_saved(kernel):
     kernel.save("x = 1", ids=("another",))
     assert kernel("k.not_saved()", "ask").value == ""
+
+
+def test_where_the_editor_says_what_stands_there_the_file_is_not_asked(kernel):
+    kernel.save(STABLE, ids=("answer",))
+    kernel(STABLE, "answer")
+    edited = kernel(CHECK, "check", shown={"answer": STABLE + "\n    # edited", "check": CHECK}).value
+    assert "was changed after it ran" in edited
+    assert "was changed" not in kernel(CHECK, "check", shown={"answer": STABLE + "  \n", "check": CHECK}).value
+    kernel.save(NAIVE, ids=("answer",))  # another window of the editor has written this
+    assert "was changed" not in kernel(CHECK, "check", shown={"answer": STABLE, "check": CHECK}).value
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ({"first": "x = 1", "answer": STABLE}, ""),
+        ({"first": "x = 2", "answer": STABLE}, "'a cell'"),  # also where it was not run
+        ({"first": "x = 1", "answer": NAIVE}, "'the cell of `softmax`'"),
+        ({"first": "x = 1"}, "'the cell of `softmax`'"),
+        ({"first": "x = 1", "answer": STABLE, "new": "y = 3"}, "'a cell'"),
+    ],
+)
+def test_all_that_stands_otherwise_in_the_file_is_not_saved(kernel, shown, said):
+    kernel.save("x = 1", STABLE, "", ids=("first", "answer", "last"))  # JupyterLab adds an empty cell at the end
+    assert kernel("from lessonkit import kernel as k; k.not_saved()", shown=shown).value == said
+
+
+def test_torch_has_one_thread_where_the_environment_asks_for_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with learners_kernel(tmp_path) as kernel:
+        assert kernel("import torch; torch.get_num_threads()").value == "1"
+
+
+def test_the_environments_number_of_threads_stays(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    here.load_ipython_extension(None)
+    assert os.environ["OMP_NUM_THREADS"] == "3"

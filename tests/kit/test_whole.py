@@ -119,23 +119,27 @@ def test_what_cannot_be_read_is_told(tmp_path):
 
 
 def test_it_waits_until_the_notebook_is_saved_and_not_for_ever(capsys, monkeypatch):
-    waits = iter(["the cell of `softmax`", "the cell of `softmax`", None])
+    moment = iter(["the cell of `softmax`", None])
+    overview._wait(lambda: next(moment))
+    assert capsys.readouterr().out == ""  # a moment is nothing to speak of
+    monkeypatch.setattr(overview, "SAVES_WITHIN", 0.1)
+    waits = iter(["the cell of `softmax`", "the cell of `softmax`", "the cell of `softmax`", None])
     overview._wait(lambda: next(waits))
     assert capsys.readouterr().out.count("Waiting until the notebook is saved") == 1
     monkeypatch.setattr(overview, "SAVED_WITHIN", 0.1)
-    with pytest.raises(NotChecked, match=r"a cell was run and is not saved yet: save the notebook \(Ctrl\+S\)"):
+    with pytest.raises(NotChecked, match=r"a cell is not saved yet: save the notebook \(Ctrl\+S\)"):
         overview._wait(lambda: "a cell")
 
 
 def test_in_a_notebook_it_is_about_that_notebook_once_it_is_saved(notebooks, tmp_path):
-    """The kernel ran an answer; the file is saved a second later, as JupyterLab does."""
+    """The kernel ran an answer; the file is saved seconds later, as JupyterLab does."""
     source, release = notebooks
     mine = answer(source, release, {FIRST.name: solutions(source)[FIRST.name]})
     with learners_kernel(tmp_path) as kernel:
         nbformat.write(release, kernel.notebook)
         kernel("from torch import Tensor\nfrom attncourse import check_all")
         kernel(named(mine, FIRST.name).source, FIRST.name)
-        saving = threading.Timer(1.5, nbformat.write, (mine, kernel.notebook))
+        saving = threading.Timer(3, nbformat.write, (mine, kernel.notebook))
         saving.start()
         shown = kernel("check_all()")
         saving.join()
@@ -147,3 +151,13 @@ def test_in_a_notebook_it_is_about_that_notebook_once_it_is_saved(notebooks, tmp
 def test_where_somebody_grades_or_builds_it_does_nothing(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
     assert lessons.check_all("nowhere.ipynb") is None
+
+
+def test_a_notebook_in_which_python_ends_is_told_so(notebooks, tmp_path):
+    notebook = copy.deepcopy(notebooks[1])
+    notebook.cells = [*notebook.cells[:4], new_code_cell("quit()  # enough"), *notebook.cells[4:]]
+    path = tmp_path / "mine.ipynb"
+    nbformat.write(notebook, path)
+    told = whole.whole(lessons, path)["refused"]
+    assert told.startswith("mine.ipynb: Python ended in the cell `")
+    assert told.endswith("` or above it: is there an exit() or quit()?")

@@ -724,7 +724,7 @@ assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
 # ## What each score function can express
 #
 # Think of all the places in the plane where a key might be, and colour each by the score that a given query (the green
-# arrow) would give it: the darker, the higher, and lines are dashed below zero. The six keys A to F (blue dots) get their
+# arrow) would give it: the stronger the colour, the higher, and lines are dashed below zero. The six keys A to F (blue dots) get their
 # weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns its query by a right angle. The additive network was set by hand: its
 # four hidden units see how far the key lies to the right of the query, to its left, above and below. (They need biases,
 # which the formula above leaves out.)

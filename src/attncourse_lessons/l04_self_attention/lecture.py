@@ -194,7 +194,7 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
 
 # %% [markdown]
 # Colours mean roles, as in the last two lectures: queries are green, keys blue, values orange. The words have colours of
-# their own: purple is *her*, black is *Anna*. Her row of $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is
+# their own: purple is *her*, and *Anna* has the ink of the text. Her row of $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is
 # square this time, $n \times n$, because the same words ask and answer. That makes it easier to mix up its axes, since
 # nothing will complain. **Rows ask, columns answer.** The package's `attend` does the last two steps; in
 # this lecture we use it, and in the assignment you write it.

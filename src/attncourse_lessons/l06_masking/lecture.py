@@ -563,7 +563,7 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
 #
 # Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
 # on inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which
-# of the four leak?* In the picture a cross marks a leak, and darker cells mean a larger gradient (each map has its own
+# of the four leak?* In the picture a cross marks a leak, and a stronger colour means a larger gradient (each map has its own
 # scale).
 
 # %%

@@ -36,6 +36,7 @@ NOTEBOOK_METADATA = {
 }
 SHORTHAND = ("exercise", "check", "written", "locked")
 FOR_TESTS = ("erratum",)  # on a lecture's box, for the course's own tests. The notebook does not keep it
+FOLDED = "hide-input"  # a cell's tag: the web book folds it
 OF_WRITTEN = ("points", "minutes", "difficulty")
 KNOWN = {*SHORTHAND, *FOR_TESTS, *OF_WRITTEN, "tags", "jupyter", "slideshow", "editable", "deletable"}
 
@@ -134,8 +135,8 @@ class _Expansion:
             self.fail(f"a {cell.cell_type} cell: write code or [markdown]")
         new_cell = new_code_cell if cell.cell_type == "code" else new_markdown_cell
         plain = {name: value for name, value in given.items() if name not in (*SHORTHAND, *FOR_TESTS, *OF_WRITTEN)}
-        if "hide-input" in plain.get("tags", []):                      # folds in the web book; this, in JupyterLab
-            plain["jupyter"] = {"source_hidden": True}
+        if FOLDED in plain.get("tags", []):
+            _fold(plain)
         new = new_cell(source=self._referred(cell), metadata=plain)
         if kinds:
             expand = getattr(self, f"_{kinds[0]}")
@@ -168,6 +169,10 @@ class _Expansion:
     def finish(self) -> None:
         for name, (line, _) in self.unchecked.items():
             self.fail(f'exercise "{name}" has no check: add # %% check="{name}" after it', line)
+        if not self.assignment:  # a lecture begins with its imports, which nobody reads first
+            setup = next((cell for cell in self.cells if cell.cell_type == "code"), None)
+            if setup is not None and re.search(r"^\s*(?:import|from)\s", setup.source, re.MULTILINE):
+                _fold(setup.metadata)
         for cell in self.cells:
             if cell.cell_type == "markdown" and TABLE in cell.source:
                 cell.source = cell.source.replace(TABLE, self._table())
@@ -301,6 +306,13 @@ def _absolute(course: Course, lesson: Lesson) -> Callable[[re.Match[str]], str]:
     """`from .figures import x` of a source as a notebook, which is in no package, has it: by the whole name."""
     package = f"{course.package}.{lesson.module}"
     return lambda match: f"{match[1]}{package}{'.' if match[2] else ''}{match[2]}{match[3]}"
+
+
+def _fold(metadata: dict[str, Any]) -> None:
+    """Fold a cell's code, in the web book and in JupyterLab."""
+    tags = metadata.get("tags", [])
+    metadata["tags"] = tags if FOLDED in tags else [*tags, FOLDED]
+    metadata["jupyter"] = {"source_hidden": True}
 
 
 def _identified(cells: list[NotebookNode]) -> list[NotebookNode]:

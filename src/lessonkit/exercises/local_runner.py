@@ -5,6 +5,7 @@ Nothing here knows a right answer, or what is being looked at: it runs in the le
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import inspect
 import linecache
@@ -13,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -22,6 +23,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from lessonkit.kernel import did_you_mean
 
 _TORCH = str(Path(torch.__file__).parent)
 
@@ -184,7 +187,7 @@ class LocalRunner:
 
     def _why(self, error: BaseException, arguments: tuple) -> Problem:
         """What an answer's error means. Writing into an input is that, also where torch refuses it first."""
-        where = _where(error, self.function)
+        where = where_in(error, self.function)
         if WRITES_INTO_LEAF in str(error) and any(isinstance(a, Tensor) and a.requires_grad for a in arguments):
             return Problem("changed its input", "it writes into an input: work on a copy, or on new tensors", where)
         shapes = ""
@@ -266,11 +269,29 @@ def kind_of(value: Any) -> str:
 
 def in_words(error: BaseException) -> str:
     """The error's kind and first line, with torch's advice replaced where it leads astray here."""
-    words = f"{type(error).__name__}: {error}".strip().removesuffix(":").splitlines()[0]
+    words = f"{type(error).__name__}: {error}".strip().removesuffix(":").splitlines()[0] + _meant(error)
     for start, advice in _ADVICE.items():
         if start in words:
             return words[: words.index(start) + len(start)] + advice
     return words
+
+
+def _meant(error: BaseException) -> str:
+    """" Did you mean …?", where a name is not there and another one like it is."""
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    known: Iterable[str] = ()
+    match error:
+        case NameError(name=str(name)) if last:
+            known = {*last.tb_frame.f_locals, *last.tb_frame.f_globals, *vars(builtins)}
+        case AttributeError(name=str(name), obj=thing) if thing is not None:
+            with suppress(Exception):  # a learner's object may answer as it likes
+                known = dir(thing)
+        case _:
+            return ""
+    meant = did_you_mean(name, (word for word in known if not word.startswith("_")), alike=0.7)
+    return f".{meant}" if meant else ""
 
 
 def _code(function: Any) -> CodeType | None:
@@ -290,7 +311,7 @@ def _argument_name(function: Any, position: int) -> str:
     return f"`{names[position - 1]}`" if position <= len(names) else f"argument {position}"
 
 
-def _where(error: BaseException, function: Any) -> str:
+def where_in(error: BaseException, function: Any) -> str:
     """The learner's own line where it happened: the last frame in the file (the cell) that holds the answer."""
     code = _code(function)
     lines = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]

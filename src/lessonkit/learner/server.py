@@ -1,6 +1,7 @@
 """What a Jupyter server does for a learner: their folder fills as they open notebooks, and Validate is ours.
 
-`lessonkit lab` starts a server with both. Where the course is installed, every server has the second.
+`lessonkit lab` starts a server with both. Where the course is installed, every server has the second. In a learner's
+folder JupyterLab opens the start page, and has none of nbgrader's tools for teachers.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from tornado import web
 from commandkit.errors import CommandError
 from lessonkit.course import the_course
 from lessonkit.exercises.overview import Line, NotChecked, Overview, run
-from lessonkit.learner.folder import Folder
+from lessonkit.learner.folder import START, Folder
 
+NBGRADER = "@jupyter/nbgrader"
+FOR_TEACHERS = ("formgrader", "course-list", "create-assignment")  # plugins of its extension of JupyterLab
+OF_AN_EXCHANGE = ("menu", "assignment-list")  # the menu has but the lists, and what is for teachers
 
 class Contents(AsyncLargeFileManager):
     """Jupyter's files, and in a learner's folder a notebook of the course when it is first asked for."""
@@ -74,10 +78,31 @@ def _head(line: Line) -> str:
     return f"{line.name}: {worth}"
 
 
+def learners_page(config: dict[str, Any]) -> dict[str, Any]:
+    """JupyterLab's settings of its page, as they are for a learner."""
+    without = [*FOR_TEACHERS, *(() if exchange() else OF_AN_EXCHANGE)]
+    disabled = [*config.get("disabledExtensions", []), *(f"{NBGRADER}:{plugin}" for plugin in without)]
+    return config | {"disabledExtensions": disabled, "lessonkitStart": START}
+
+
+def exchange() -> Path | None:
+    """The folder in which nbgrader hands assignments out and takes them in, by its settings; None if there is none."""
+    from nbgrader.apps import NbGrader
+    from nbgrader.exchange.default import Exchange
+
+    app = NbGrader()
+    app.load_config_file()
+    root = Path(Exchange(config=app.config).root)
+    return root if root.is_dir() else None
+
+
 def _load_jupyter_server_extension(server: Any) -> None:
     """Called by the server before nbgrader's own extension, by the names' order: the first handler of a path wins."""
-    base = server.web_app.settings["base_url"]
-    server.web_app.add_handlers(".*$", [(url_path_join(base, "/assignments/validate"), Validate)])
+    settings = server.web_app.settings
+    server.web_app.add_handlers(".*$", [(url_path_join(settings["base_url"], "/assignments/validate"), Validate)])
+    if Folder.at(Path(server.root_dir)):
+        before = settings.get("page_config_hook", lambda handler, config: config)
+        settings["page_config_hook"] = lambda handler, config: learners_page(before(handler, config))
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

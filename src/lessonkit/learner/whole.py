@@ -18,6 +18,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
 from lessonkit.course import Course, load
@@ -64,9 +65,17 @@ def repaired(course: Course, path: Path) -> tuple[str | None, NotebookNode, list
     return assignment, notebook, notes
 
 
+class Ended(Exception):
+    """A cell after which no other can run; the message says which, and what it did."""
+
+
 def execute(notebook: NotebookNode, folder: Path, on_cell: Callable[[int], object] = lambda count: None) -> None:
-    """Run a notebook from the top in a kernel of its own; errors stay in their cells, and the rest runs."""
-    count = 0
+    """Run a notebook from the top in a kernel of its own; errors stay in their cells, and the rest runs. Ended."""
+    count, running = 0, ""
+
+    def started(cell: NotebookNode, **_: Any) -> None:
+        nonlocal running
+        running = _first_line(cell)
 
     def ended(**_: Any) -> None:
         nonlocal count
@@ -85,9 +94,17 @@ def execute(notebook: NotebookNode, folder: Path, on_cell: Callable[[int], objec
             resources={"metadata": {"path": str(folder)}},
             record_timing=False,
             coalesce_streams=True,
+            on_cell_start=started,
             on_cell_executed=ended,
         )
-        client.execute(env=environment, stderr=log)
+        try:
+            client.execute(env=environment, stderr=log)
+        except DeadKernelError:
+            # After exit() some more cells may run.
+            raise Ended(f"Python ended in the cell `{running}` or above it: is there an exit() or quit()?") from None
+        except CellTimeoutError:
+            minutes = f"more than {CELL_TIMEOUT // 60} minutes"
+            raise Ended(f"the cell `{running}` ran for {minutes}: does it end?") from None
 
 
 def lines(course: Course, assignment: str, notebook: NotebookNode) -> list[dict[str, Any]]:
@@ -131,9 +148,12 @@ def stopped(notebook: NotebookNode) -> list[str]:
     for cell in notebook.cells:
         meta = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code" and not (meta.get("grade") or meta.get("solution")):
-            first = (cell.source.strip().splitlines() or [""])[0][:50]
-            told += [f"`{first}`, {o.ename}" for o in cell.outputs if o.output_type == "error"]
+            told += [f"`{_first_line(cell)}`, {o.ename}" for o in cell.outputs if o.output_type == "error"]
     return told
+
+
+def _first_line(cell: NotebookNode) -> str:
+    return (cell.source.strip().splitlines() or [""])[0][:50]
 
 
 def whole(course: Course, path: Path, on_cell: Callable[[int, int], object] = lambda count, of: None) -> dict[str, Any]:
@@ -147,7 +167,10 @@ def whole(course: Course, path: Path, on_cell: Callable[[int, int], object] = la
     if assignment is None:
         return {"refused": f"{path.name} holds no check: it is none of the course's assignments"}
     of = sum(bool(cell.cell_type == "code" and cell.source.strip()) for cell in notebook.cells)
-    execute(notebook, path.parent, lambda count: on_cell(min(count, of), of))
+    try:
+        execute(notebook, path.parent, lambda count: on_cell(min(count, of), of))
+    except Ended as error:
+        return {"refused": f"{path.name}: {error}"}
     return {
         "lines": lines(course, assignment, notebook),
         "repairs": notes,
