@@ -161,7 +161,8 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # %% [markdown]
 # At position 100 two unrelated words look the same, because the number is much larger than the words. The last line shows
 # a second problem. Many Transformers have a **LayerNorm** in front of attention ([lecture @deep_stacks](@deep_stacks)). It
-# subtracts the mean over the columns. An integer position is equal in all columns, so LayerNorm removes it.
+# subtracts the mean over the columns. An integer position is equal in all columns, so LayerNorm removes it. (RMSNorm, in
+# newer models, subtracts nothing. There the position stays, and the words look alike.)
 #
 # **Second try: binary digits**, one in each column. They are bounded, and all positions differ. Column by column the
 # **period** doubles: 2, 4, 8, 16. Beside them stands a smooth version: each *pair* of columns holds a sine and a cosine,
@@ -289,14 +290,14 @@ assert right == 998
 #
 # ## Rotary embeddings (RoPE): turn, do not add
 #
-# The sinusoids have a rotation for each distance, but they are *added*, and that spoils it. The product
-# $(q + p_m) \cdot (k + p_n)$ has four terms, and the mixed ones, $q \cdot p_n$ and $p_m \cdot k$, change with the place.
-# Su et al. (2021) ask for a function $f(x, m)$, the vector $x$ as it appears at position $m$, with
+# Sinusoids have a rotation for each distance, but they are *added*. Let $p_m$ and $p_n$ be the vectors of two positions.
+# The product $(q + p_m) \cdot (k + p_n)$ has four terms, and the mixed ones, $q \cdot p_n$ and $p_m \cdot k$, change with the
+# place. Su et al. (2021) ask for a function $f(x, m)$, the vector $x$ as it appears at position $m$, with
 #
 # $$f(q, m) \cdot f(k, n) = g(q, k,\, m - n).$$
 #
-# (In this section $m$ is the position of a query and $n$ that of a key.) Each token shall bring its own position, and the
-# score shall know the distance alone. A rotation does this. The dot product of two arrows does not change if both are
+# (In this section $m$ is the position of a query and $n$ that of a key.) Each token should bring its own position, and the
+# score should depend on the distance alone. A rotation does this. The dot product of two arrows does not change if both are
 # turned by the same angle. So turn each vector at position $m$ by $m\,\theta$: two tokens are then turned against
 # each other by $(m - n)\,\theta$, wherever they stand.
 #
@@ -323,15 +324,17 @@ viz.explore(
 # $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
 #
 # This is **RoPE**, the rotary position embedding. (The paper counts pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code
-# counts from 0.) A head of eight columns has four pairs. *Guess:* which of them can tell position 0 from position 300?
+# counts from 0.) A head of eight columns has four pairs. *Guess:* which of them is back at its start after a
+# few tokens, and which hardly moves?
 
 # %%
 shown = [0, 1, 2, 3, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 
 # %% [markdown]
-# Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pair 3 hardly moves
-# between neighbours, but it tells position 0 from position 300. The cell does the same for one vector, pair by pair.
+# Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pairs 2 and 3 hardly move
+# between neighbours, and have not come full circle at position 300: they tell near from far. The cell turns one vector, pair
+# by pair.
 
 # %%
 def turn(x, m, base=10000):
@@ -539,9 +542,10 @@ buckets = bias.buckets(torch.tensor(distances)).tolist()
 slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256}
 costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.items()}
 figures.relative_biases(distances, buckets, costs)
+print(len(set(buckets)), "buckets for", len(distances), "distances")
 
 # %% [markdown]
-# (Keys to the right of the query have buckets of their own, from 16 on. A model that sees only the past needs half as
+# T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model that sees only the past needs half as
 # many.) A distance need not be counted in tokens: Wang et al. (2019) count steps in a tree of which word depends on
 # which. ALiBi is the extension of the assignment.
 #
@@ -657,7 +661,7 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # * **No order.** Without positions, a model does little better than guessing. (A letter that is frequent in the text is
 #   the better guess.) Integers are no better: LayerNorm has removed them.
 # * **Order up to the trained length.** In texts of 32, sinusoids and the learned table make no mistake. Digits make few,
-#   nearly all at positions 16 and 17, where two places back is another digit for 16. Beyond 32, sinusoids and digits
+#   nearly all at positions 16 and 17, where two places back the digit for 16 flips. Beyond 32, sinusoids and digits
 #   fail, and the table refuses. Compare orange and blue in the shaded part: in a long text both are worse even at its
 #   beginning. Letters beyond 32 have vectors that the model has never seen, and they draw attention from
 #   everywhere.
@@ -737,7 +741,7 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 #
 # Why scale at all, then? The paper gives no reason. The usual one is this: in language the word matters more than its
 # place, and a model with sinusoids and no factor starts with words that are hard to read. RoPE adds nothing to the embedding
-# and does not need the factor. Llama has none.
+# and does not need the factor. Llama has none; Gemma has it all the same.
 #
 # > **A common mistake: "they differ in X alone", unchecked.** The package's `scale_embedding`, like many libraries' code,
 # > scales with sinusoids and not with a learned table. A comparison that changes `positions` alone then compares two scales

@@ -278,7 +278,7 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
 
 # %% [markdown]
 # He's start explodes at every rate. The calibrated start is the best of the three and is not enough: its best seeds end a
-# little below the dotted line, where one block alone reached 0.6. So size is not all. A stack can also lose the **token
+# little below the dotted line. One block alone reached 0.6. So size is not all. A stack can also lose the **token
 # spread**, the part of $x$ that differs between tokens, $\lVert x - \bar x \rVert / \lVert x \rVert$. It is near 1 where
 # tokens have little in common, and 0 where all are equal. *Guess:* what is it after 12 calibrated blocks?
 
