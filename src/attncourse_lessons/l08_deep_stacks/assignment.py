@@ -156,15 +156,15 @@ if solved("pre_norm_block"):
     def through(block, without=None, blocks=32, d=64):
         """x after each block, (blocks, batch, n, d); the block `without` passes x on."""
         torch.manual_seed(0)
-        x, levels = torch.randn(8, 10, d), []            # (batch, n, d)
+        x, after = torch.randn(8, 10, d), []             # (batch, n, d)
         with torch.no_grad():
             for number in range(blocks):
                 attend, feed_forward = MultiHeadAttention(d, n_heads=4), FeedForward(d, 4 * d)
                 initialise(nn.ModuleList([attend, feed_forward]))
                 if number != without:
                     x = block(x, attend, feed_forward, nn.LayerNorm(d), nn.LayerNorm(d))
-                levels.append(x)
-        return torch.stack(levels)
+                after.append(x)
+        return torch.stack(after)
 
     whole = through(pre_norm_block)                      # (32, batch, n, d)
     for depth in (2, 8, 32):

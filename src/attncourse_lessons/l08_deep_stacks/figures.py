@@ -292,7 +292,7 @@ def paired_runs(groups: Mapping[str, Sequence[float]], pair: tuple[str, str], ha
     right.set_yticks([0.25, -0.25], ["each seed", "mean, 95 %"])
     right.set_ylim(-0.7, 0.7)
     right.tick_params(axis="y", length=0)
-    right.set_xlabel("difference")
+    right.set_xlabel("difference of the losses")
     right.set_title(f"{pair[0]} − {pair[1]}")
     listed = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items())
     said = f"{listed}. {pair[0]} less {pair[1]}: mean {middle:.4f} ± {half:.4f}".replace("-", "−")

@@ -23,6 +23,10 @@
 # * place what today's models do: sandwich norm, norm on the branch, **QK-norm**, DeepNorm, ReZero;
 # * write a **structural test** that finds a bug which the loss does not show.
 #
+# The argument has four steps. A deep stack does not learn, and none of three initialisations helps. Residual connections
+# keep what each token carries, but sizes explode. A norm holds the sizes. Where the norm stands, and how large a branch is,
+# decide what trains.
+#
 # ## Deeper is worse: the degradation problem
 #
 # Attention followed by a feed-forward network is a **block**, and each of the two is a **sublayer**. If one block learns a
@@ -427,9 +431,9 @@ print("mean", mu.item(), "  variance", variance.item(), "  normalised", [f"{c:.2
 assert torch.allclose(torch.stack(y), F.layer_norm(x, (4,)), atol=1e-5), "torch's"
 
 # %% [markdown]
-# (The small ε prevents 0/0 for a vector of variance zero.) What do the two steps do to a vector? Here are seven vectors of three numbers.
-# To subtract the mean is to move along the direction $(1, 1, 1)$ until the sum is zero: a projection onto a plane. *Guess:*
-# where in this plane do the vectors lie after the division?
+# (The small ε prevents 0/0 for a vector of variance zero.) What do the two steps do to a vector? The picture has seven vectors
+# of three numbers. To subtract the mean is to move along the direction $(1, 1, 1)$ until the sum is zero: a projection onto a
+# plane. *Guess:* where in this plane do the vectors lie after the division?
 
 # %%
 points = torch.randn(7, 3, generator=torch.Generator().manual_seed(259)) + 0.6       # (7, 3)
@@ -882,8 +886,8 @@ def as_printed(x, sublayer, norm):
 # > goes straight to the output layer, so the final norm of a pre-norm stack is missing as well.
 #
 # We train the printed and the repaired block, two deep, on eight seeds, with a warm-up. For one seed both have the same
-# matrices and batches, so the runs are **paired**: the *difference* of each pair counts, not the two means. *Guess:* which is
-# lower, and can one tell?
+# matrices and batches, so the runs are **paired**: the *difference* of each pair counts, not the two means. (The third row
+# of the picture has the final norm as well.) *Guess:* which is lower, and can one tell?
 
 # %%
 final = record["printed"]
@@ -956,15 +960,15 @@ print("the same numbers:", torch.equal(x, y))
 # the printed model behaves six deep. *Guess:* whose line in the sweep does it follow?
 
 # %%
-figures.runs_over(swept(["as printed", "post-norm"]), "learning rate",
+figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
 
 # %% [markdown]
-# As predicted: it learns where post-norm learns, and fails where post-norm fails. Whoever takes this code, believes its
-# comments, makes it six blocks deep and leaves out the warm-up "because pre-norm does not need one" will look for the fault
-# everywhere but in these four lines. The loss answers one question: whether something is learned, at this size and with these
-# settings. What a model *is* must be tested in other ways.
+# As predicted: it learns where post-norm learns, and fails where post-norm fails. Suppose that someone takes this code, makes
+# it six blocks deep, and leaves out the warm-up "because pre-norm does not need one". Training fails, and the fault is in
+# four lines whose comments look right. The loss answers one question: whether something is learned, at this size and with
+# these settings. What a model *is* must be tested in other ways.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
