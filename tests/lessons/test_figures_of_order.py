@@ -67,7 +67,7 @@ def test_points_of_two_scales_are_read_out_seed_by_seed(shown):
 
 def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long_one_has_refused(shown):
     long = [1.0] * 6 + [0.5] * 8
-    lines = {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}, "b": {8: [[1.0] * 6]}}
+    lines = {"A": {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}}, "B": {"b": {8: [[1.0] * 6]}}}
     figures.accuracy_past_training(lines, trained=8, chance=0.25, first=2, smooth=4)
     assert "a: 75% in texts of 8, 50% to 100% beyond in texts of 16; b: 100% in texts of 8, refuses 16." in shown[0]
     assert "Guessing: 25%" in shown[0]
@@ -240,18 +240,21 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
 @proven
 def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_positions():
     long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
-    lines = {"a": {8: [short], 15: [long, [0.75] * 13]}, "b": {8: [short, [0.25] * 6]}}
-    a, b, *rest = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
-    assert (a.get_title(), b.get_title()) == ("a", "b")
+    lines = {"A": {"a": {8: [short], 15: [long, [0.75] * 13]}},
+             "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
+    a, empty, b, c = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
+    assert [ax.get_title() for ax in (a, b, c)] == ["a", "b", "c"] and not empty.axison
+    assert [ax.get_ylabel() for ax in (a, b, c)] == ["A\nshare right", "B\nshare right", ""]
     level, means = [(0, 0.125), (1, 0.125)], [(3.5, 0.75), (6.5, 0.75)]
     assert strokes(a) == [
         level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
     ]  # fmt: skip
     assert strokes(b) == [level, means, [(3.5, 0.25), (6.5, 0.25)]]
-    for ax in (a, b):
+    for ax in (a, b, c):
         assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
         assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
-    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5)] and not any(ax.axison for ax in rest)
+    assert strokes(c) == [level, means]
+    assert texts(a) == [] and texts(b) == texts(c) == [("refuses", 12, 0.5)]
     (legend,) = a.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["text of 15", "text of 8"]
 

@@ -312,49 +312,51 @@ def scale_points(
 
 
 def accuracy_past_training(
-    lines: Mapping[str, Mapping[int, Sequence[Sequence[float]]]],
+    rows: Mapping[str, Mapping[str, Mapping[int, Sequence[Sequence[float]]]]],
     trained: int,
     chance: float,
     first: int,
     smooth: int = 8,
 ) -> None:
-    """Accuracy at each position, a panel for each scheme, {scheme: {length of the text: a line for each seed}}.
+    """Accuracy at each position, {row: {scheme: {length of the text: a line for each seed}}}, a panel for each scheme.
 
     Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
     without a long one says that its model refused it. Means over `smooth` positions.
     """
-    columns = 4
-    drawn, _ = figure(7.8, 0.7 + 1.7 * -(-len(lines) // columns), rows=-(-len(lines) // columns), columns=columns)
-    longest = max(length for texts in lines.values() for length in texts)
+    columns = max(len(schemes) for schemes in rows.values())
+    drawn, _ = figure(2.5 * columns, 0.7 + 1.75 * len(rows), rows=len(rows), columns=columns)
+    longest = max(length for schemes in rows.values() for texts in schemes.values() for length in texts)
     said = []
-    for ax, (name, texts) in zip(drawn.axes, lines.items(), strict=False):
-        ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
-        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
-        for length in sorted(texts, reverse=True):
-            colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
-            for seed, line in enumerate(texts[length]):
-                at, means = _means(np.asarray(line, dtype=float), first, smooth)
-                label = f"text of {length}" if seed == 0 else ""
-                ax.plot(at, means, color=colour, marker=marker, markersize=3, linewidth=1.2, clip_on=False, label=label)
-        if longest not in texts:
-            ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
-        ax.set_title(name, fontsize=11)
-        ax.set_ylim(0, 1.03)
-        ax.set_xlim(0, longest)
-        ax.set_xticks([0, trained, longest])
-        ax.set_yticks([0, 0.5, 1])
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.tick_params(labelsize=9.5)
-        short = np.mean(texts[trained])
-        far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
-        beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
-        said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
-    for ax in drawn.axes[len(lines) :]:
-        ax.set_axis_off()
+    for k, (family, schemes) in enumerate(rows.items()):
+        panels = drawn.axes[k * columns : (k + 1) * columns]
+        panels[0].set_ylabel(f"{family}\nshare right")
+        for ax in panels[len(schemes) :]:
+            ax.set_axis_off()
+        for ax, (name, texts) in zip(panels, schemes.items(), strict=False):
+            ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
+            ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
+            for length in sorted(texts, reverse=True):
+                colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
+                style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
+                for seed, line in enumerate(texts[length]):
+                    at, means = _means(np.asarray(line, dtype=float), first, smooth)
+                    ax.plot(at, means, label=f"text of {length}" if seed == 0 else "", **style)
+            if longest not in texts:
+                ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
+            ax.set_title(name, fontsize=11)
+            ax.set_ylim(0, 1.03)
+            ax.set_xlim(0, longest)
+            ax.set_xticks([0, trained, longest])
+            ax.set_yticks([0, 0.5, 1])
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            ax.tick_params(labelsize=9.5)
+            short = np.mean(texts[trained])
+            far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
+            beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
+            said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
     handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=9.5)
+    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=10)
     drawn.supxlabel("position", fontsize=10.5)
-    drawn.supylabel("share right", fontsize=10.5)
     show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. Guessing: {chance:.0%}.")
 
 

@@ -545,9 +545,9 @@ figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
 
 # %% [markdown]
-# T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model that sees only the past needs half as
-# many.) A distance need not be counted in tokens: Wang et al. (2019) count steps in a tree of which word depends on
-# which. ALiBi is the extension of the assignment.
+# T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
+# that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. (2019) count steps in a
+# tree of which word depends on which. ALiBi is the extension of the assignment.
 #
 # ## Which model uses which positions
 #
@@ -634,7 +634,12 @@ for run in plain:
     panel = lines.setdefault(run["scheme"], {})
     for n, line in run["at"].items():
         panel.setdefault(int(n), []).append(line)                # a line for each seed
-figures.accuracy_past_training(lines, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+families = {"no order": ("no positions", "integer"),
+            "a vector for each": ("binary", "sinusoidal", "learned"),
+            "distance": ("relative (T5)", "relative (Shaw)", "RoPE")}
+panels = {family: {scheme: lines[scheme] for scheme in schemes}
+          for family, schemes in families.items()}
+figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, first=BACK)
 
 # %%
 def by_seed(scheme, what, scaled=False):
@@ -656,11 +661,11 @@ assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
 assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
 
 # %% [markdown]
-# The picture shows three groups.
+# Each row of the picture fails, or not, in its own way.
 #
 # * **No order.** Without positions, a model does little better than guessing. (A letter that is frequent in the text is
 #   the better guess.) Integers are no better: LayerNorm has removed them.
-# * **Order up to the trained length.** In texts of 32, sinusoids and the learned table make no mistake. Digits make few,
+# * **A vector for each position.** In texts of 32, sinusoids and the learned table make no mistake. Digits make few,
 #   nearly all at positions 16 and 17, where two places back the digit for 16 flips. Beyond 32, sinusoids and digits
 #   fail, and the table refuses. Compare orange and blue in the shaded part: in a long text both are worse even at its
 #   beginning. Letters beyond 32 have vectors that the model has never seen, and they draw attention from

@@ -414,8 +414,8 @@ for seed in range(3):
 # ## Layer normalisation (LayerNorm)
 #
 # Take one token's vector, $d$ numbers. Subtract their mean, and divide by their standard deviation. The result has mean 0
-# and variance 1. Then multiply by a learned **gain** $\gamma$ and add a learned **bias** $\beta$ for each number, so that every size
-# is possible. This is **layer normalisation**, **LayerNorm** (Ba, Kiros and Hinton 2016):
+# and variance 1. Then multiply by a learned **gain** $\gamma$ and add a learned **bias** $\beta$ for each number, so that
+# every size is possible. This is **layer normalisation**, **LayerNorm** (Ba, Kiros and Hinton 2016):
 #
 # $$
 # \mu = \frac1d \sum_{c=1}^d x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^d (x_c - \mu)^2 \qquad
