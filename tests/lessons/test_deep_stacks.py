@@ -104,3 +104,35 @@ def test_a_way_around_attention_helps_and_one_around_the_feed_forward_network_do
 def test_the_loss_prefers_the_printed_block():
     printed = measured("deep_stacks")["printed"]
     assert mean(printed["as printed"]) < mean(printed["repaired"])
+
+
+@pytest.fixture(scope="module")
+def landscape():
+    return benchmarks.load("loss_landscape")
+
+
+def test_a_step_of_the_landscape_is_as_long_as_the_weights_of_each_neuron(landscape):
+    matrices = [torch.randn(3, 5), 10 * torch.randn(5, 2)]
+    for step, weights in zip(landscape.direction(matrices, torch.Generator().manual_seed(0)), matrices, strict=True):
+        torch.testing.assert_close(step.norm(dim=0), weights.norm(dim=0))
+
+
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_many_places_of_the_landscape_at_once_give_what_each_gives_alone(landscape, with_residual):
+    matrices = landscape.learn_spirals(with_residual, seed=0, depth=2, steps=2)
+    places = torch.tensor([[0.0, 0.0], [0.25, -0.5], [-0.5, 0.25]])
+    together = landscape.losses_around(matrices, with_residual, places)
+    alone = torch.cat([landscape.losses_around(matrices, with_residual, place[None]) for place in places])
+    torch.testing.assert_close(together, alone)
+    torch.testing.assert_close(together[0], landscape.spiral_loss(matrices, with_residual))
+    assert len(set(together.tolist())) == 3
+
+
+def test_with_residual_connections_every_seeds_slice_rises_more_steadily_and_more_of_it_is_low():
+    record = measured("loss_landscape")
+    without, with_residual = record["bowls"]["no residual"], record["bowls"]["residual"]
+    assert [bowl["seed"] for bowl in without] == [bowl["seed"] for bowl in with_residual] == record["seeds"]
+    assert all(b["rising"] > a["rising"] + 0.03 for a, b in zip(without, with_residual, strict=True))
+    assert sum(bowl["low"] for bowl in with_residual) > 2 * sum(bowl["low"] for bowl in without)
+    for losses in record["slices"].values():
+        assert len(losses) == len(record["ticks"]) and {len(row) for row in losses} == {len(record["ticks"])}

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from drawn import axes, cells, curves, dots, grid, labels, strokes, table, texts
+from drawn import arrows, axes, boxed, cells, curves, dots, grid, joined, labels, strokes, table, texts
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle
 from proven import proven
@@ -67,15 +67,15 @@ def test_points_of_two_scales_are_read_out_seed_by_seed(shown):
 
 def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long_one_has_refused(shown):
     long = [1.0] * 6 + [0.5] * 8
-    lines = {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}, "b": {8: [[1.0] * 6]}}
+    lines = {"A": {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}}, "B": {"b": {8: [[1.0] * 6]}}}
     figures.accuracy_past_training(lines, trained=8, chance=0.25, first=2, smooth=4)
     assert "a: 75% in texts of 8, 50% to 100% beyond in texts of 16; b: 100% in texts of 8, refuses 16." in shown[0]
     assert "Guessing: 25%" in shown[0]
 
 
 def test_reach_tells_the_mean_at_each_length(shown):
-    figures.reach({"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, trained=32)
-    assert "RoPE: 95% at 32, 60% at 128" in shown[0]
+    figures.reach({"a": {"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, "b": {"T5": {32: [0.5, 0.4]}}}, trained=32)
+    assert "RoPE: 95% at 32, 60% at 128; T5: 45% at 32." in shown[0]
 
 
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
@@ -86,12 +86,26 @@ def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
 
 
 def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
-    row = {"unique": (True, ""), "longer\ntexts": (False, "12%")}
-    figures.property_table({"binary": row, "RoPE": row | {"longer\ntexts": (True, "99%")}})
+    row = {"unique": (True, ""), "longer texts": (False, "12%")}
+    figures.property_table({"binary": row, "RoPE": row | {"longer texts": (True, "99%")}})
     assert "binary: unique yes, longer texts no (12%); RoPE: unique yes, longer texts yes (99%)." in shown[0]
 
 
 # What is drawn
+
+
+@proven
+def test_each_family_of_schemes_has_an_arrow_to_the_place_where_the_position_enters():
+    (ax,) = axes(figures.ways_in)
+    assert boxed(ax) == ["input x", "query, key", "score", "weight"]
+    places = [family for family in joined(ax) if family[0] not in boxed(ax)]
+    assert places == [("absolute: sinusoidal, learned", "input x"), ("rotary: RoPE", "query, key"),
+                      ("relative: Shaw, T5, ALiBi", "score")]  # fmt: skip
+    at = {words: (x, y) for words, x, y in texts(ax)}
+    assert all(at[family][1] < at[place][1] for family, place in places), "the families stand below"
+    along = [(start, end) for start, end in arrows(ax) if start[1] == end[1]]
+    assert len(along) == 3 and all(start[0] < end[0] for start, end in along)
+    assert at["input x"][0] < at["query, key"][0] < at["score"][0] < at["weight"][0]
 
 
 @proven
@@ -226,18 +240,21 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
 @proven
 def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_positions():
     long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
-    lines = {"a": {8: [short], 15: [long, [0.75] * 13]}, "b": {8: [short, [0.25] * 6]}}
-    a, b, *rest = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
-    assert (a.get_title(), b.get_title()) == ("a", "b")
+    lines = {"A": {"a": {8: [short], 15: [long, [0.75] * 13]}},
+             "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
+    a, empty, b, c = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
+    assert [ax.get_title() for ax in (a, b, c)] == ["a", "b", "c"] and not empty.axison
+    assert [ax.get_ylabel() for ax in (a, b, c)] == ["A\nshare right", "B\nshare right", ""]
     level, means = [(0, 0.125), (1, 0.125)], [(3.5, 0.75), (6.5, 0.75)]
     assert strokes(a) == [
         level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
     ]  # fmt: skip
     assert strokes(b) == [level, means, [(3.5, 0.25), (6.5, 0.25)]]
-    for ax in (a, b):
+    for ax in (a, b, c):
         assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
         assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
-    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5)] and not any(ax.axison for ax in rest)
+    assert strokes(c) == [level, means]
+    assert texts(a) == [] and texts(b) == texts(c) == [("refuses", 12, 0.5)]
     (legend,) = a.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["text of 15", "text of 8"]
 
@@ -245,18 +262,26 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
 @proven
 def test_reach_joins_means_and_has_a_point_a_seed():
     lines = {"RoPE": {32: [1.0, 0.5], 128: [0.5, 0.25]}, "window": {32: [0.75, 0.25], 128: [0.125, 0.375]}}
-    (ax,) = axes(figures.reach, lines, trained=32)
-    assert curves(ax) == {"RoPE": {"32": 0.75, "128": 0.375}, "window": {"32": 0.5, "128": 0.25}}
-    assert dots(ax) == [(32, 1), (32, 0.5), (128, 0.5), (128, 0.25), (32, 0.75), (32, 0.25), (128, 0.125), (128, 0.375)]
-    assert [*cells(ax)] == [(16, 0, 16, 1)]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("length of the text", "share right")
+    left, right = axes(figures.reach, {"ours": lines, "theirs": {"T5": {32: [0.5, 0.25]}}}, trained=32)
+    assert curves(left) == {"RoPE": {"32": 0.75, "128": 0.375}, "window": {"32": 0.5, "128": 0.25}}
+    assert curves(right) == {"T5": {"32": 0.375}} and dots(right) == [(32, 0.5), (32, 0.25)]
+    assert dots(left) == [
+        (32, 1), (32, 0.5), (128, 0.5), (128, 0.25), (32, 0.75), (32, 0.25), (128, 0.125), (128, 0.375)
+    ]  # fmt: skip
+    assert (left.get_title(), right.get_title()) == ("ours", "theirs")
+    colours = [line.get_color() for ax in (left, right) for line in ax.get_lines()]
+    assert len(set(colours)) == 3, "no two lines of the picture look alike"
+    for ax in (left, right):
+        assert [*cells(ax)] == [(16, 0, 16, 1)]
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("length of the text", "share right")
 
 
 @proven
 def test_attention_past_the_end_has_lines_where_the_training_ended():
     matrix = torch.eye(4)
     matrix[2:] = torch.tensor([0.125, 0.5, 0.125, 0.25])
-    a, b = axes(figures.attention_past_training, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
+    a, b, key = axes(figures.attention_past_training, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
+    assert key.get_ylabel() == "attention weight"
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
     assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
     assert grid(b) == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
@@ -265,14 +290,14 @@ def test_attention_past_the_end_has_lines_where_the_training_ended():
 
 
 @proven
-def test_a_property_that_holds_is_filled_and_ticked_in_the_row_of_its_scheme():
+def test_a_property_that_holds_is_filled_and_ticked_in_the_column_of_its_scheme():
     rows = {"binary": {"unique": (True, ""), "longer": (False, "12%"), "near": (False, "3")},
             "RoPE": {"unique": (False, "1"), "longer": (True, "99%"), "near": (False, "5")}}  # fmt: skip
     (ax,) = axes(figures.property_table, rows)
     at = {(x, y): words.strip() for words, x, y in texts(ax)}
-    assert [at[x, -0.5] for x in (0.5, 1.5, 2.5)] == ["unique", "longer", "near"] and ax.yaxis_inverted()
-    assert [[at[x, y] for x in (-0.08, 0.5, 1.5, 2.5)] for y in (0.5, 1.5)] == [
-        ["binary", "✓", "✗ 12%", "✗ 3"], ["RoPE", "✗ 1", "✓ 99%", "✗ 5"]
+    assert [at[x, -0.42] for x in (0.5, 1.5)] == ["binary", "RoPE"] and ax.yaxis_inverted()
+    assert [[at[x, y] for x in (-0.08, 0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [
+        ["unique", "✓", "✗ 1"], ["longer", "✗ 12%", "✓ 99%"], ["near", "✗ 3", "✗ 5"]
     ]  # fmt: skip
     filled = {place[:2] for place, (colour, _) in cells(ax).items() if colour != "#ffffff"}
     assert filled == {(0, 0), (1, 1)} and len(cells(ax)) == 6

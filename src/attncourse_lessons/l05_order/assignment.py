@@ -9,14 +9,14 @@
 # %% [markdown]
 # # Assignment @order · Positional encoding
 #
-# In [lecture @order](@order) attention was told where each token stands. Here you build **sinusoidal positional
-# encodings** and the matrix that shifts them, the index of **relative positions**, and **rotary embeddings (RoPE)**. After
-# each check comes a cell that *uses* what you wrote; the last one trains a model that copies with your `rope`. It waits
-# until the check gives all points, and is not graded.
+# You build four parts of [lecture @order](@order): **sinusoidal positional encodings**, the matrix that shifts them,
+# **rotary embeddings (RoPE)**, and the index of **relative positions**. After each check comes a cell that *uses* what you
+# wrote. In exercise 3, for instance, a model learns to copy with your `rope`. The cell waits until the check gives all
+# points, and is not graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Under each exercise stands a check. Run it as often as you like, also before you have written anything. It says what it
+# found, what it expected, and, if it recognises your mistake, what you were probably thinking. Another check, with other
+# numbers and sizes, decides your points.
 #
 # {exercises}
 #
@@ -42,15 +42,15 @@ from attncourse import viz
 # %% [markdown]
 # ## 1 · Sinusoidal positional encoding
 #
-# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle,
-# which moves on by the frequency $\theta_i$ with each position, more slowly the larger $i$ is:
+# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle. It
+# turns by the frequency $\theta_i$ with each position, and a larger $i$ turns more slowly:
 #
 # $$
 # \theta_i = 10000^{-2i/d}, \qquad \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)
 # $$
 #
-# The sine stands in an even column and its cosine directly after it. `positions` are whole numbers of any shape: a row of
-# them, a batch of rows, or one alone. Whatever the shape, the vectors get a new last axis.
+# The sine stands in an even column and its cosine directly after it. `positions` holds whole numbers and has any shape: a
+# row, a batch of rows, or a single number. The result has one axis more, the last, for the vectors.
 
 # %% exercise="sinusoidal"
 def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
@@ -65,8 +65,8 @@ def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
 check("sinusoidal", sinusoidal)
 
 # %% [markdown]
-# **Use it.** Somebody sends you the vector of a position with noise on every number, as large as the numbers themselves
-# or larger. Can you tell which of 1,000 positions it was, by the largest dot product? *Guess* how it depends on the width.
+# **Use it.** You receive the vector of a position with noise on every number. The noise is about as large as the numbers, or
+# larger. Does the largest dot product tell which of 1,000 positions it was? *Guess* how this depends on the width.
 
 # %%
 if solved("sinusoidal"):
@@ -104,8 +104,8 @@ def shift_matrix(k: int, d_model: int) -> Tensor:
 check("shift_matrix", shift_matrix)
 
 # %% [markdown]
-# **Use it.** A head whose $W_Q W_K^\top$ is your matrix. The embeddings of the words are left out; only their positions
-# ask and answer. *Guess* the two tables, for $k = -1$ and $k = 2$. Where do the first and the last words look?
+# **Use it.** Your matrix becomes $W_Q W_K^\top$ of a head. Queries and keys are made of positions alone, without words.
+# *Guess* the attention weights for $k = -1$ and $k = 2$. What do the first and the last words attend to?
 
 # %%
 if solved("sinusoidal") and solved("shift_matrix"):
@@ -117,47 +117,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
     viz.weight_tables(tables, numbers=True, digits=2)
 
 # %% [markdown]
-# ## 3 · Relative positions
-#
-# Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
-# up to $k$ to either side have a vector of their own; all beyond share the outermost. That makes a table of
-# $2k + 1$ rows, and the pair $(i, j)$ looks up row
-#
-# $$\operatorname{clip}(j - i,\, -k,\, k) + k$$
-#
-# so that row 0 is for "$k$ or more to the left", row $k$ for "here", row $2k$ for "$k$ or more to the right". Make the index for
-# all pairs. It will be used as `table[index]`.
-
-# %% exercise="relative_index"
-def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
-    """Which of 2 · max_distance + 1 rows of a table each pair of a query and a key looks up.
-
-    n_query, n_key: how many of each; both count from position 0   max_distance: k above
-    returns (n_query, n_key), whole numbers from 0 to 2 · max_distance
-    """
-    ...  # solution
-
-# %% check="relative_index"
-check("relative_index", relative_index)
-
-# %% [markdown]
-# **Use it.** A table of five numbers, one for each distance from −2 to 2, is added to scores that are all zero. That makes
-# a head that looks at the word before, in a sentence of any length. *Guess* what the first word does, which has nobody before
-# it.
-
-# %%
-if solved("relative_index"):
-    numbers = torch.tensor([0.0, 4.0, 1.0, 0.0, 0.0])            # for ≤ −2, −1, 0, 1, ≥ 2
-    tables = {}
-    for sentence in ("we know that", "of course we know that you know"):
-        words = sentence.split()
-        n = len(words)
-        bias = numbers[relative_index(n, n, max_distance=2)]     # (n, n)
-        tables[f"{n} words"] = (words, bias.softmax(dim=-1))
-    viz.weight_tables(tables, numbers=True, digits=2)
-
-# %% [markdown]
-# ## 4 · Rotary embeddings (RoPE)
+# ## 3 · Rotary embeddings (RoPE)
 #
 # RoPE adds nothing. It takes the columns of a vector in pairs, $(a, b) = (x_{2i}, x_{2i+1})$. Pair $i$ has the frequency
 # $\theta_i = 10000^{-2i/d}$, where $d$ is the width of the head, and in the row at position $m$ it is turned by the angle
@@ -167,9 +127,9 @@ if solved("relative_index"):
 #
 # Two neighbouring columns are a pair, the *interleaved* layout of the paper. (The *half* layout is not asked for here.)
 #
-# Your function receives the query, the key and the value of some tokens, on their way to attention, and returns the three as
-# attention should get them. Which of them must be turned, and which not? The first token stands at position `start`, the next
-# at `start + 1`, and so on: a model that writes token by token calls this with one row at a time.
+# Your function receives the queries, keys and values of some tokens and returns the three as attention should get them.
+# Which of them must be turned, and which not? The first token stands at position `start`, the next at `start + 1`, and so
+# on. (A model that writes token by token calls this with one row at a time.)
 
 # %% exercise="rope"
 def rope(
@@ -187,9 +147,9 @@ def rope(
 check("rope", rope)
 
 # %% [markdown]
-# **Use it: a model that copies.** One head of attention reads random letters and must say at each place which letter stood
-# two places before. It is trained on texts of 8 to 32 letters, once with your `rope` and once without, in some seconds. Then it
-# reads a text of 128. *Guess* the four numbers.
+# **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places before.
+# It is trained on texts of 8 to 32 letters, once with your `rope` and once without. This takes some seconds. Then it reads
+# texts of 128. *Guess* the four numbers.
 
 # %%
 if solved("rope"):
@@ -233,6 +193,45 @@ if solved("rope"):
     viz.weight_tables({"with your rope: attention weights": (names, weights[0].detach())})
 
 # %% [markdown]
+# ## 4 · Relative positions
+#
+# Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
+# up to $k$ on either side have a vector of their own; all distances beyond share the outermost. So the table has
+# $2k + 1$ rows, and the pair $(i, j)$ looks up row
+#
+# $$\operatorname{clip}(j - i,\, -k,\, k) + k$$
+#
+# Row 0 is for "$k$ or more to the left", row $k$ for "here", row $2k$ for "$k$ or more to the right". Make the index for
+# all pairs. It will be used as `table[index]`.
+
+# %% exercise="relative_index"
+def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
+    """Which of 2 · max_distance + 1 rows of a table each pair of a query and a key looks up.
+
+    n_query, n_key: how many of each; both count from position 0   max_distance: k above
+    returns (n_query, n_key), whole numbers from 0 to 2 · max_distance
+    """
+    ...  # solution
+
+# %% check="relative_index"
+check("relative_index", relative_index)
+
+# %% [markdown]
+# **Use it.** A table of five numbers, one for each distance from −2 to 2, is added to scores that are all zero. The result is
+# a head that attends to the word before, in a sentence of any length. *Guess* what the first word attends to.
+
+# %%
+if solved("relative_index"):
+    numbers = torch.tensor([0.0, 4.0, 1.0, 0.0, 0.0])            # for ≤ −2, −1, 0, 1, ≥ 2
+    tables = {}
+    for sentence in ("we know that", "of course we know that you know"):
+        words = sentence.split()
+        n = len(words)
+        bias = numbers[relative_index(n, n, max_distance=2)]     # (n, n)
+        tables[f"{n} words"] = (words, bias.softmax(dim=-1))
+    viz.weight_tables(tables, numbers=True, digits=2)
+
+# %% [markdown]
 # ## 5 · In your own words
 #
 # A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
@@ -272,13 +271,13 @@ if solved("rope"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Press et al. (2022) ask for even less than a table: add to each score a *cost* that grows with the distance. There is nothing to
-# learn, every distance has its cost, however long the text becomes, and far keys fade away by themselves. They call it ALiBi,
-# attention with linear biases. Head $h$ of $H$, counted from 1, has the slope $m_h = 2^{-8h/H}$, and to its scores
+# **ALiBi**, attention with linear biases (Press et al. 2022), adds to each score a *cost* that grows with the distance.
+# Nothing is learned, and every distance has a cost, however long the text is. Head $h$ of $H$, counted from 1, has the slope
+# $m_h = 2^{-8h/H}$ and adds to its scores
 #
-# $$-\, m_h \,\lvert i - j \rvert$$
+# $$-\, m_h \,\lvert i - j \rvert.$$
 #
-# is added. (The paper's model sees its past alone, so there the bars are not needed. Here attention looks both ways.)
+# (The paper's model sees the past alone, so there the bars are not needed. Here attention is bidirectional.)
 
 # %% exercise="alibi_bias"
 def alibi_bias(n_heads: int, n: int) -> Tensor:
@@ -293,7 +292,7 @@ def alibi_bias(n_heads: int, n: int) -> Tensor:
 check("alibi_bias", alibi_bias)
 
 # %% [markdown]
-# **Use it.** If all scores were equal, your biases alone would decide. Here are the attention weights of the token at position
+# **Use it.** If all scores are equal, your biases alone decide. The cell draws the attention weights of the token at position
 # 20 in a text of 41, for each of four heads. *Guess* which head sees furthest.
 
 # %%

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator, PercentFormatter
 from torch import Tensor
 
 from attncourse._checks import check_shape
-from attncourse.viz.diagrams import rgb
+from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import as_matrix, check_shares
 from attncourse.viz.style import (
     BLUE,
@@ -21,6 +21,7 @@ from attncourse.viz.style import (
     INK,
     ORANGE,
     PALE,
+    PURPLE,
     SERIES,
     WEIGHTS,
     figure,
@@ -33,6 +34,32 @@ from attncourse.viz.style import (
 N_DIGITS = 4
 # Orange below zero, white at zero, blue above.
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#a63d00", "#f2b48c", "#ffffff", "#7fb4d9", "#0b4a80"])
+
+
+def ways_in() -> None:
+    """The three places where a position can enter attention, from the input of a layer to its weights."""
+    drawn, ax = figure(7.8, 2.4)
+    stage(ax, (-1.0, 12.0), (-2.75, 0.95))
+    for x, label, width in ((0, "input x", 1.9), (4.1, "query, key", 2.4), (8.0, "score", 1.6), (11.1, "weight", 1.7)):
+        box(ax, x, 0, label, GREY, width=width)
+    for start, end, name in ((0.97, 2.88, "$W_Q, W_K$"), (5.32, 7.18, "$q \\cdot k$"), (8.82, 10.23, "softmax")):
+        arrow(ax, (start, 0), (end, 0))
+        ax.text((start + end) / 2, 0.22, name, ha="center", va="bottom", fontsize=10.5, color=INK)
+    said = []
+    for x, colour, name, how, schemes in (
+        (0.0, BLUE, "absolute", "add a vector", "sinusoidal, learned"),
+        (4.1, GREEN, "rotary", "turn by the position", "RoPE"),
+        (8.0, PURPLE, "relative", "add for the distance", "Shaw, T5, ALiBi"),
+    ):
+        arrow(ax, (x, -1.15), (x, -0.53), colour=colour, width=2.2)
+        ax.text(x, -1.5, f"{name}: {schemes}", ha="center", va="center", fontsize=10.5, color=colour, weight="bold")
+        ax.text(x, -2.15, how, ha="center", va="center", fontsize=10.5, color=INK)
+        said.append(f"{name} ({schemes}): {how}")
+    show(
+        drawn,
+        "From the input over query and key, by W_Q and W_K, to the score, their dot product, and by the softmax to "
+        f"the weight. A position enters at the input, at query and key, or at the score: {'; '.join(said)}.",
+    )
 
 
 def binary_and_waves(position: int) -> tuple[Figure, str]:
@@ -52,7 +79,7 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
     ):
         ax.pcolormesh(table, cmap=SIGNED, vmin=-1.2, vmax=1.2, edgecolors="white", linewidth=1)
         ax.invert_yaxis()
-        row = Rectangle((0, position), table.shape[1], 1, fill=False, edgecolor=ORANGE, linewidth=2.5, clip_on=False)
+        row = Rectangle((0, position), table.shape[1], 1, fill=False, edgecolor=INK, linewidth=2.5, clip_on=False)
         ax.add_patch(row)
         ax.set_xticks(ticks, names)
         ax.set_yticks(positions[::3] + 0.5, positions[::3] if ax is left else [])
@@ -66,12 +93,12 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
     apart = {"digits": digits, "waves": waves}
     apart = {name: np.linalg.norm(table - table[position], axis=1) for name, table in apart.items()}
     right.plot(apart["digits"], positions, color=GREY, marker="o", markersize=4, linewidth=1)
-    right.plot(apart["waves"], positions, color=BLUE, marker="s", markersize=4, linewidth=1.6)
-    right.axhline(position, color=ORANGE, linewidth=1)
+    right.plot(apart["waves"], positions, color=GREEN, marker="s", markersize=4, linewidth=1.6)
+    right.axhline(position, color=INK, linewidth=1)
     right.set_ylim(15.5, -0.5)
     right.set_xlim(-0.1, 4.2)
     right.set_yticks([])
-    right.set_xlabel("distance (● digits, ■ waves)", fontsize=9)
+    right.set_xlabel("distance: ● digits, ■ waves", fontsize=10)
     right.set_title(f"how far from {position}")
     written = "".join(str(digit) for digit in digits[position][::-1])
     words = f"Position {position} is {written} in binary. "
@@ -97,13 +124,15 @@ def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> 
     left.set_ylabel("position")
     named = [column for column in columns if column - 1 not in columns]               # no room for neighbours
     left.set_xticks([column + 0.5 for column in named], [str(column) for column in named])
-    drawn.colorbar(mesh, ax=left).outline.set_visible(False)
+    key = drawn.colorbar(mesh, ax=left, ticks=[-top, 0, top], format="%.2g")
+    key.outline.set_visible(False)
+    key.set_label("value", fontsize=10)
     if title:
         left.set_title(title)
     for i, column in enumerate(columns):
         style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
         right.plot(range(n), values[:, column], label=f"column {column}", **style)
-    name_lines(right, "position", "")
+    name_lines(right, "position", "value")
     right.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
     changes = (np.diff(np.sign(values), axis=0) != 0).sum(axis=0)
     said = ", ".join(f"column {column} {changes[column]} times" for column in columns)
@@ -121,7 +150,7 @@ def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -
     """
     rows = as_matrix(index, words, words, name="index").astype(int)
     distance = rows - max_distance
-    drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.5 * len(words))
+    drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.55 * len(words))
     ax.pcolormesh(
         distance, cmap=SIGNED, vmin=-2.4 * max_distance, vmax=2.4 * max_distance, edgecolors="white", linewidth=1.5
     )
@@ -129,8 +158,8 @@ def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -
     for i, line in enumerate(distance):
         for j, value in enumerate(line):
             said = f"{value:+d}".replace("-", "−") if value else "0"
-            ax.text(j + 0.5, i + 0.4, said, ha="center", va="center", fontsize=11, color=INK)
-            ax.text(j + 0.5, i + 0.8, f"row {rows[i, j]}", ha="center", va="center", fontsize=7.5, color=INK)
+            ax.text(j + 0.5, i + 0.4, said, ha="center", va="center", fontsize=12, color=INK)
+            ax.text(j + 0.5, i + 0.8, f"row {rows[i, j]}", ha="center", va="center", fontsize=9.5, color=INK)
     ax.set_xticks(np.arange(len(words)) + 0.5, words)
     ax.set_yticks(np.arange(len(words)) + 0.5, words)
     ax.tick_params(length=0)
@@ -283,73 +312,81 @@ def scale_points(
 
 
 def accuracy_past_training(
-    lines: Mapping[str, Mapping[int, Sequence[Sequence[float]]]],
+    rows: Mapping[str, Mapping[str, Mapping[int, Sequence[Sequence[float]]]]],
     trained: int,
     chance: float,
     first: int,
     smooth: int = 8,
 ) -> None:
-    """Accuracy at each position, a panel for each scheme, {scheme: {length of the text: a line for each seed}}.
+    """Accuracy at each position, {row: {scheme: {length of the text: a line for each seed}}}, a panel for each scheme.
 
     Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
     without a long one says that its model refused it. Means over `smooth` positions.
     """
-    columns = 4
-    drawn, _ = figure(7.8, 0.7 + 1.7 * -(-len(lines) // columns), rows=-(-len(lines) // columns), columns=columns)
-    longest = max(length for texts in lines.values() for length in texts)
+    columns = max(len(schemes) for schemes in rows.values())
+    drawn, _ = figure(2.5 * columns, 0.7 + 1.75 * len(rows), rows=len(rows), columns=columns)
+    longest = max(length for schemes in rows.values() for texts in schemes.values() for length in texts)
     said = []
-    for ax, (name, texts) in zip(drawn.axes, lines.items(), strict=False):
-        ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
-        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
-        for length in sorted(texts, reverse=True):
-            colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
-            for seed, line in enumerate(texts[length]):
-                at, means = _means(np.asarray(line, dtype=float), first, smooth)
-                label = f"text of {length}" if seed == 0 else ""
-                ax.plot(at, means, color=colour, marker=marker, markersize=3, linewidth=1.2, clip_on=False, label=label)
-        if longest not in texts:
-            ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
-        ax.set_title(name, fontsize=10.5)
-        ax.set_ylim(0, 1.03)
-        ax.set_xlim(0, longest)
-        ax.set_xticks([0, trained, longest])
-        ax.set_yticks([0, 0.5, 1])
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.tick_params(labelsize=9)
-        short = np.mean(texts[trained])
-        far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
-        beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
-        said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
-    for ax in drawn.axes[len(lines) :]:
-        ax.set_axis_off()
+    for k, (family, schemes) in enumerate(rows.items()):
+        panels = drawn.axes[k * columns : (k + 1) * columns]
+        panels[0].set_ylabel(f"{family}\nshare right")
+        for ax in panels[len(schemes) :]:
+            ax.set_axis_off()
+        for ax, (name, texts) in zip(panels, schemes.items(), strict=False):
+            ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
+            ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
+            for length in sorted(texts, reverse=True):
+                colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
+                style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
+                for seed, line in enumerate(texts[length]):
+                    at, means = _means(np.asarray(line, dtype=float), first, smooth)
+                    ax.plot(at, means, label=f"text of {length}" if seed == 0 else "", **style)
+            if longest not in texts:
+                ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
+            ax.set_title(name, fontsize=11)
+            ax.set_ylim(0, 1.03)
+            ax.set_xlim(0, longest)
+            ax.set_xticks([0, trained, longest])
+            ax.set_yticks([0, 0.5, 1])
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            ax.tick_params(labelsize=9.5)
+            short = np.mean(texts[trained])
+            far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
+            beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
+            said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
     handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=9.5)
+    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=10)
     drawn.supxlabel("position", fontsize=10.5)
-    drawn.supylabel("share right", fontsize=10.5)
     show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. Guessing: {chance:.0%}.")
 
 
-def reach(lines: Mapping[str, Mapping[int, Sequence[float]]], trained: int) -> None:
-    """Accuracy against the length of the text, {name: {length: a value a seed}}: means joined, seeds as points."""
-    drawn, ax = figure(7.2, 3.4)
-    said = []
-    for i, (name, points) in enumerate(lines.items()):
-        means = [sum(values) / len(values) for values in points.values()]
-        style = line_style(i)
-        ax.plot(list(points), means, label=name, **style)
-        for n, values in points.items():
-            ax.scatter([n] * len(values), values, s=10, color=style["color"], zorder=4, clip_on=False)
-        listed = ", ".join(f"{mean:.0%} at {n}" for n, mean in zip(points, means, strict=True))
-        said.append(f"{name}: {listed}")
-    ax.axvspan(trained / 2, trained, color=PALE, alpha=0.6, linewidth=0)
-    ax.set_xscale("log", base=2)
-    xs = sorted({n for points in lines.values() for n in points})
-    ax.set_xticks(xs, [f"{n:,}" for n in xs])
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlim(0.85 * min(xs), 1.15 * max(xs))
-    ax.set_ylim(0, 1.03)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    name_lines(ax, "length of the text", "share right")
+def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], trained: int) -> None:
+    """Accuracy against the length of the text, {panel: {name: {length: a value a seed}}}.
+
+    Means are joined, seeds are points, and no two lines of the picture look alike. The trained lengths are shaded.
+    """
+    drawn, _ = figure(3.9 * len(panels), 4.1, columns=len(panels))
+    said, drawn_before = [], 0
+    for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
+        for i, (name, points) in enumerate(lines.items(), start=drawn_before):
+            means = [sum(values) / len(values) for values in points.values()]
+            style = line_style(i)
+            ax.plot(list(points), means, label=name, clip_on=False, **style)
+            for n, values in points.items():
+                ax.scatter([n] * len(values), values, s=12, color=style["color"], zorder=4, clip_on=False)
+            listed = ", ".join(f"{mean:.0%} at {n}" for n, mean in zip(points, means, strict=True))
+            said.append(f"{name}: {listed}")
+        drawn_before += len(lines)
+        ax.axvspan(trained / 2, trained, color=PALE, alpha=0.6, linewidth=0)
+        ax.set_xscale("log", base=2)
+        xs = sorted({n for points in lines.values() for n in points})
+        ax.set_xticks(xs, [f"{n:,}" for n in xs])
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xlim(0.85 * min(xs), 1.15 * max(xs))
+        ax.set_ylim(0, 1.03)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        name_lines(ax, "length of the text", "share right", title)
+        ax.legend(frameon=False, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=2)
     show(drawn, f"Share right against the length of the text, means over seeds. {'; '.join(said)}.")
 
 
@@ -358,13 +395,13 @@ def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None
 
     Each is (n, n). Raises ValueError for a table that is not square, and for what are no weights.
     """
-    drawn, _ = figure(2.5 * len(weights), 2.9, columns=len(weights))
-    said = []
-    for ax, (name, matrix) in zip(np.atleast_1d(drawn.axes), weights.items(), strict=True):
+    drawn, _ = figure(2.5 * len(weights) + 0.6, 2.9, columns=len(weights))
+    said, panels = [], list(drawn.axes)
+    for ax, (name, matrix) in zip(panels, weights.items(), strict=True):
         check_shape(f"weights, {name}", matrix, "n n", n=len(matrix))
         values = matrix.detach().numpy()
         check_shares(f"weights, {name}", values)
-        ax.imshow(values, cmap=WEIGHTS, vmin=0, vmax=1, interpolation="nearest")
+        shade = ax.imshow(values, cmap=WEIGHTS, vmin=0, vmax=1, interpolation="nearest")
         ax.axhline(trained - 0.5, color=ORANGE, linewidth=1.4)
         ax.axvline(trained - 0.5, color=ORANGE, linewidth=1.4)
         ax.set_title(name)
@@ -376,37 +413,35 @@ def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None
         said.append(
             f"{name}: largest weight of a query {top[:trained].mean():.2f} inside, {top[trained:].mean():.2f} beyond"
         )
-    drawn.axes[0].set_ylabel("query")
+    panels[0].set_ylabel("query")
+    drawn.colorbar(shade, ax=panels, shrink=0.75, ticks=[0, 0.5, 1]).set_label("attention weight", fontsize=10)
     show(
         drawn,
         f"Attention weights inside the trained length of {trained} positions and beyond. {'; '.join(said)}.",
     )
 
 
-def property_table(results: Mapping[str, Mapping[str, tuple[bool, str]]], title: str = "") -> None:
-    """Schemes down, properties along: in each cell whether the test was passed, and what it measured."""
+def property_table(results: Mapping[str, Mapping[str, tuple[bool, str]]]) -> None:
+    """Properties down, schemes along: in each cell whether the test was passed, and what it measured."""
     properties = list(next(iter(results.values())))
-    drawn, ax = figure(1.1 + 1.15 * len(properties), 0.95 + 0.42 * len(results))
-    stage(ax, (-0.95, len(properties)), (len(results), -1.05))
-    for column, name in enumerate(properties):
-        ax.text(column + 0.5, -0.5, name, ha="center", va="center", fontsize=10, color=INK)
+    drawn, ax = figure(1.9 + 1.0 * len(results), 0.7 + 0.4 * len(properties))
+    stage(ax, (-1.75, len(results)), (len(properties), -0.9))
     said = []
-    for row, (scheme, found) in enumerate(results.items()):
-        ax.text(-0.08, row + 0.5, scheme, ha="right", va="center", fontsize=10.5, color=INK)
-        for column, name in enumerate(properties):
+    for row, name in enumerate(properties):
+        ax.text(-0.08, row + 0.5, name, ha="right", va="center", fontsize=10.5, color=INK)
+    for column, (scheme, found) in enumerate(results.items()):
+        ax.text(column + 0.5, -0.42, scheme.replace(" (", "\n("), ha="center", va="center", fontsize=10.5, color=INK)
+        for row, name in enumerate(properties):
             passed, measured = found[name]
             fill = (0, 0.45, 0.7, 0.22) if passed else "white"
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE))
             words = f"{'✓' if passed else '✗'} {measured}"
             ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=10, color=INK)
         listed = ", ".join(
-            f"{name.replace(chr(10), ' ')} {'yes' if found[name][0] else 'no'}"
-            + (f" ({found[name][1]})" if found[name][1] else "")
+            f"{name} {'yes' if found[name][0] else 'no'}" + (f" ({found[name][1]})" if found[name][1] else "")
             for name in properties
         )
         said.append(f"{scheme}: {listed}")
-    if title:
-        ax.set_title(title)
     show(drawn, f"Which scheme has which property, tested. {'; '.join(said)}.")
 
 

@@ -10,25 +10,23 @@
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
 # *About 60 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
-# ([lecture @self_attention](@self_attention)), and from school sine, cosine, and what it means to turn an arrow by an
-# angle.*
+# ([lecture @self_attention](@self_attention)), and from school sine, cosine, and rotation by an angle.*
 #
 # After this lecture you can
 #
 # * say what attention does not know without **positions**, and what a causal mask changes;
 # * write **sinusoidal positional encodings** and **rotary embeddings (RoPE)** from memory;
-# * tell **absolute** from **relative** positions: sinusoidal and learned vectors; Shaw's vectors, T5's biases, ALiBi,
-#   RoPE;
+# * tell **absolute**, **rotary** and **relative** schemes apart by the place where the position enters;
 # * explain why embeddings are multiplied by $\sqrt{d_\text{model}}$, and read `rope_theta` in a model's config;
-# * say of each scheme, because you have seen it tested, what happens beyond the trained length.
+# * say what each scheme does beyond the trained length, and how that was tested.
 #
 # ## Why attention needs positions: two dogs
 #
-# *The dog chased another dog.* English tells you who is frightened and who is happy by nothing but the order of the
-# words. Self-attention is **permutation equivariant** ([lecture @self_attention](@self_attention)): shuffle its inputs,
-# and its outputs are shuffled along, and otherwise unchanged. Both dogs go in as the same vector. *Guess before you run
-# the cell:* do they come out as the same vector? And does your answer change under a **causal mask**, where each token
-# attends only to itself and to the tokens before it, as in a model that writes?
+# *The dog chased another dog.* Only the order of the words says which dog runs away. Self-attention is **permutation
+# equivariant** ([lecture @self_attention](@self_attention)): if you shuffle its inputs, its outputs are shuffled in the
+# same way and do not change otherwise. Both dogs go in as the same vector. *Guess before you run the cell:* do they
+# come out as the same vector? Does your answer change under a **causal mask**, where each token attends to itself and
+# to earlier tokens only?
 
 # %% tags=["hide-input"]
 try:
@@ -37,8 +35,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -85,9 +83,9 @@ viz.draw_weights(dogs, rows=seen, columns=words, title="attention weights of the
 assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs().max() > 0.01
 
 # %% [markdown]
-# Without a mask the two ask the same question of the same five tokens and come out equal. With the causal mask they
-# differ: the first dog sees two tokens, the second all five. So a mask lets a little order in. How much? Shuffle the
-# four tokens before the second dog, and apply the masked attention again.
+# Without a mask, both dogs have the same query and the same five keys, so their outputs are equal. With the causal mask
+# they differ: the first dog sees two tokens, the second sees five. So a mask tells a model something about order. How
+# much? The next cell shuffles the four tokens before the second dog.
 
 # %%
 shuffled = [2, 3, 0, 1, 4]                                       # chased another the dog … dog
@@ -98,30 +96,36 @@ print(f"the second dog moves by {(y_shuffled[4] - y_causal[4]).abs().max():.6f}"
 assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
 # %% [markdown] erratum="identical output; outputs 2 and 5"
-# It does not notice. Through one layer of masked attention a token knows *which* tokens came before it, not in which
-# order. With several layers much more can be worked out, and language models with a causal mask and no positions at all
-# come close to those that have them (Haviv et al. 2022). An encoder has no such help: for it *the dog chased the cat*
-# and *the cat chased the dog* are one bag of words.
+# The output does not move. After one layer of causal attention, a token knows *which* tokens came before it, but not in
+# which order. Several layers can work out more: language models with a causal mask and no positions come close to models
+# with positions (Haviv et al. 2022). An encoder has no mask. It cannot tell *the dog chased the cat* from *the cat chased
+# the dog*.
 #
-# > **A common mistake: "without positions, equal tokens have identical outputs".** That is right without a mask. A deck
-# > shows it with the embeddings of Llama, which reads through a causal mask, and for such a model it is wrong. (A small
-# > one beside it: the deck compares outputs 2 and 5, which are the dogs behind exactly one start token. Look the token
-# > up instead.)
+# > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A deck
+# > shows it with the embeddings of Llama, which has a causal mask, and there it is wrong. (The deck compares outputs 2
+# > and 5. These are the dogs only if there is exactly one start token. Look up where the token stands.)
 #
-# > **Check yourself.** *A big dog and a very big cat* and *A big cat and a very big dog* go through an encoder
-# > without positions, and the outputs of each sentence are averaged. How do the averages differ?
-# > <details><summary>Answer</summary>Not at all. The two sentences hold the same words equally often, so the outputs
-# > are the same vectors in another order, and an average does not care about order.</details>
+# > **Check yourself.** An encoder without positions reads *A big dog and a very big cat* and *A big cat and a very big
+# > dog*. You average the outputs of each sentence. How do the averages differ?
+# > <details><summary>Answer</summary>Not at all. Both sentences hold the same words equally often, so the outputs are the
+# > same vectors in another order. An average does not depend on the order.</details>
 #
+# **Where can a position enter?** There are three places, and every scheme of this lecture uses one of them. Keep this map
+# in mind: each section below fills in one box.
+
+# %%
+figures.ways_in()
+
+# %% [markdown]
 # ## Absolute positions: add a vector for each position
 #
-# A **positional encoding** gives position $p$ a vector, and in the simplest kind, the **absolute** one, it is added to
-# the embedding before the first layer:
+# An **absolute positional encoding** gives position $p$ a vector. The vector is added to the embedding before the first
+# layer:
 #
 # $$\tilde x_p = x_p + \mathrm{PE}(p)$$
 #
-# From here on the two dogs are different vectors. Is it not careless to add? Nobody can take a sum apart. Should we not
-# write one after the other, $[x_p; \mathrm{PE}(p)]$? See what the first projection makes of that:
+# Now the two dogs are different vectors. But a sum cannot be taken apart. Would it be better to **concatenate**,
+# $[x_p; \mathrm{PE}(p)]$? *Guess:* what does the first projection do with each?
 
 # %%
 PE, W = torch.randn(5, 16), torch.randn(16, 16)
@@ -133,14 +137,14 @@ for d in (8, 64, 512):
     print(f"d = {d:>3}: cosine between two of them is ±{F.cosine_similarity(a, b).std():.2f}")
 
 # %% [markdown]
-# Adding is the special case of concatenating in which one matrix reads both. The general case would buy a second matrix
-# and cost width. And in a wide space two vectors that have nothing to do with each other are nearly at right angles, so
-# a projection can read the one and hardly see the other. People mostly just add.
+# Adding is concatenating with one matrix for both halves. Two matrices would be more general, but would cost width. In a
+# wide space there is little need for them: two random vectors are nearly at right angles, so a projection can read one
+# of them and almost ignore the other.
 #
 # ## Integers and binary digits: two simple tries
 #
-# **The number itself**, written into every column: position 7 is a vector of sevens. *What will go wrong* when the text
-# is long? Take two different words, put both at the same position, and ask how similar they look.
+# **First try: the number itself** in every column, so position 7 is a vector of sevens. *Guess:* what goes wrong in a long
+# text? The cell puts two different words at the same position and measures how similar they look.
 
 # %%
 word, other = torch.randn(2, 64, generator=torch.Generator().manual_seed(1))
@@ -155,37 +159,37 @@ assert F.cosine_similarity(word + 100, other + 100, dim=0) > 0.99
 assert torch.allclose(at_100, at_0, atol=1e-4)
 
 # %% [markdown]
-# At position 100 two unrelated words look the same: the number has drowned them. The last line shows a second trouble.
-# In many Transformers a **LayerNorm** stands in front of each attention ([lecture @deep_stacks](@deep_stacks)). It
-# subtracts the mean over the columns, and with it everything that is the same in all of them: such a model with integer
-# positions has no positions. (RMSNorm, which newer models use, subtracts nothing, and there the words would drown.)
+# At position 100 two unrelated words look the same, because the number is much larger than the words. The last line shows
+# a second problem. Many Transformers have a **LayerNorm** in front of attention ([lecture @deep_stacks](@deep_stacks)). It
+# subtracts the mean over the columns. An integer position is equal in all columns, so LayerNorm removes it. (RMSNorm, in
+# newer models, subtracts nothing. There the position stays, and the words look alike.)
 #
-# **Its binary digits**, one a column: bounded, and no two positions alike. Each column has twice the **period** of the
-# one before, 2, 4, 8, 16. *Before you move the slider, guess:* in digits, which number is furthest from 7? Beside the
-# digits stands a smoother clock: each hand is a *pair* of columns, a sine and a cosine, with the periods 4, 8, 16, 32.
-# What becomes of *its* curve of distances when the slider moves?
+# **Second try: binary digits**, one in each column. They are bounded, and all positions differ. Column by column the
+# **period** doubles: 2, 4, 8, 16. Beside them stands a smooth version: each *pair* of columns holds a sine and a cosine,
+# with the periods 4, 8, 16, 32. *Before you move the slider, guess:* which number is furthest from 7 in digits? What
+# happens to the curve of the waves when the slider moves?
 
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 
 # %% [markdown]
-# In digits 8 is as far from 7 as can be, because all four flip, while 3 is near. To find "the token before me" a model
-# would have to learn to subtract with borrowing. In waves the curve is always the same and only moves along: how far
-# apart two positions look depends on how far apart they *are*. The next scheme is made of that.
+# In digits, 8 is the furthest from 7, because all four digits flip. A model that looks for "the token before me" would
+# have to learn subtraction with borrowing. In waves the curve keeps its shape and only moves along: the distance between two
+# vectors depends on the distance between the positions. The next scheme is made of such waves.
 #
 # ## Sinusoidal positional encoding: a pair of columns for each frequency
 #
-# Vaswani et al. (2017, section 3.5) give pair $i = 0, 1, \dots, d/2 - 1$ of the columns the frequency
+# Vaswani et al. (2017, section 3.5) give pair $i = 0, 1, \dots, d/2 - 1$ of the columns the **frequency**
 # $\theta_i = 10000^{-2i/d}$, where $d$ is $d_\text{model}$:
 #
 # $$
 # \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)
 # $$
 #
-# Pair 0 turns by one radian a position and is back after $2\pi \approx 6.3$ tokens. With $d = 64$ there are 32 pairs,
-# and the slowest has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens. Why these frequencies? Each is the
-# one before times a constant factor, as with the digits, so that distances of every size have a pair that notices them;
-# 10000 puts the slowest far beyond the texts of 2017. For one position, number by number:
+# Pair 0 turns by one radian per position, so its period is $2\pi \approx 6.3$ tokens. With $d = 64$ there are 32 pairs,
+# and the slowest has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens. Each frequency is a constant
+# factor below the one before, as in binary digits, so there is a pair for distances of every size. The constant 10000
+# puts the slowest pair far beyond the sentences of 2017. The cell computes one position number by number.
 
 # %%
 def one_position(p, d_model, pairs):
@@ -202,13 +206,13 @@ print("position 3 is row 3 of the table:", same)
 figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal position vectors")
 
 # %% [markdown]
-# Each row is a position. On the left the columns alternate fast. From the middle on they hardly change, because 64
-# positions are little to a hand that needs thousands for one round: there the sines stay near 0 and the cosines near 1.
-# Columns 8 and 9 are one pair: the same wave, a quarter of a period apart.
+# Each row on the left is a position. The columns on the left change fast. From the middle on they hardly change: 64
+# positions are a small part of a period of thousands, so the sines stay near 0 and the cosines near 1. On the right,
+# columns 8 and 9 are one pair: the same wave, shifted by a quarter of a period.
 
 # %% [markdown] erratum="twice the rows; pairs counted from 1"
-# > **A common mistake: pairs counted from 1.** Many slides do, so that the first exponent is $2 \cdot 1/d$. That makes
-# > a good clock, but not the paper's, and weights trained with one do not fit the other. One slide also ends with the
+# > **A common mistake: pairs counted from 1.** Many slides do this, so that the first exponent is $2 \cdot 1/d$. These
+# > are good vectors, but not the paper's, and weights trained with one do not fit the other. One slide also ends with the
 # > exponent $2 \cdot d/d$, which makes twice as many numbers as the vector has. The last pair is $d/2 - 1$, counted
 # > from 0:
 
@@ -221,9 +225,9 @@ print(f"up to the pair d: {len(one_position(3, 64, range(1, 65)))} numbers for d
 assert (from_1 - table[3]).abs().max() > 0.1 and len(one_position(3, 64, range(1, 65))) == 128
 
 # %% [markdown]
-# Now nearness. Take the dot product of a position's vector with those around it, in waves and in digits (written as ±1,
-# because a zero counts for nothing in a dot product). *Will the curve around position 20 be the curve around position
-# 47?*
+# Which positions are near each other? The cell takes the dot product of a position's vector with its neighbours', in
+# waves and in digits (written as ±1, because a 0 adds nothing to a dot product). *Guess:* is the curve around position 20
+# the same as around position 47?
 
 # %%
 offsets = torch.arange(-16, 17)
@@ -241,34 +245,32 @@ assert torch.allclose(waves_20, waves_47, atol=1e-5)
 assert not torch.allclose(digits_20, digits_47, atol=0.1)
 
 # %% [markdown] erratum="positions behind the projections"
-# The hills of the waves coincide, since
-# $\mathrm{PE}(p) \cdot \mathrm{PE}(r) = \sum_i \cos\bigl((p - r)\,\theta_i\bigr)$ has only the difference in it. The
-# digits have a skyline instead, another one at every place.
+# The two curves of the waves coincide, because
+# $\mathrm{PE}(p) \cdot \mathrm{PE}(r) = \sum_i \cos\bigl((p - r)\,\theta_i\bigr)$ contains only the difference. The
+# digits have another curve at every position.
 #
-# > **A common mistake: adding the position behind the projections.** A slide adds $\mathrm{PE}(p)$ to the finished
-# > query, key and value. (There queries, keys and values are still the inputs themselves, so nothing is wrong yet; it
-# > becomes so when projections come in.) Added to the input, the position goes through $W_Q$ and $W_K$, and the score
-# > gets a term $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(r)^\top$ that can be learned. Added behind them, with
-# > sinusoids, the term is always the hill above, highest on the token itself, and no training can move its top to the
-# > token before.
+# > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to the finished
+# > query, key and value. (On that slide they are still the inputs, so nothing is wrong yet. It is wrong once there are
+# > projections.) A position that is added to the *input* goes through $W_Q$ and $W_K$. The score then has a term
+# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(r)^\top$, which can be learned. A sinusoid that is added after the projections
+# > gives the fixed curve above. Its top is at the token itself, and no training can move it.
 #
 # **Now you:** [a05](@order/assignment), exercise 1.
 #
-# ## One matrix for each shift
+# ## The shift matrix: one rotation for each distance
 #
-# Why sines *and* cosines? Because then $\mathrm{PE}(p + k)$ is a linear function of $\mathrm{PE}(p)$, as the authors
-# say in one sentence. Take one pair at the angle $a = p\,\theta$. After $k$ more positions it has gained $b =
-# k\,\theta$, and the addition formulas say
+# Why sines *and* cosines? With both, $\mathrm{PE}(p + k)$ is a linear function of $\mathrm{PE}(p)$. Take one pair at the
+# angle $a = p\,\theta$. After $k$ more positions the angle is $a + b$ with $b = k\,\theta$, and the addition formulas say
 #
 # $$
 # \bigl(\sin(a + b),\ \cos(a + b)\bigr) = \bigl(\sin a,\ \cos a\bigr)
 # \begin{pmatrix} \cos b & -\sin b \\ \sin b & \cos b \end{pmatrix}.
 # $$
 #
-# There is no $a$ in the matrix: it moves the hand on by $k$ wherever it stands. For all pairs together it is such
-# blocks down a diagonal, $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Rows on the left, as everywhere in this course.)
-# What is it good for? A head can choose $W_Q W_K^\top = M_{-2}$. Then the query of position $i$ is the vector of
-# position $i - 2$, and the hill stands there. (We leave out what words stand there.) *How far will that reach?*
+# The matrix does not contain $a$. It is a **rotation** by $b$, the same at every position. All pairs together have such
+# blocks on a diagonal: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows, as everywhere in this course.)
+# A head can use this. Let $W_Q W_K^\top = M_{-2}$. Then the query of position $i$ is the vector of position $i - 2$, and its
+# best key stands there. (We leave the words out.) *Guess:* up to which length does this work?
 
 # %%
 M = positions.shift_matrix(-2, 64)                               # (64, 64)
@@ -281,152 +283,27 @@ print(f"{right} of 998 queries attend most to the key two places before")
 assert right == 998
 
 # %% [markdown]
-# As far as you like. There *is* a head that always looks two places back, in texts of any length. Whether gradient
-# descent *finds* it is another question; we shall come back to it.
+# At any length. So a head that always attends two places back *exists*. Whether gradient descent *finds* it is
+# another question, which we test below.
 #
 # **Now you:** [a05](@order/assignment), exercise 2.
 #
-# ## Learned positional embeddings: a table
-#
-# Why invent vectors? Everything else in the network is learned. Make a table with a row for each position, start it
-# with small random numbers, and let the gradient fill it in:
-
-# %%
-learned = LearnedPositions(max_length=32, d_model=64)
-print("parameters:", learned.table.numel(), "  32 positions:", tuple(learned(32).shape))
-try:
-    learned(33)
-except ValueError as error:
-    print(error)
-
-# %% [markdown] erratum="learned positions credited to Shaw; positions by the batch"
-# BERT and GPT-2 do this. No formula has to be right, and position 0, which is special in many texts, can become
-# special. The price is in the last line: position 32 has no row. It is not that the model does badly there; it cannot
-# be asked.
-#
-# > **A common mistake: the wrong authors.** A deck credits learned positions to Shaw et al. (2018), who propose
-# > *relative* ones (below). Learned position vectors are in Gehring et al. (2017), and Vaswani et al. found them as
-# > good as sinusoids (their table 3, row E).
-#
-# > **A common mistake: positions counted along the batch.** The same deck looks them up with `torch.arange(x.size(0))`.
-# > The input is batch first, so all tokens of a sentence get *one* position, and which one depends on how many
-# > sentences stand above it. The loss goes down all the same ([lecture @errata_lab](@errata_lab)). A short test finds
-# > it:
-
-# %%
-def add_positions_as_printed(x):                                 # x (batch, n, d)
-    pos = torch.arange(x.size(0)).unsqueeze(1)                   # (batch, 1)
-    return x + learned.table[pos]                                # (batch, n, d) + (batch, 1, d)
-
-
-sentence, company = torch.randn(1, 5, 64), torch.randn(2, 5, 64)
-alone = add_positions_as_printed(sentence)[-1]                                # (5, 64)
-last_of_three = add_positions_as_printed(torch.cat([company, sentence]))[-1]  # (5, 64)
-print(f"alone and in company it differs by {(alone - last_of_three).abs().max():.2f}")
-
-# %% tags=["hide-input"]
-assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the batch"
-
-# %% [markdown]
-# ## Relative positions: a vector for each distance (Shaw)
-#
-# "The token before *cat*" is a useful thing to know; "token 417" hardly ever is. Absolute positions say where each
-# token is and leave it to the model to subtract. **Relative positions** hand it the difference. In Shaw et al. (2018)
-# nothing is added to the embeddings. Every *distance* $j - i$ from a query to a key has two learned vectors, which all
-# heads share; one joins the key, one the value:
-#
-# $$
-# e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
-# o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
-# $$
-#
-# The distance is clipped: all beyond $\pm r$ share the outermost vector, so a table has $2r + 1$ rows. (The paper
-# writes $k$ for our $r$.) For $r = 2$, large the distance, small the row that is looked up:
-
-# %%
-text = ["we", "know", "that", "you", "know", "it"]
-index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
-figures.distance_table(index, text, max_distance=2)
-
-# %% [markdown]
-# Along each diagonal the number is the same. The two *know* see the words around them in the same way, wherever they
-# stand. In code, with the value side:
-
-# %%
-torch.manual_seed(0)
-q, k, v = torch.randn(3, 6, 16)                                  # (6, 16) each
-shaw = ShawRelative(max_distance=2, d_head=16)                   # shaw.key, shaw.value: (5, 16)
-i = 3                                                            # one query, "you"
-scores = torch.stack([q[i] @ (k[j] + shaw.key[index[i, j]]) for j in range(6)]) / math.sqrt(16)
-alpha = scores.softmax(dim=0)                                    # (6,)
-o = sum(alpha[j] * (v[j] + shaw.value[index[i, j]]) for j in range(6))       # (16,)
-A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # (6, 6)  all
-print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
-
-# %% [markdown] erratum="Shaw's formula under Absolute"
-# How large must the clip be? For English to German the paper measures
-#
-# | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
-# |---|---|---|---|---|---|---|---|
-# | BLEU | 12.5 | 25.5 | 25.8 | 25.9 | 25.8 | 25.9 | 25.8 |
-#
-# With $r = 0$ all distances look alike, only the decoder's causal mask tells of order, and half of the score is gone. Nearly all of it can be had from who stands next
-# to whom. (There are several layers, and each passes on what it heard from its neighbours.)
-#
-# > **A common mistake: calling this formula absolute.** A deck shows it under "Absolute", to say what RoPE does better.
-# > Move query and key along together, and the score stays: it is relative. The deck goes on rightly: this score is no
-# > inner product of something that query $i$ brings and something that key $j$ brings, because $a^K_{j-i}$ belongs to
-# > the pair.
-
-# %%
-one_query, one_key = torch.randn(2, 16)
-far = relative_index(505, 505, max_distance=2)                   # (505, 505)
-for i, j in ((3, 4), (13, 14), (503, 504)):
-    score = one_query @ (one_key + shaw.key[far[i, j]])
-    print(f"query at {i:>3}, key at {j:>3}: {score.item():.4f}")
-
-# %% [markdown]
-# **Now you:** [a05](@order/assignment), exercise 3.
-#
-# ## Relative biases: a number for each distance (T5, ALiBi)
-#
-# Cheaper still: leave keys and values alone, and add a *number* to the score, $e_{ij} = q_i \cdot k_j / \sqrt{d_k} +
-# b_{j-i}$.
-#
-# * **T5** (Raffel et al. 2020) learns the numbers, for each head. Near distances have one each; far ones share it, in
-#   **buckets** that grow with the distance.
-# * **ALiBi** (*attention with linear biases*, Press et al. 2022) learns nothing: $b_{j-i} = -m\,\lvert i - j \rvert$, with a
-#   fixed slope $m$ for each head. Far keys fade by themselves, some heads see near, others far.
-
-# %%
-distances = list(range(-40, 41))
-bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
-buckets = bias.buckets(torch.tensor(distances)).tolist()
-slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256}
-costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.items()}
-figures.relative_biases(distances, buckets, costs)
-
-# %% [markdown]
-# (In the left picture keys to the right of the query have buckets of their own, from 16 on; a model that sees only the
-# past needs half as many.) And a distance need not be counted in tokens: Wang et al. (2019) count steps in the tree of
-# which word depends on which. ALiBi is the extension of the assignment.
-#
 # ## Rotary embeddings (RoPE): turn, do not add
 #
-# Can we have both: a position that each token carries by itself, *and* scores that know distances alone? Su et al.
-# (2021) write the wish down as an equation and solve it. Let $f(x, m)$ be the vector $x$ as it appears at position $m$.
-# We want, with $m$ and $n$ for two positions in this section,
+# Sinusoids have a rotation for each distance, but they are *added*. Let $p_m$ and $p_n$ be the vectors of two positions.
+# The product $(q + p_m) \cdot (k + p_n)$ has four terms, and the mixed ones, $q \cdot p_n$ and $p_m \cdot k$, change with the
+# place. Su et al. (2021) ask for a function $f(x, m)$, the vector $x$ as it appears at position $m$, with
 #
-# $$\langle f(q, m),\, f(k, n) \rangle = g(q, k,\, m - n).$$
+# $$f(q, m) \cdot f(k, n) = g(q, k,\, m - n).$$
 #
-# Adding does not do it. $\langle q + p_m,\, k + p_n \rangle$ has four terms, and the mixed ones, $\langle q, p_n
-# \rangle$ and $\langle p_m, k \rangle$, change with the place. What does an inner product *not* see? If both arrows are
-# turned by the same angle, it stays as it was. So let the position turn the vector: at position $m$ by $m\theta$. Two
-# tokens $m - n$ places apart are then turned against each other by $(m - n)\theta$, wherever they stand.
+# (In this section $m$ is the position of a query and $n$ that of a key.) Each token should bring its own position, and the
+# score should depend on the distance alone. A rotation does this. The dot product of two arrows does not change if both are
+# turned by the same angle. So turn each vector at position $m$ by $m\,\theta$: two tokens are then turned against
+# each other by $(m - n)\,\theta$, wherever they stand.
 #
-# "Of course *we know*" has the two words at positions 2 and 3, "*we know* that" at 0 and 1: the same distance,
-# somewhere else. The pale arrows are the words before the turn. *Choose an offset, then move the shift, which moves
-# both words. What stays, and what would change if sine and cosine were added instead?*
+# In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. The pale arrows are
+# the words before the rotation. *Choose an offset, then move the shift, which moves both words. Guess first:* which line on
+# the right stays level?
 
 # %%
 viz.explore(
@@ -438,25 +315,26 @@ viz.explore(
 )
 
 # %% [markdown]
-# The arrows go round together, and the angle between them, which is all that the score sees, does not move. It moves
-# with the offset. The dashed line is the same two words with sine and cosine *added*: its score depends on the place.
+# Both arrows turn together. The angle between them, and so the score, depends on the offset alone. The dashed line is the
+# score of the same two words with sine and cosine *added*. It changes with the place.
 #
-# A plane has two dimensions, a head has more. So take the columns in pairs, and give pair $i = 0, \dots, d_k/2 - 1$ its
-# own **frequency** $\theta_i = 10000^{-2i/d_k}$. At position $m$ it is turned by the angle $m\,\theta_i$:
+# A head has more than two columns. So RoPE takes the columns in pairs and gives pair $i = 0, \dots, d_k/2 - 1$ the
+# frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. At position $m$ the pair is turned by the angle $m\,\theta_i$:
 #
 # $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
 #
-# This is **RoPE**, rotary position embedding: the sinusoids' frequencies again, but they *multiply*. (The paper counts
-# pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code counts from 0. $\theta_i$ is the frequency; the angle is
-# $m\theta_i$.) In a head of eight dimensions there are four dials:
+# This is **RoPE**, the rotary position embedding. (The paper counts pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code
+# counts from 0.) A head of eight columns has four pairs. *Guess:* which of them is back at its start after a
+# few tokens, and which hardly moves?
 
 # %%
 shown = [0, 1, 2, 3, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 
 # %% [markdown]
-# The first dial turns far between neighbours, but after about 6 tokens it is back where it was, and cannot say how
-# often it went round. The last one hardly moves between neighbours, but tells position 0 from 300. For one vector, pair by pair:
+# Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pairs 2 and 3 hardly move
+# between neighbours, and have not come full circle at position 300: they tell near from far. The cell turns one vector, pair
+# by pair.
 
 # %%
 def turn(x, m, base=10000):
@@ -486,18 +364,18 @@ assert max(moved) - min(moved) < 0.01 and torch.isclose(turn(query, 9).norm(), q
 assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 
 # %% [markdown]
-# The wish is granted: the same distance, the same score. The last line says the same in complex numbers, as the paper
-# does: a pair is $a + \mathrm{i}b$, and the turn is the product with $\exp(\mathrm{i}\,m\theta)$. With rotation
-# matrices for rows, $(q R_m)(k R_n)^\top = q\, R_m R_n^\top k^\top = q\, R_{m-n} k^\top$.
+# The same distance gives the same score. The last line says the same in complex numbers, as the paper does: a pair is
+# $a + \mathrm{i}b$, and the rotation is the product with $\exp(\mathrm{i}\,m\theta)$. With rotation matrices for rows,
+# $(q R_m)(k R_n)^\top = q\, R_m R_n^\top k^\top = q\, R_{m-n} k^\top$.
 #
-# Queries and keys are turned, after their projections, in every layer. Values are not: they are what is averaged, and
-# no second turn would undo the first. Nothing is learned, and nothing is added to the embeddings.
+# Queries and keys are turned after their projections, in every layer. Values are not turned: they are averaged, and no
+# second rotation would undo the first. RoPE has no parameters, and adds nothing to the embeddings.
 #
 # ### Two layouts: interleaved and half
 #
-# Above the dials you saw two ways to choose the pairs. The paper takes neighbours, $x_{2i}$ and $x_{2i+1}$
-# (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$ (**half**). They are
-# the same up to the order of the columns, and a dot product does not see an order that query and key share.
+# There are two ways to choose the pairs; they stand above the dials. The paper takes neighbours, $x_{2i}$ and
+# $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$ (**half**).
+# The two differ in the order of the columns. A dot product does not see an order that query and key share.
 
 # %%
 def scores_of(q, k, style):
@@ -517,13 +395,13 @@ assert torch.allclose(by_neighbours, rearranged, atol=1e-3)
 assert not torch.allclose(by_neighbours, untouched, atol=1)
 
 # %% [markdown]
-# Either is as good, but weights trained with one need their columns rearranged for the other. Nothing crashes if they
-# are not; the model just speaks nonsense.
+# Both are equally good, but weights trained with one need their columns rearranged for the other. Without that, nothing
+# crashes, and the model writes nonsense.
 #
-# ### The base, and how far a head can see
+# ### The base: `rope_theta`
 #
-# Let query and key be the same vector of ones. Turned, their score depends on the distance alone: it is $2 \sum_i \cos
-# \bigl((m - n)\theta_i\bigr)$. *Guess its shape*, and what a base of 500,000 in place of 10,000 does to it.
+# Let query and key be the same vector of ones. After the rotation their score is $2 \sum_i \cos \bigl((m - n)\theta_i\bigr)$,
+# a function of the distance. *Guess its shape.* What changes with a **base** of 500,000 in place of 10,000?
 
 # %%
 apart = torch.logspace(0, 5, 400).round()                        # (400,)  1 to 100,000
@@ -533,19 +411,143 @@ viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
 
 # %% [markdown]
-# The score falls with the distance and then wanders around zero: the pairs point everywhere. That is RoPE's
-# **long-term decay**. (Su et al., section 3.4.3, prove a
-# bound that decays; a trained query and key need not follow it.) With the larger **base** all slow pairs turn more
-# slowly, and the fall is spread over more tokens. That is the number `rope_theta` in a model's config.
+# The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
+# **long-term decay**. (Su et al., section 3.4.3, prove a bound that decays. A trained query and key need not follow it.) A
+# larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more tokens. In a model's
+# config the base is `rope_theta`.
 #
-# > **Check yourself.** (1) A model with RoPE writes token by token and keeps the keys of the past in a cache. Must the
-# > cached keys be turned again with every new token? (2) A deck prints RoPE as
-# > $x \otimes \cos + \tilde x \otimes \sin$. What must $\otimes$ mean?
-# > <details><summary>Answers</summary>(1) No. A key is turned once, by its own position; the distance comes about in
-# > the dot product. (2) The product element by element; Su et al. write it so. In most books ⊗ is the outer or the
-# > Kronecker product, which would give a matrix.</details>
+# > **Check yourself.** (1) A model with RoPE writes token by token and keeps the past keys in a cache. Must it turn the
+# > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + \tilde x \otimes \sin$. What must
+# > $\otimes$ mean?
+# > <details><summary>Answers</summary>(1) No. A key is turned once, by its own position. The distance arises in the dot
+# > product. (2) The product element by element; Su et al. write it so. In most books ⊗ is the outer or Kronecker
+# > product.</details>
 #
+# **Now you:** [a05](@order/assignment), exercise 3.
+#
+# ## Learned positional embeddings: a table
+#
+# Sinusoids are a formula that somebody chose. The alternative is a **learned positional embedding**: a table with a row for
+# each position, random at first, and trained like the rest. *Guess:* what does a table with 32 rows do with a 33rd token?
+
+# %%
+learned = LearnedPositions(max_length=32, d_model=64)
+print("parameters:", learned.table.numel(), "  32 positions:", tuple(learned(32).shape))
+try:
+    learned(33)
+except ValueError as error:
+    print(error)
+
+# %% [markdown] erratum="learned positions credited to Shaw; positions by the batch"
+# It refuses. Position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in many texts,
+# can have a special vector. BERT and GPT-2 have learned positions.
+#
+# > **A common mistake: the wrong authors.** A deck credits learned positions to Shaw et al. (2018), who propose
+# > *relative* ones (below). Learned position vectors are in Gehring et al. (2017). Vaswani et al. found them as good as
+# > sinusoids (table 3, row E).
+#
+# > **A common mistake: positions counted along the batch.** The same deck looks them up with `torch.arange(x.size(0))`.
+# > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the sentence in
+# > the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it:
+
+# %%
+def add_positions_as_printed(x):                                 # x (batch, n, d)
+    pos = torch.arange(x.size(0)).unsqueeze(1)                   # (batch, 1)
+    return x + learned.table[pos]                                # (batch, n, d) + (batch, 1, d)
+
+
+sentence, company = torch.randn(1, 5, 64), torch.randn(2, 5, 64)
+alone = add_positions_as_printed(sentence)[-1]                                # (5, 64)
+last_of_three = add_positions_as_printed(torch.cat([company, sentence]))[-1]  # (5, 64)
+print(f"alone and in company it differs by {(alone - last_of_three).abs().max():.2f}")
+
+# %% tags=["hide-input"]
+assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the batch"
+
+# %% [markdown]
+# ## Relative positions: a vector for each distance (Shaw)
+#
+# "The token before *cat*" is a useful thing to know. "Token 417" rarely is. **Relative positions** give the model the
+# distance itself. In Shaw et al. (2018) nothing is added to the embeddings. Every distance $j - i$ from a query to a key
+# has two learned vectors, which all heads share. One is added to the key, the other to the value:
+#
+# $$
+# e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
+# o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
+# $$
+#
+# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for our $r$.)
+# *Guess for $r = 2$:* what is equal along each diagonal? Large in the picture is the distance, small is the row of the table.
+
+# %%
+text = ["we", "know", "that", "you", "know", "it"]
+index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
+figures.distance_table(index, text, max_distance=2)
+
+# %% [markdown]
+# The distance is equal along each diagonal. Both *know* see their neighbours in the same way, wherever they stand. The
+# cell computes one query in code, with the value side.
+
+# %%
+torch.manual_seed(0)
+q, k, v = torch.randn(3, 6, 16)                                  # (6, 16) each
+shaw = ShawRelative(max_distance=2, d_head=16)                   # shaw.key, shaw.value: (5, 16)
+i = 3                                                            # one query, "you"
+scores = torch.stack([q[i] @ (k[j] + shaw.key[index[i, j]]) for j in range(6)]) / math.sqrt(16)
+alpha = scores.softmax(dim=0)                                    # (6,)
+o = sum(alpha[j] * (v[j] + shaw.value[index[i, j]]) for j in range(6))       # (16,)
+A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # (6, 6)  all
+print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
+
+# %% [markdown] erratum="Shaw's formula under Absolute"
+# How large must $r$ be? For English to German the paper measures
+#
+# | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
+# |---|---|---|---|---|---|---|---|
+# | BLEU | 12.5 | 25.5 | 25.8 | 25.9 | 25.8 | 25.9 | 25.8 |
+#
+# With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ nearly all of it is there: it is
+# enough to know the neighbours. (There are several layers, and each passes on what it has read.)
+#
+# > **A common mistake: calling this formula absolute.** A deck shows it under "Absolute", to say what RoPE does better.
+# > But the score does not change if query and key move together: it is relative. The deck is right about the
+# > next point: this score is no inner product of something at $i$ and something at $j$, because $a^K_{j-i}$ belongs to
+# > the pair.
+
+# %%
+one_query, one_key = torch.randn(2, 16)
+far = relative_index(505, 505, max_distance=2)                   # (505, 505)
+for i, j in ((3, 4), (13, 14), (503, 504)):
+    score = one_query @ (one_key + shaw.key[far[i, j]])
+    print(f"query at {i:>3}, key at {j:>3}: {score.item():.4f}")
+
+# %% [markdown]
 # **Now you:** [a05](@order/assignment), exercise 4.
+#
+# ## Relative biases: a number for each distance (T5, ALiBi)
+#
+# A number for each distance is cheaper than a vector: $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$.
+#
+# * **T5** (Raffel et al. 2020) learns the numbers, for each head. Near distances have a number each. Far distances share
+#   one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
+# * **ALiBi** (*attention with linear biases*, Press et al. 2022) learns nothing: $b_{j-i} = -m\,\lvert i - j \rvert$, with
+#   a fixed slope $m$ for each head. Some heads see near, others far.
+#
+# *Guess:* how many of 81 distances does T5 tell apart?
+
+# %%
+distances = list(range(-40, 41))
+bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
+buckets = bias.buckets(torch.tensor(distances)).tolist()
+slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256}
+costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.items()}
+figures.relative_biases(distances, buckets, costs)
+print(len(set(buckets)), "buckets for", len(distances), "distances")
+
+# %% [markdown]
+# T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
+# that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. (2019) count steps in a
+# tree of which word depends on which. ALiBi is the extension of the assignment.
 #
 # ## Which model uses which positions
 #
@@ -559,26 +561,25 @@ viz.function_curves(decay, apart, log_x=True,
 # | Llama ([2023](https://arxiv.org/abs/2302.13971)), Llama 2 ([2023](https://arxiv.org/abs/2307.09288)) | RoPE, base 10,000 | 2,048; 4,096 |
 # | Llama 3 ([2024](https://arxiv.org/abs/2407.21783)) | RoPE, base 500,000 | 8,192; then 131,072 |
 # | Qwen2 ([2024](https://arxiv.org/abs/2407.10671)) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
+# | Gemma 3 ([2025](https://arxiv.org/abs/2503.19786)) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
 #
-# > **A common mistake: "most systems use learned positions".** Three decks have the line. It was so around 2019. Of the
-# > open large models since 2023 most use RoPE.
+# > **A common mistake: "most systems use learned positions".** Three decks have this line. It was true around 2019. Most
+# > open large models since 2023 use RoPE.
 #
-# How does a model that was trained on 4,096 tokens come to read 32,768? Three names that you will meet, mostly with
-# a little further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text
-# falls into the known range of angles: neighbours are then less than one position apart. **Raising the base** slows the
-# slow pairs and leaves the fast ones nearly as they are. **YaRN** (Peng et al. 2023) interpolates the slow pairs only,
-# and makes the scores a little sharper.
-
-# %% [markdown]
-# ## One task, eight schemes: length extrapolation
+# How does a model that was trained on 4,096 tokens come to read 32,768? There are three methods, mostly used with a little
+# further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text falls into
+# the known range of angles. **Raising the base** slows the slow pairs and leaves the fast ones nearly as they
+# are. **YaRN** (Peng et al. 2023) interpolates the slow pairs only, and makes the scores a little sharper.
 #
-# Training on long texts is expensive. **Length extrapolation** is to train on short ones and read long ones. Which
-# schemes can do it? We try the smallest task that needs order and nothing else: the model reads random letters and says
-# at each place which letter stood *two places before*. It sees texts of 8 to 32 letters, and is then asked about 128.
+# ## Length extrapolation: one task for all schemes
 #
-# Each model is an encoder of one block from the package with a linear layer on top. (What else is in a block is the
-# subject of lectures @masking to @transformer.) They differ in `positions` and in nothing else; in particular all have
-# `scale_embedding=False`, of which more below.
+# Long texts make training expensive. **Length extrapolation** means to train on short texts and to read long ones. Which
+# schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters and says at
+# each place which letter stood *two places before*. It is trained on texts of 8 to 32 letters, and then reads 128.
+#
+# Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain
+# the rest of a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is
+# the subject of the next section.
 
 # %%
 LETTERS, BACK, TRAINED = 16, 2, 32
@@ -619,10 +620,10 @@ models = {"sinusoidal": train("sinusoidal"), "learned": train("learned"),
           "relative (Shaw)": train("shaw"), "RoPE": train("rope")}
 
 # %% [markdown]
-# For longer texts we build the same model with positions for more tokens and give it the trained weights. That works
-# for what is computed by a formula, and for clipped distances. A learned table has no more rows than it had. Four
-# models were trained here, with one seed. The record has all eight, with three seeds each. *Sketch it first:* accuracy
-# against the position, in texts of 32 and in texts of 128. Where does each line stand up to 32, and what happens there?
+# For a longer text we build the same model with more positions and load the trained weights. This works for formulas and
+# for clipped distances. A learned table has no further rows. This page trains four models with one seed. The record
+# has eight schemes with three seeds each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in
+# texts of 128. Where is each line up to 32, and what happens there?
 
 # %%
 kept = measured("positions")
@@ -633,7 +634,12 @@ for run in plain:
     panel = lines.setdefault(run["scheme"], {})
     for n, line in run["at"].items():
         panel.setdefault(int(n), []).append(line)                # a line for each seed
-figures.accuracy_past_training(lines, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+families = {"no order": ("no positions", "integer"),
+            "a vector for each": ("binary", "sinusoidal", "learned"),
+            "distance": ("relative (T5)", "relative (Shaw)", "RoPE")}
+panels = {family: {scheme: lines[scheme] for scheme in schemes}
+          for family, schemes in families.items()}
+figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, first=BACK)
 
 # %%
 def by_seed(scheme, what, scaled=False):
@@ -655,21 +661,20 @@ assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
 assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
 
 # %% [markdown]
-# Three kinds of schemes.
+# Each row of the picture fails, or not, in its own way.
 #
-# *No order.* Without positions almost nothing can be done. (A little more than guessing: a letter that is frequent in
-# the text is the better guess.) With integers it is the same: the LayerNorm has taken them away.
+# * **No order.** Without positions, a model does little better than guessing. (A letter that is frequent in the text is
+#   the better guess.) Integers are no better: LayerNorm has removed them.
+# * **A vector for each position.** In texts of 32, sinusoids and the learned table make no mistake. Digits make few,
+#   nearly all at positions 16 and 17, where two places back the digit for 16 flips. Beyond 32, sinusoids and digits
+#   fail, and the table refuses. Compare orange and blue in the shaded part: in a long text both are worse even at its
+#   beginning. Letters beyond 32 have vectors that the model has never seen, and they draw attention from
+#   everywhere.
+# * **Distance.** Shaw's vectors and RoPE go on without a mistake. T5's biases are relative too, but fail. Can you guess why?
+#   They are not sharp even at 32.
 #
-# *Order, as far as it was trained.* In texts of 32 the sinusoids and the learned table make no mistake, and the digits
-# few: nearly all of them at positions 16 and 17, where going two back changes the digit for 16. Beyond, sinusoids and digits are lost, and the table refuses. Compare the orange and the blue line in the shaded
-# part, too: in a long text both are worse even at its front. The letters beyond position 32 have vectors that the
-# model has never seen, and they attract attention from everywhere.
-#
-# *Distance.* Shaw's vectors and RoPE go on as if nothing had happened. T5's biases are relative, too, but do not go on.
-# Can you guess why, before we come to it? They are not sharp even at 32.
-#
-# What the models attend to shows the same from inside. Here are the weights of three of ours in a text of 64, with
-# lines where the trained length ends. A perfect model has one thin diagonal, two places below the main one.
+# The attention weights show the same from inside. The models read a text of 64, and orange lines mark the end of the trained
+# length. A perfect model has one thin diagonal, two places below the main one.
 
 # %%
 def longer(name, scheme, n):
@@ -689,16 +694,14 @@ for name, scheme in in_config.items():
 figures.attention_past_training(looked, trained=TRAINED)
 
 # %% [markdown]
-# At the top left all three draw it. Outside, the sinusoids look where they have no business, and the two others go
-# straight on, because a distance of −2 is a distance of −2. (If RoPE's panel has specks far from the diagonal, keep
-# them in mind.)
+# Inside the trained length all three have the diagonal. Outside, the sinusoids attend to wrong places. The other two go
+# straight on, because a distance of −2 is known. (RoPE's panel may have specks far from the diagonal. We come back to them.)
 #
 # ## The embedding scale: multiply by √d_model
 #
-# One line of Vaswani et al. (section 3.4) has been left out so far: embeddings are multiplied by
-# $\sqrt{d_\text{model}}$ before positions are added. Why? Compare lengths. An embedding often starts with numbers of
-# about $1/\sqrt{d_\text{model}}$, so that the same table can serve as the output's matrix. A sinusoidal vector has
-# $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *How long is each?*
+# Vaswani et al. (section 3.4) multiply embeddings by $\sqrt{d_\text{model}}$ before they add positions. Why? Compare
+# lengths. An embedding often starts with numbers of about $1/\sqrt{d_\text{model}}$, so that the same table can serve as the
+# output's matrix. A sinusoidal vector has $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *Guess:* how long is each?
 
 # %%
 for d in (64, 512):
@@ -710,10 +713,10 @@ for d in (64, 512):
     print(f"d = {d:>3}:", *(f"{name} {length:.2f} " for name, length in means.items()))
 
 # %% [markdown]
-# A fresh embedding has length 1, the sinusoid $\sqrt{d/2}$: in a model of width 512 the position is sixteen times as
-# long as the word. Scaled, the word is the longer one. A *learned* table starts short, and beside a scaled embedding it
-# is hardly there. (Training can make it longer.) *Guess:* our task needs positions more than anything. What will the
-# factor do to each scheme?
+# A fresh embedding has length 1 and the sinusoid $\sqrt{d/2}$: at width 512 the position is sixteen times as long as the
+# word. Scaled, the word is longer. A *learned* table starts short, so beside a scaled embedding it is hardly
+# visible. (Training can make it longer.) *Guess:* our task needs positions more than anything. What does the factor do to
+# each scheme?
 
 # %%
 schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
@@ -734,30 +737,31 @@ louder = [run["inside"] for run in kept["changed"] if "louder" in run["name"]]
 assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 
 # %% [markdown]
-# Digits fall from 94% to 62–73%, the learned table from 100% to 65–75%. In texts of 32 the other schemes hardly
-# change; the sinusoids are added, too, but they are long enough to be heard beside a scaled embedding. Is it the scale, or how long the one is *beside* the other? The last two lines put that at risk: with embedding
-# *and* positions times eight, the table is back above 99%, and the digits at 94% with two seeds of three (the third at
-# 81%). It is the ratio, or nearly all of it.
+# With the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–75%. The other schemes hardly
+# change. Sinusoids are added too, but they are long enough beside a scaled embedding.
 #
-# So why scale at all? The paper gives no reason; the usual one is that language is not our task: there the word matters
-# more than its place, and a model with sinusoids that does not scale starts with words that are hard to hear. Schemes
-# that add nothing to the embedding, such as RoPE, do not need the factor, and Llama has none.
+# Is the cause the scale, or the *ratio* of position to embedding? The last two lines test it: embedding *and* positions
+# are multiplied by eight. The table is back above 99%, and the digits at 94% with two seeds of three (81% with
+# the third). So it is the ratio, or nearly all of it.
 #
-# > **A common mistake: "they differ in X alone", unchecked.** The package's `scale_embedding`, like many libraries'
-# > code, scales with sinusoids and does not with a learned table. Whoever compares the two by changing one word
-# > compares two scales as well: digits with scale against a table without would have been 62 to 73% against 100% here,
-# > and the story told of it wrong. Print both configurations before you explain a difference.
+# Why scale at all, then? The paper gives no reason. The usual one is this: in language the word matters more than its
+# place, and a model with sinusoids and no factor starts with words that are hard to read. RoPE adds nothing to the embedding
+# and does not need the factor. Llama has none; Gemma has it all the same.
 #
-# ## Beyond the trained length: RoPE at four and at thirty-two times
+# > **A common mistake: "they differ in X alone", unchecked.** The package's `scale_embedding`, like many libraries' code,
+# > scales with sinusoids and not with a learned table. A comparison that changes `positions` alone then compares two scales
+# > as well. Here, digits with the factor against a table without it would give 62–73% against 100%, and a wrong
+# > explanation. Print both configurations before you explain a difference.
 #
-# Relative is not a magic word either. Let us go on to texts of 1,024, thirty-two times as long. *Guess:* will RoPE
-# still be right? If it is not, there are two suspects. (a) The softmax shares one unit among *all* keys, and a thousand
-# small weights add up. (b) At far distances the slow pairs come to angles that training never showed. Two interventions
-# on the trained models, which leave the weights as they are:
+# ## RoPE at 4 and at 32 times the trained length
 #
-# * a **window**: each letter sees 16 neighbours on either side. That takes away both suspects.
-# * **clipped** distances: all keys are seen, but none is turned further from its query than 16 places. That takes away
-#   (b) alone. If (a) is the cause, it must not help.
+# We go on to texts of 1,024. *Guess:* is RoPE still right? If not, there are two suspects. (a) **Many keys**: the softmax
+# divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances the slow pairs
+# have angles that training never showed. Two interventions on the trained models separate them:
+#
+# * a **window**: each letter sees 16 neighbours on either side. This removes both suspects.
+# * **clipped** distances: all keys are seen, but none is turned further from its query than 16 places. This removes (b)
+#   alone. If (a) is the cause, it must not help.
 
 # %%
 def changed(name, what="beyond"):
@@ -768,45 +772,42 @@ def at_lengths(runs):
     return {int(n): [run[n] for run in runs] for n in runs[0]}   # {length: a share a seed}
 
 
-reached = {"RoPE": at_lengths(by_seed("RoPE", "by_length")),
-           "RoPE, window": at_lengths(by_seed("RoPE", "window")),
-           "RoPE, clipped": at_lengths(by_seed("RoPE", "clipped")),
-           "relative (Shaw)": at_lengths(by_seed("relative (Shaw)", "by_length")),
-           "relative (T5)": at_lengths(by_seed("relative (T5)", "by_length")),
-           "T5, window": at_lengths(by_seed("relative (T5)", "window")),
-           "T5, 2,000 steps": at_lengths(changed("T5 longer", "by_length")),
-           "sinusoidal, window": at_lengths(by_seed("sinusoidal", "window"))}
+reached = {
+    "RoPE and its two cures": {
+        "RoPE": at_lengths(by_seed("RoPE", "by_length")),
+        "RoPE, window": at_lengths(by_seed("RoPE", "window")),
+        "RoPE, clipped": at_lengths(by_seed("RoPE", "clipped"))},
+    "the other schemes": {
+        "Shaw": at_lengths(by_seed("relative (Shaw)", "by_length")),
+        "T5": at_lengths(by_seed("relative (T5)", "by_length")),
+        "T5, window": at_lengths(by_seed("relative (T5)", "window")),
+        "T5, 2,000 steps": at_lengths(changed("T5 longer", "by_length")),
+        "sinusoidal, window": at_lengths(by_seed("sinusoidal", "window"))}}
 figures.reach(reached, trained=TRAINED)
-for name, points in reached.items():
-    print(f"{name:>18}:", *(f"{sum(shares) / len(shares):5.0%}" for shares in points.values()))
 
 # %% tags=["hide-input"]
-rope = reached["RoPE"]
-assert min(rope[128]) > 0.95 and max(rope[1024]) < 0.9, "RoPE goes on, but not for ever"
-assert min(reached["RoPE, clipped"][1024]) > 0.97 and min(reached["RoPE, window"][1024]) > 0.97
-assert max(reached["relative (T5)"][1024]) < 0.3 and min(reached["T5, window"][1024]) > 0.8
-assert max(reached["sinusoidal, window"][1024]) < 0.8
+rope, others = reached.values()
+assert min(rope["RoPE"][128]) > 0.95 and max(rope["RoPE"][1024]) < 0.9, "not for ever"
+assert min(rope["RoPE, clipped"][1024]) > 0.97 and min(rope["RoPE, window"][1024]) > 0.97
+assert max(others["T5"][1024]) < 0.3 and min(others["T5, window"][1024]) > 0.8
+assert max(others["sinusoidal, window"][1024]) < 0.8
 
 # %% [markdown]
-# RoPE is nearly perfect at four times the length and loses about half at thirty-two. Clipped, with all 1,024 keys in
-# sight, it is right throughout: so here suspect (b) did it, the **new angles**. (Far keys whose angle is new
-# sometimes score as high as the right one. With a base of 10,000 only the first 3 of the 16 pairs of a head come full
-# circle within 32 tokens; the others reach angles that are new.)
+# RoPE is nearly perfect at four times the length and loses about half at thirty-two times. Clipped, with all 1,024 keys in
+# sight, it is right throughout. So here the cause is (b), the **new angles**. (A far key at a new angle sometimes scores
+# as high as the right one. With base 10,000 only the first 3 of a head's 16 pairs come full circle within 32
+# tokens. The others meet new angles.)
 #
-# Suspect (a) is guilty elsewhere. T5's biases have no angles, and their outermost number was trained; yet they fade the
-# fastest, and a window brings them back to what they had at 32. Its numbers are too small to stand out among a
-# thousand: they start near 0, and Adam moves a number by no more than about the learning rate in a step, at most 0.003
-# here. With 2,000 steps T5 is right at 32, and nearly so at 128, and still lost at 1,024. Shaw's vectors fade late, and
-# the window helps them, too. A window does not make an unknown position known, so it does not help the sinusoids.
-# ([Lecture @cheap_attention](@cheap_attention) uses windows to save time.)
+# For T5 the cause is (a). Its biases have no angles, and its outermost number was trained. Yet it fails the fastest, and a
+# window brings it back to what it had at 32. Its numbers are too small to stand out among a thousand: they start near
+# 0, and Adam moves a number by at most about the learning rate in a step, here 0.003. With 2,000 steps T5 is right at
+# 32, nearly right at 128, and still lost at 1,024. A window does not make an unknown position known, so it does not help the
+# sinusoids.
 #
-# This was a task in which only the neighbourhood counts, tiny models, and letters instead of language. Take the kinds
-# of failure from it, not the numbers. For large language models, too, RoPE by itself fails past its trained length;
-# Chen et al. (2023) blame attention scores that grow far too large at distances not seen in training. Where more than
-# the neighbourhood counts, being relative need not help: on small reasoning tasks Kazemnejad et al. (2023) found RoPE,
-# ALiBi and absolute positions ill suited to longer texts, and a decoder without any positions ahead of them.
-#
-# The record has three more experiments, on sinusoids:
+# These are tiny models on a task of neighbours. Take the kinds of failure from it, not the numbers. In large language models
+# RoPE also fails past the trained length. Chen et al. (2023) blame attention scores that grow far too large at unseen
+# distances. On small reasoning tasks Kazemnejad et al. (2023) found a decoder without positions ahead of RoPE, ALiBi and
+# absolute positions in longer texts.
 
 # %% tags=["hide-input"]
 rows = {"as above": by_seed("sinusoidal", "beyond"),
@@ -825,39 +826,37 @@ assert min(changed("own head scaled")) > 0.9 > 0.3 > max(rows["the same, embeddi
 assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) < 0.4
 
 # %% [markdown]
-# <details><summary><b>Going further</b>: can sinusoids extrapolate? Three experiments</summary>
+# <details><summary><b>Going further</b>: can sinusoids extrapolate? The three experiments printed above</summary>
 #
-# Did we not build, with our own hands, a sinusoidal head that looks two places back in texts of a thousand tokens? We
-# did, and the trained model did not. Has it no room for our head, with 32 columns in place of 64, and the letters in
-# the way? Or does training not go there, because a great many matrices are right on 32 positions and nothing in the
-# loss prefers the one that is right on all others? <b>Put our head into the model before the training</b> (its 16
-# fastest pairs), and then train as before, with all weights free to move. With the embedding scaled, as in the paper,
-# 92 to 96% are then right beyond 32, where it was 19 to 21% before; so it has the room. (With the embedding as it
-# is, 38 to 42%, where it was 11 to 13%: the position is then so long that a letter is hard to read beside one that was
-# never seen. That is a guess.) That a good solution exists is a property of the scheme. That it is found is not.
+# We built a sinusoidal head that looks two places back in texts of a thousand tokens. The trained model did not find
+# it. Is there no room for it, with 32 columns in place of 64 and the letters in the way? Or does training not go there?
+# <b>Put our head into the model before the training</b> (its 16 fastest pairs), then train as before, with all weights
+# free to move. With the embedding scaled, as in the paper, 92 to 96% are then right beyond 32, where it was 19 to 21%.
+# So there is room. (With the embedding as it is: 38 to 42%, where it was 11 to 13%. The position is then so long that a
+# letter is hard to read beside one that was never seen. That is a guess.) That a good solution exists is a property of
+# the scheme. That it is found is not.
 #
 # Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart", and, below that, that
-# it "doesn't really work". Perhaps it fails only because most periods are too long to restart? With the <b>base 4</b>
-# in place of 10,000 the slowest pair comes full circle after 24 letters. Beyond 32 there are 8% left: restarting does
-# not help. Each pair is where the model has seen it, but all of them <em>together</em> never were.
+# it "doesn't really work". Does it fail because most periods are too long to restart? With the <b>base 4</b> in place
+# of 10,000 the slowest pair comes full circle after 24 letters. Beyond 32 there are 8% left: restarting does not help.
+# Each pair has been there before, but all of them <em>together</em> have not.
 #
 # If unknown combinations hurt, and not the length, there is a cure. Let the training texts <b>begin anywhere</b> from
-# position 0 to 96 (Kiyono et al. 2021 do this with translation). They are no longer than before, but their position
-# vectors come from all of the first 128. With it 93 to 95% are right up to 128, and beyond 128, where the vectors are
-# new again, 24 to 33%. It is the vectors that have to be known, more than the length.
+# position 0 to 96 (Kiyono et al. 2021 do this with translation). They are as short as before, but their position
+# vectors come from all of the first 128. Then 93 to 95% are right up to 128. Beyond 128, where the vectors are
+# new again, it is 24 to 33%.
 # </details>
-
-# %% [markdown]
-# ## Five wishes, tested
 #
-# A deck lists what one may wish of positions: (1) a unique vector for each position; (2) a linear relation between two
-# positions; (3) that they carry over to longer texts; (4) that a deterministic process makes them, which the model can
-# learn to use; (5) that they extend to several dimensions, as for images. For RoPE we add (6): that scores depend on
-# distances alone. A list of ticks is an opinion. Each wish can be a function that tries it. We ask of each scheme what
-# it tells a query at position 0 about a key at position $p$ below 32; what is learned, we take *trained*, from the
-# models above.
+# ## Five wishes for positions, tested
+#
+# A deck lists what one may wish of positions: (1) a unique vector for each; (2) a linear relation between two positions;
+# (3) that they carry over to longer texts; (4) that nothing has to be learned, and the model can use them; (5) that they
+# extend to two dimensions, for images ([lecture @beyond_text](@beyond_text)). For RoPE we add (6): scores that depend on the
+# distance alone. A function tests each wish on what a scheme tells a query at position 0 about a key at position $p$
+# below 32. Learned vectors come *trained*, from the models above. (The code is folded. For wish 2 it fits a matrix on half of
+# the positions and tests it on the other half.)
 
-# %%
+# %% tags=["hide-input"]
 p32 = torch.arange(TRAINED)
 attention = models["relative (Shaw)"].encoder.stack.blocks[0].attention.sublayer
 by_distance = attention.relative.key.detach()                    # (33, 32)  distances −16 to 16
@@ -888,12 +887,6 @@ def linear(scheme, k=3):                                         # wish 2: fit h
     return (wrong.norm() / (there[15:] - there[15:].mean(dim=0)).norm()).item()
 
 
-def two_dimensions(scheme):                                      # wish 5: a row and a column
-    row, column = torch.cartesian_prod(torch.arange(12), torch.arange(12)).T       # (144,) each
-    both = torch.cat([told(scheme, row, d=16), told(scheme, column, d=16)], dim=1)
-    return F.pdist(both).min().item() > 1e-3
-
-
 def distance_alone(scheme):                                      # wish 6: do scores differ?
     torch.manual_seed(0)
     query, key = torch.randn(2, 64)
@@ -910,9 +903,8 @@ def distance_alone(scheme):                                      # wish 6: do sc
     return max(scores) - min(scores)
 
 # %% [markdown]
-# (The column of ones in `linear` allows a constant besides the matrix, which is kind to the integers: "three further"
-# is "plus three".) Wish 3 and half of wish 4 are questions for trained models, and the record answers them, with three
-# seeds each: we ask for more than 95% from *every* seed. *Which scheme will have all its wishes granted?*
+# For wish 3 and half of wish 4 the record has the answers of three seeds. A tick asks for more than 95% from *every* seed.
+# *Guess:* which scheme has all its wishes granted?
 
 # %%
 def measured_wish(shares):
@@ -930,12 +922,11 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
     results[scheme] = {
         "1 unique": (unique(scheme), ""),
         "2 linear": (off < 0.01, f"{off:.0%} off"),
-        "3 texts ×4\n(beyond 32)": measured_wish(by_seed(scheme, "beyond")),
-        "3 texts ×32": measured_wish(times_32),
-        "4 nothing\nto learn": (scheme not in trained, ""),
-        "4 model\nuses it": measured_wish(by_seed(scheme, "inside")),
-        "5 two di-\nmensions": (two_dimensions(scheme), ""),
-        "6 distance\nalone": (apart < 0.01, f"± {apart:,.1f}"),
+        "3 longer texts: × 4": measured_wish(by_seed(scheme, "beyond")),
+        "3 longer texts: × 32": measured_wish(times_32),
+        "4 nothing to learn": (scheme not in trained, ""),
+        "4 the model uses it": measured_wish(by_seed(scheme, "inside")),
+        "6 distance alone": (apart < 0.01, f"± {apart:,.1f}"),
     }
 figures.property_table(results)
 
@@ -947,36 +938,33 @@ def granted(wish):
 assert granted("1 unique") == ["integer", "binary", "sinusoidal", "learned", "RoPE"]
 assert granted("2 linear") == ["integer", "sinusoidal", "RoPE"]
 relative = ["relative (Shaw)", "RoPE"]
-assert granted("3 texts ×4\n(beyond 32)") == granted("6 distance\nalone") == relative
-assert granted("3 texts ×32") == []
+assert granted("3 longer texts: × 4") == granted("6 distance alone") == relative
+assert granted("3 longer texts: × 32") == []
 
 # %% [markdown]
-# No scheme has them all. At thirty-two times the length nobody's three seeds all reach 95%. (This holds for the
-# embedding as it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there in the record, and RoPE 30 to
-# 55%.) RoPE has every other wish, which may be one reason why most open language models use it; that it is cheap, has no parameters and works with
-# fused attention and a cache may be others.
+# No scheme has them all. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the embedding as
+# it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there in the record, and RoPE 30 to 55%.) RoPE has every
+# other wish. That may be one reason why most open language models use it. Others may be that it is cheap, has
+# no parameters, and works with fused attention and a cache.
 #
-# Read the table by columns, too. A wish that everybody grants, such as two dimensions ([lecture
-# @beyond_text](@beyond_text)), helps nobody to choose. Being linear did not save the sinusoids, nor did being unique. Shaw's distances fail the first two wishes (all far places
-# share one vector, and no matrix takes each of these vectors to the one three further on) and do well at what we wanted
-# them for. Of all columns it is wish 6, to be relative, that goes together with texts of four times the length here.
-
-# %% [markdown]
+# Now read the table by rows. Sinusoids are unique and linear, and fail on longer texts. Shaw's vectors are
+# neither (all far places share one vector), and do well. Of all rows, wish 6 is the one that goes together with texts of four
+# times the length.
+#
 # ## In short
 #
 # > | | | shape |
 # > |---|---|---|
 # > | frequencies | $\theta_i = 10000^{-2i/d},\quad i = 0, \dots, d/2 - 1$ | $(d/2)$ |
 # > | sinusoidal | $\mathrm{PE}(p, 2i) = \sin p\,\theta_i,\quad \mathrm{PE}(p, 2i+1) = \cos p\,\theta_i$; input $\sqrt{d_\text{model}}\, x_p + \mathrm{PE}(p)$ | $(n, d_\text{model})$ |
+# > | RoPE | pair $i$ of query and key at position $m$ turned by $m\,\theta_i$; the score depends on $m - n$ | $(n, d_k)$ |
 # > | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
 # > | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
-# > | RoPE | pair $i$ of query and key at position $m$ turned by $m\,\theta_i$; the score depends on $m - n$ | $(n, d_k)$ |
 # >
-# > Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and
-# > how long it is beside the embedding matters. Relative schemes put the distance into the score. RoPE turns queries
-# > and keys, so that each carries its own position and scores know distances alone; most large models since 2023 use
-# > it, often with a base far above 10,000. What a scheme *can* express and what training *finds* differ: beyond the trained
-# > length, only measuring helps.
+# > Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and its
+# > length beside the embedding matters. RoPE turns queries and keys, so that each brings its own position and the score
+# > knows the distance alone. Relative schemes put the distance into the score. What a scheme *can* express and what training
+# > *finds* differ, so beyond the trained length only a measurement helps.
 #
 # Of the three things that self-attention lacked, one is mended:
 #
@@ -996,8 +984,8 @@ assert granted("3 texts ×32") == []
 # > <details><summary>Answers</summary>
 # >
 # > 1. None. The weights have learned to read what they were given.
-# > 2. $(q R_m)(k R_n)^\top = q R_m R_n^\top k^\top = q R_{m-n} k^\top$: turning by the angles of $m$ and back by those of $n$ is
-# >    turning by those of $m - n$.
+# > 2. $(q R_m)(k R_n)^\top = q R_m R_n^\top k^\top = q R_{m-n} k^\top$: a turn by the angles of $m$ and back by those of $n$
+# >    is a turn by those of $m - n$.
 # > 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the
 # >    original paper learned and sinusoidal ones were about equal.
 # > 4. All but pair 0, whose frequency is 1 for every base; the last pair most of all.</details>

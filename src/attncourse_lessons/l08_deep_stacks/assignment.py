@@ -9,17 +9,16 @@
 # %% [markdown]
 # # Assignment @deep_stacks · Deep stacks
 #
-# In this assignment you build what [lecture @deep_stacks](@deep_stacks) puts around attention and the
-# feed-forward network so that they can be stacked: LayerNorm and RMSNorm, a pre-norm and a post-norm block, and the
-# stack itself. Then you get a block that trains well and is wrong, and repair it. After each check comes a cell that
-# *uses* what you wrote; in exercise 5 your blocks learn to spell, twelve deep. It waits until the check gives all points,
-# and is not graded.
+# You build the parts of [lecture @deep_stacks](@deep_stacks) that make attention and the feed-forward network stackable:
+# **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. Then you repair a block that trains
+# well and is wrong. After each check comes a cell that *uses* what you wrote. In exercise 5 your blocks learn to spell,
+# twelve deep. The cell waits until the check gives all points, and is not graded.
 #
-# The answers are short, a few lines each. Under each exercise stands a check. A check on other numbers and other sizes
+# The answers are a few lines each. Under each exercise stands a check. Another check, with other numbers and sizes,
 # decides your points.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are. And let a
-# gradient through wherever something is to be learned.
+# Two rules hold throughout. Return new tensors and do not change those that come in. Let a gradient through wherever
+# something is to be learned.
 #
 # {exercises}
 #
@@ -49,9 +48,8 @@ from torch import Tensor, nn
 # \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \circ \gamma + \beta
 # $$
 #
-# for one vector $x$ of $d$ numbers. The gain $\gamma$ (called `weight`, as torch does) multiplies number by number.
-# What stands in front of the last axis is none of the norm's business: it may be a batch of sentences, one sentence, or
-# a vector all alone.
+# Here $x$ is one vector of $d$ numbers. The gain $\gamma$ (`weight`, as in torch) multiplies number by number. The norm acts
+# on the last axis alone. In front of it there may be any axes: a batch of sentences, one sentence, or none.
 
 # %% exercise="layer_norm"
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -66,8 +64,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 check("layer_norm", layer_norm)
 
 # %% [markdown]
-# **Use it.** A layer of torch's, with gain and bias as if they had been trained: does your function give the same? And
-# *guess* what is left of it if every vector becomes ten times as large and is shifted by 7.
+# **Use it.** The cell compares your function with a layer of torch's, whose gain and bias are set as if they had been
+# trained. *Guess* how the output changes if every vector becomes ten times as large and is shifted by 7.
 
 # %%
 if solved("layer_norm"):
@@ -80,7 +78,8 @@ if solved("layer_norm"):
         yours = layer_norm(inputs, theirs.weight, theirs.bias, theirs.eps)
         from_torch = (yours - theirs(inputs)).abs().max().item()
         moved = (yours - theirs(x)).abs().max().item()
-        print(f"{name:>8}: {from_torch:.0e} from torch's layer, {moved:.0e} from what it makes of x")
+        print(f"{name:>8}: {from_torch:.0e} from torch's layer, "
+              f"{moved:.0e} from what it makes of x")
 
 # %% [markdown]
 # ## 2 · RMSNorm
@@ -104,8 +103,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 check("rms_norm", rms_norm)
 
 # %% [markdown]
-# **Use it.** QK-norm: the scores of attention are products of queries and keys, and large ones make the softmax hard. Put
-# your norm in front of the product. *Guess* how much of the weight the first key gets, without and with it.
+# **Use it: QK-norm.** Attention scores are products of queries and keys, and large scores make the softmax hard. The cell
+# puts your norm in front of the product. *Guess* the largest of 200 attention weights without and with it.
 
 # %%
 if solved("rms_norm"):
@@ -115,17 +114,18 @@ if solved("rms_norm"):
     for name, q, k in (("without", queries, keys),
                        ("with", rms_norm(queries, gain, 1e-6), rms_norm(keys, gain, 1e-6))):
         weights = (q @ k.mT / math.sqrt(32)).softmax(dim=-1)            # (n, n)
-        print(f"{name:>8} QK-norm: the largest of 200 weights is {weights.max(dim=-1).values.mean():.2f}")
+        largest = weights.max(dim=-1).values.mean()
+        print(f"{name:>8} QK-norm: the largest of 200 weights is {largest:.2f}")
 
 # %% [markdown]
 # ## 3 · A pre-norm block
 #
-# From here on the parts are handed to you as functions, each from (batch, n, d_model) to (batch, n, d_model): `attend`
-# is the whole self-attention, with its heads and its mask; `feed_forward` the network; `norm_1` and `norm_2` are two
-# norms, each with a gain and a bias of its own. You do the wiring.
+# From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n, d_model). `attend` is the whole
+# self-attention, with its heads and its mask. `feed_forward` is the network. `norm_1` and `norm_2` are two norms, each with
+# its own gain and bias. You do the wiring.
 #
 # There is no equation here, on purpose. The block has two sublayers, attention first, each on a branch. The first norm
-# belongs to attention, the second to the feed-forward network. On the way from x to the output no norm may stand.
+# belongs to attention, the second to the feed-forward network. On the way from x to the output there must be no norm.
 
 # %% exercise="pre_norm_block"
 def pre_norm_block(
@@ -142,8 +142,10 @@ def pre_norm_block(
 check("pre_norm_block", pre_norm_block)
 
 # %% [markdown]
-# **Use it.** Thirty-two of your blocks, one after the other, with random sublayers. *Guess* how large x will be after 2, 8
-# and 32 of them, if it has size 1 at the beginning.
+# **Use it: two predictions.** The lecture says that $x$ grows like a random walk. A step per sublayer, each of size one,
+# makes $\sqrt{1 + 2L}$ after $L$ blocks. (1) Thirty-two of your blocks with random sublayers stand one after the other. *Guess*
+# the size of x after 2, 8 and 32 of them: is it as large as the walk, or smaller? (2) Then one block is removed, the first or
+# the last. *Guess* which removal changes the output more. No training is needed for either.
 
 # %%
 if solved("pre_norm_block"):
@@ -151,27 +153,34 @@ if solved("pre_norm_block"):
     from attncourse.layers import FeedForward
     from attncourse.transformer import initialise
 
-    def sizes_through(block, blocks=32, d=64):
-        """How large x is after each block."""
+    def through(block, without=None, blocks=32, d=64):
+        """x after each block, (blocks, batch, n, d); the block `without` passes x on."""
         torch.manual_seed(0)
-        x, sizes = torch.randn(8, 10, d), []                            # (batch, n, d)
+        x, after = torch.randn(8, 10, d), []             # (batch, n, d)
         with torch.no_grad():
-            for _ in range(blocks):
+            for number in range(blocks):
                 attend, feed_forward = MultiHeadAttention(d, n_heads=4), FeedForward(d, 4 * d)
                 initialise(nn.ModuleList([attend, feed_forward]))
-                x = block(x, attend, feed_forward, nn.LayerNorm(d), nn.LayerNorm(d))
-                sizes.append(x.square().mean().sqrt().item())
-        return sizes
+                if number != without:
+                    x = block(x, attend, feed_forward, nn.LayerNorm(d), nn.LayerNorm(d))
+                after.append(x)
+        return torch.stack(after)
 
-    sizes = sizes_through(pre_norm_block)
-    print({f"after {depth}": round(sizes[depth - 1], 1) for depth in (2, 8, 32)})
+    whole = through(pre_norm_block)                      # (32, batch, n, d)
+    for depth in (2, 8, 32):
+        size = whole[depth - 1].square().mean().sqrt()
+        walk = math.sqrt(1 + 2 * depth)
+        print(f"after {depth:>2} blocks: size {size:.1f}, the walk {walk:.1f}")
+    for name, number in (("first", 0), ("last", 31)):
+        change = (through(pre_norm_block, number)[-1] - whole[-1]).norm() / whole[-1].norm()
+        print(f"without the {name} block the output changes by {change:.0%}")
 
 # %% [markdown]
 # ## 4 · A post-norm block with DeepNorm's factor
 #
-# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry`: in both
-# sums, what is there already counts `carry` times, and what the sublayer has found counts once. The sublayers read x
-# without the factor. If `carry` is 1, this is the original block.
+# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry` (α in the
+# paper). In both sums x counts `carry` times and the sublayer's output once. The sublayers read x without the factor. With
+# `carry` = 1 this is the original block.
 
 # %% exercise="post_norm_block"
 def post_norm_block(
@@ -189,31 +198,39 @@ def post_norm_block(
 check("post_norm_block", post_norm_block)
 
 # %% [markdown]
-# **Use it.** The same with your post-norm block (the cell above must have run). *Guess* first.
+# **Use it.** The same with your post-norm block. (The cell of exercise 3 must have run.) *Guess* first.
 
 # %%
 if solved("pre_norm_block") and solved("post_norm_block"):
-    sizes = sizes_through(post_norm_block)
-    print({f"after {depth}": round(sizes[depth - 1], 1) for depth in (2, 8, 32)})
+    whole = through(post_norm_block)                     # (32, batch, n, d)
+    for depth in (2, 8, 32):
+        print(f"after {depth:>2} blocks: size {whole[depth - 1].square().mean().sqrt():.1f}")
+    for name, number in (("first", 0), ("last", 31)):
+        change = (through(post_norm_block, number)[-1] - whole[-1]).norm() / whole[-1].norm()
+        print(f"without the {name} block the output changes by {change:.0%}")
 
 # %% [markdown]
+# In the pre-norm stack x stays below the walk, since an average over tokens is smaller than what it averages. All later
+# blocks read the first block's output, so its removal changes much, and the last block adds little to a large x. In the
+# post-norm stack it is the opposite: each norm scales the sum down, and with it what earlier blocks have written. (This is
+# one random stack of each kind. A trained stack may differ.)
+#
 # ## 5 · The stack, read at every depth
 #
-# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 3, their residual connections inside.
-# `final_norm` is one more norm. What passes it goes to an output layer that expects vectors of the usual size. The list
-# may be of any length, empty too.
+# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 3, with their residual connections inside.
+# `final_norm` is one more norm. Its output goes to an output layer that expects vectors of the usual size. The list may have
+# any length, also 0.
 #
-# The residual stream has the same shape everywhere. So one can ask what the output layer would read *if the stack
-# ended here*, after no block, after one, and so on. (For language models this is known as the **logit lens**,
-# nostalgebraist 2020.) Return all of these levels, the lowest first. The last is the output of the whole stack, and
-# a gradient must find its way from it to x.
+# The residual stream has the same shape everywhere. So one can ask what the output layer would read *if the stack ended
+# here*: after no block, after one, and so on. (For language models this is the **logit lens**, nostalgebraist 2020.) Return
+# all of these levels, the lowest first. The last is the output of the whole stack. A gradient must reach x from it.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:
     """What an output layer would read if the stack ended here, for every depth.
 
     x: (batch, n, d_model)   blocks: L functions of x, in their order
-    returns (L + 1, batch, n, d_model): level 0 is before the first block, level L is the stack's output
+    returns (L + 1, batch, n, d_model): level 0 is before the first block, level L the output
     """
     ...  # solution
 
@@ -221,19 +238,19 @@ def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> T
 check("pre_norm_stack", pre_norm_stack)
 
 # %% [markdown]
-# **Use it.** Your norm, your blocks and your stack become a language model that spells the numbers below a thousand, twelve
-# blocks deep. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. Then your post-norm block
-# tries the same, first as it was in 2017, and then with a `carry` of 5. Who knows how frequent each letter is, and
-# nothing more, pays 2.77 nats per letter. *Guess* the three losses. Last, the pre-norm model is read at other depths:
-# how good is it if it is cut off after 0, 3, 6 or 9 of its blocks?
+# **Use it.** Your norm, blocks and stack become a language model that spells the numbers below a thousand, twelve blocks deep.
+# It trains for some seconds, at a learning rate of 0.01 and without a warm-up. Your post-norm block does the same, with a
+# `carry` of 1 and of 5. A model that knows the frequency of each letter, and nothing more, pays 2.77 nats per letter. *Guess*
+# the three losses. Last, the pre-norm model is read at other depths: how good is it after 0, 3, 6 or 9 of its blocks?
 
 # %%
-if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_block", "pre_norm_stack")):
+parts = ("layer_norm", "pre_norm_block", "post_norm_block", "pre_norm_stack")
+if all(solved(name) for name in parts):
     from functools import partial
 
     from attncourse.data.number_words import spelled_numbers
 
-    letters, spelled = spelled_numbers(1000)                            # (1000, n + 1), −1 is padding
+    letters, spelled = spelled_numbers(1000)             # (1000, n + 1), −1 is padding
 
     class Norm(nn.Module):
         def __init__(self, d):
@@ -261,14 +278,17 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
             blocks = [partial(self.block, attend=partial(attend, causal=True),
                               feed_forward=feed_forward, norm_1=norm_1, norm_2=norm_2)
                       for attend, feed_forward, norm_1, norm_2 in self.layers]
-            return self.output(pre_norm_stack(x, blocks, self.final_norm))      # (L + 1, batch, n, letters)
+            levels = pre_norm_stack(x, blocks, self.final_norm)         # (L + 1, batch, n, d)
+            return self.output(levels)                   # (L + 1, batch, n, letters)
 
     def loss_of(model, tokens, level=-1):
         tokens = tokens[:, : int((tokens >= 0).sum(dim=1).max())]
         logits = model(tokens[:, :-1].clamp(min=0))[level]              # (batch, n, letters)
-        return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
+        return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(),
+                                           ignore_index=-1)
 
-    models = {"post-norm": post_norm_block, "post-norm, carry 5": partial(post_norm_block, carry=5.0),
+    models = {"post-norm": post_norm_block,
+              "post-norm, carry 5": partial(post_norm_block, carry=5.0),
               "pre-norm": pre_norm_block}
     for name, block in models.items():
         torch.manual_seed(0)
@@ -283,12 +303,13 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
             print(f"{name:>18}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
     with torch.no_grad():
         for level in (0, 3, 6, 9, 12):
-            print(f"pre-norm, read after {level:>2} blocks: {loss_of(model, spelled[::5], level):.2f}")
+            read = loss_of(model, spelled[::5], level)
+            print(f"pre-norm, read after {level:>2} blocks: {read:.2f}")
 
 # %% [markdown]
-# All blocks read and write one residual stream. So what a few of them have written can be read already, and the later
-# ones refine it. Nobody has trained this model to be cut off. (It is one model of one seed: it shows that this can be
-# so, and not that it must.)
+# All blocks read and write one residual stream. So the output layer can already read what a few blocks have written, and
+# later blocks refine it. The model was not trained for this. (One model of one seed shows that it can happen, not that it
+# must.)
 #
 # ## 6 · The gradient of a residual stack
 #
@@ -300,7 +321,8 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "post_norm_bloc
 def stack_jacobian(jacobians: Tensor) -> Tensor:
     """How x after a stack of residual layers changes with x before it.
 
-    jacobians: (L, d, d), from the first layer to the last; row i, column j is ∂output_i/∂input_j; L may be 0
+    jacobians: (L, d, d), from the first layer to the last; L may be 0
+               row i, column j is ∂output_i/∂input_j
     returns (d, d): row i, column j is ∂x_L[i]/∂x_0[j]
     """
     ...  # solution
@@ -309,8 +331,8 @@ def stack_jacobian(jacobians: Tensor) -> Tensor:
 check("stack_jacobian", stack_jacobian)
 
 # %% [markdown]
-# **Use it.** The gradient that autograd carries through a stack of ten residual layers, and yours; and how large it gets if
-# the branches are small, as GPT-2's are at the start. *Guess:* with what factor does the gradient grow in ten layers?
+# **Use it.** The cell compares your product with autograd's, for a stack of ten residual layers. The second stack has small
+# branches, as GPT-2 has at the start. *Guess:* by what factor does the gradient grow in ten layers, in each?
 
 # %%
 if solved("stack_jacobian"):
@@ -334,13 +356,13 @@ if solved("stack_jacobian"):
               f"a step of x grows by {yours.norm() / 4:.1f} on average")
 
 # %% [markdown]
-# ## 7 · The loss fell, so it is right?
+# ## 7 · Debugging: four faults that the loss does not show
 #
-# The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, a model made of it
-# learns, and its loss falls as one would wish. It has four faults, all of them in `forward`; `__init__` is in order.
+# The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, and a model made of it
+# learns. It has four faults, all of them in `forward`; `__init__` is right.
 #
-# The mask is (n, n) and True where a position may look, as everywhere in this course. Note that the boolean
-# `attn_mask` of `nn.MultiheadAttention` has it the other way round: True where looking is forbidden.
+# The mask is (n, n) and True where a position may attend, as everywhere in this course. The boolean `attn_mask` of
+# `nn.MultiheadAttention` is the opposite: True where a position may **not** attend.
 
 # %% locked=true
 class FaultyBlock(nn.Module):
@@ -365,9 +387,8 @@ class FaultyBlock(nn.Module):
 
 
 # %% [markdown]
-# Here is a beginning of a structural test, of the kind that finds such faults in a moment: with sublayers that write
-# nothing, the block must be the identity. Run it, and add tests of your own: which other property must a right block
-# have, whatever its parameters are?
+# The next cell begins a **structural test**: if the sublayers write nothing, the block must be the identity. Run it, and add
+# tests of your own. Which other properties must a right block have, whatever its parameters are?
 
 # %%
 torch.manual_seed(0)
@@ -394,7 +415,8 @@ class RepairedBlock(nn.Module):
         self.down = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x: (batch, n, d_model)   mask: (n, n), True where a position (row) may look at another (column)
+        """x: (batch, n, d_model)
+        mask: (n, n), True where a position (row) may attend to another (column)
 
         returns (batch, n, d_model)
         """
@@ -404,19 +426,21 @@ class RepairedBlock(nn.Module):
 check("repair_the_block", RepairedBlock)
 
 # %% [markdown]
-# **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. Take its parameters over, and
-# compare, with a causal mask. And the structural test from above: what does it say now?
+# **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. The cell copies its parameters
+# into your block and compares, with a causal mask. Then it repeats the structural test from above.
 
 # %%
 if solved("repair_the_block"):
     torch.manual_seed(0)
-    theirs = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
-    for norm in (theirs.norm1, theirs.norm2):                           # as if they had been trained
+    theirs = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True,
+                                        norm_first=True)
+    for norm in (theirs.norm1, theirs.norm2):            # as if they had been trained
         nn.init.normal_(norm.weight, mean=1.0, std=0.3)
         nn.init.normal_(norm.bias, std=0.3)
     yours = RepairedBlock(32, 4, 64)
-    for mine, other in ((yours.norm_1, theirs.norm1), (yours.norm_2, theirs.norm2), (yours.down, theirs.linear2),
-                        (yours.up, theirs.linear1), (yours.attention, theirs.self_attn)):
+    for mine, other in ((yours.norm_1, theirs.norm1), (yours.norm_2, theirs.norm2),
+                        (yours.down, theirs.linear2), (yours.up, theirs.linear1),
+                        (yours.attention, theirs.self_attn)):
         mine.load_state_dict(other.state_dict())
     x, causal = 3 * torch.randn(2, 6, 32) + 1, torch.ones(6, 6, dtype=torch.bool).tril()
     same = (yours(x, causal) - theirs(x, src_mask=~causal)).abs().max().item()
@@ -484,10 +508,10 @@ if solved("repair_the_block"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# In a pre-norm block the norm's gain $\gamma$ and bias $\beta$ are followed at once by a linear layer: $(y \circ \gamma
-# + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear things in a row are one. Find the
-# matrix and the bias of a single layer that does the same to $y$, so that the norm can do without its parameters. (Those
-# who look inside trained models begin with this, and so do those who make them run fast.)
+# In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$: $(y \circ \gamma
+# + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are one. Find the matrix and
+# the bias of a single layer that does the same to $y$, so that the norm needs no parameters. (Folding is the first step
+# when one looks inside a trained model, or makes it run fast.)
 
 # %% exercise="fold_the_norm"
 def fold_the_norm(gain: Tensor, bias: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

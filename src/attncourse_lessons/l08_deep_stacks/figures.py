@@ -59,6 +59,9 @@ def norm_steps(points: Tensor) -> None:
     above.add_patch(Circle((0, 0), np.sqrt(3), facecolor="none", edgecolor=BLUE, linewidth=2))
     above.plot(0, 0, "+", color=GREY)
     above.set_title("from above: all to one length")
+    side.set_xlabel("one direction in the plane")
+    above.set_xlabel("one direction in the plane")
+    above.set_ylabel("another one")
     for i, (start, end, height) in enumerate(zip(flat, on_circle, high, strict=True)):
         colour = SERIES[i % len(SERIES)]
         if abs(height) > 0.05:
@@ -198,7 +201,7 @@ def runs_over(
     if level is not None:
         ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
         ax.annotate(level[0], (1, level[1]), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                    ha="right", va="bottom", fontsize=8.5, color=GREY)  # fmt: skip
+                    ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
         said.append(f"{level[0]}: {level[1]:.2f}")
     name_lines(ax, x_name, y_name)
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
@@ -257,7 +260,7 @@ def runs_in_rows(
     if level is not None:
         ax.axvline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
         ax.annotate(level[0], (level[1], 1), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
-                    ha="center", va="bottom", fontsize=8.5, color=GREY)  # fmt: skip
+                    ha="center", va="bottom", fontsize=10, color=GREY)  # fmt: skip
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -289,7 +292,7 @@ def paired_runs(groups: Mapping[str, Sequence[float]], pair: tuple[str, str], ha
     right.set_yticks([0.25, -0.25], ["each seed", "mean, 95 %"])
     right.set_ylim(-0.7, 0.7)
     right.tick_params(axis="y", length=0)
-    right.set_xlabel("difference")
+    right.set_xlabel("difference of the losses")
     right.set_title(f"{pair[0]} − {pair[1]}")
     listed = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items())
     said = f"{listed}. {pair[0]} less {pair[1]}: mean {middle:.4f} ± {half:.4f}".replace("-", "−")
@@ -323,12 +326,12 @@ def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
             ax.set_ylim(min(0.09, 0.5 * min(values)), max(11, 2 * max(values)))
             ax.axhline(1, color=GREY, linestyle=":", linewidth=1)
             ax.minorticks_off()
-            ax.tick_params(labelsize=8.5)
+            ax.tick_params(labelsize=9.5)
         up.set_xlabel("sublayers passed")
         down.set_xlabel("block")
     drawn.axes[0].set_ylabel("size of x")
     drawn.axes[len(flows)].set_ylabel("gradient in the block")
-    drawn.axes[len(flows) - 1].legend(frameon=False, fontsize=8.5)
+    drawn.axes[len(flows) - 1].legend(frameon=False, fontsize=9.5)
     show(drawn, f"Flows through untrained stacks. {'; '.join(said)}.")
 
 
@@ -346,7 +349,7 @@ def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
         shade = ax.contourf(side, side, low, levels=fills, cmap=WEIGHTS.reversed(), alpha=0.75, extend="both")
         shade.set_rasterized(True)
         lines = ax.contour(side, side, low, levels=np.log10(levels), colors=INK, linewidths=0.9, linestyles="solid")
-        ax.clabel(lines, fmt={level: f"{10**level:.2g}" for level in lines.levels}, fontsize=8, inline_spacing=2)
+        ax.clabel(lines, fmt={level: f"{10**level:.2g}" for level in lines.levels}, fontsize=9.5, inline_spacing=2)
         ax.plot(0, 0, "+", color="white", markersize=10, markeredgewidth=2)
         ax.set_aspect("equal")
         ticks = [float(side[0]), 0.0, float(side[-1])]
@@ -361,6 +364,6 @@ def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
         )
     drawn.axes[0].set_ylabel("along another direction")
     key = drawn.colorbar(shade, ax=drawn.axes[: len(slices)], shrink=0.8, ticks=[-4, -3, -2, -1, 0, 1])
-    key.ax.set_yticklabels([f"{10.0**tick:g}" for tick in key.get_ticks()], fontsize=8)
-    key.set_label("loss (nats)", fontsize=9)
+    key.ax.set_yticklabels([f"{10.0**tick:g}" for tick in key.get_ticks()], fontsize=9.5)
+    key.set_label("loss (nats)", fontsize=10)
     show(drawn, f"Loss on a square slice around where training ended. {'; '.join(said)}.")

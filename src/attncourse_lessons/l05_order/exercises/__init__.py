@@ -5,5 +5,5 @@ from . import alibi_bias, relative_index, rope, shift_matrix, sinusoidal
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (sinusoidal, shift_matrix, relative_index, rope, alibi_bias)
+    for module in (sinusoidal, shift_matrix, rope, relative_index, alibi_bias)
 )

@@ -16,7 +16,7 @@ def reference(n_query, n_key, max_distance):
 
 
 def solution(n_query, n_key, max_distance):
-    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]                   # (n_query, n_key)
+    distance = torch.arange(n_key) - torch.arange(n_query)[:, None]  # (n_query, n_key)
     return distance.clamp(-max_distance, max_distance) + max_distance
 
 

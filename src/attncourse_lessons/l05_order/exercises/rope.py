@@ -21,13 +21,13 @@ def reference(query, key, value, start):
 
 def solution(query, key, value, start):
     n, d_head = query.shape[-2:]
-    frequency = 1 / 10000 ** (torch.arange(0, d_head, 2) / d_head)                    # (d_head/2,)
-    angles = torch.arange(start, start + n)[:, None] * frequency                      # (n, d_head/2)
+    frequency = 1 / 10000 ** (torch.arange(0, d_head, 2) / d_head)  # (d_head/2,)
+    angles = torch.arange(start, start + n)[:, None] * frequency  # (n, d_head/2)
 
     def turn(x):
-        a, b = x[..., 0::2], x[..., 1::2]                                             # (batch, n, d_head/2) each
+        a, b = x[..., 0::2], x[..., 1::2]  # (batch, n, d_head/2) each
         pairs = [a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()]
-        return torch.stack(pairs, dim=-1).flatten(-2)                                 # (batch, n, d_head)
+        return torch.stack(pairs, dim=-1).flatten(-2)  # (batch, n, d_head)
 
     return turn(query), turn(key), value
 

@@ -15,9 +15,9 @@ from .common import READY_MADE, even, some_positions
 def solution(k, d_model):
     blocks = []
     for i in range(d_model // 2):
-        b = k / 10000 ** (2 * i / d_model)                                            # what pair i gains in k positions
+        b = k / 10000 ** (2 * i / d_model)  # what pair i gains in k positions
         blocks.append(torch.tensor([[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]))
-    return torch.block_diag(*blocks)                                                  # (d_model, d_model)
+    return torch.block_diag(*blocks)  # (d_model, d_model)
 
 
 exercise = Exercise(

@@ -14,9 +14,9 @@ from .common import READY_MADE, even, some_positions
 
 
 def solution(positions, d_model):
-    frequency = 1 / 10000 ** (torch.arange(0, d_model, 2) / d_model)                  # (d_model/2,)
-    angles = positions[..., None] * frequency                                         # (*shape, d_model/2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)              # (*shape, d_model)
+    frequency = 1 / 10000 ** (torch.arange(0, d_model, 2) / d_model)  # (d_model/2,)
+    angles = positions[..., None] * frequency  # (*shape, d_model/2)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (*shape, d_model)
 
 
 exercise = Exercise(

@@ -156,6 +156,13 @@ def both_added_to_the_first_x(x, attend, feed_forward, norm_1, norm_2):
     return x + feed_forward(norm_2(h))
 
 
+@misconception("one sum for both", fails=("attention's half", "feed-forward's half", "together"))
+def one_sum_for_both(x, attend, feed_forward, norm_1, norm_2):
+    """The block has one residual connection around both sublayers. The feed-forward network then reads nothing of x but
+    what attention made of it. Each sublayer has a residual connection of its own, so the block has two sums."""
+    return x + feed_forward(norm_2(attend(norm_1(x))))
+
+
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
