@@ -145,7 +145,8 @@ def decoder_block(
     """One block of a decoder with cross-attention to a memory, with its norms in front.
 
     x: (batch, n, d_model)   memory: (batch, n_memory, d_model)
-    mask: (n, n), True where a position may attend to another   memory_mask: (batch, 1, n_memory)
+    mask: (n, n), True where a position may attend to another
+    memory_mask: (batch, 1, n_memory), True where there is a token
     attention(x, memory, mask), cross_attention(x, memory, mask) -> (batch, n, d_model)
     feed_forward(x), norm_1(x), norm_2(x), norm_3(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
@@ -314,7 +315,7 @@ class Block(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.norm_1 = nn.LayerNorm(d_model)
-        self.qkv = nn.Linear(d_model, 3 * d_model)            # queries, keys, values of all heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)        # queries, keys, values of all heads
         self.output = nn.Linear(d_model, d_model)
         self.norm_2 = nn.LayerNorm(d_model)
         self.feed_forward = nn.Sequential(
@@ -498,7 +499,7 @@ def prefix_mask(lengths: Tensor, n: int) -> Tensor:
     """Who may attend to whom, if the first `lengths[b]` positions of text b are a prefix.
 
     lengths: (batch,), from 0 to n
-    returns (batch, n, n) of booleans: [b, i, j] is True where position i may attend to position j
+    returns (batch, n, n), booleans: [b, i, j] is True where position i may attend to j
     """
     ...  # solution
 

@@ -40,8 +40,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import inspect
@@ -259,7 +259,8 @@ print(f"we differ by at most {(got - expected).abs().max():.0e}")
 print(f"with the wrong memory by {(wrong - expected).abs().max():.0e}, in the same shape")
 
 # %% tags=["hide-input"]
-assert torch.allclose(got, expected, atol=1e-3) and not torch.allclose(wrong, expected, atol=0.1)
+assert torch.allclose(got, expected, atol=1e-3)
+assert not torch.allclose(wrong, expected, atol=0.1)
 
 # %% [markdown]
 # The two agree to rounding. A comparison with copied weights is a **parity test**. It tells more than reading the code
@@ -325,7 +326,8 @@ for name, (shifted, causal) in machines.items():
           "  letters right by itself", *(f"{share:4.0%}" for share in right[name]))
 
 # %% tags=["hide-input"]
-assert max(*final["no shift"], *final["no mask"]) < 0.5 * min(final["right"]), "both look better"
+faulty = *final["no shift"], *final["no mask"]
+assert max(faulty) < 0.5 * min(final["right"]), "both look better"
 assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and cannot write"
 
 # %% [markdown]
@@ -529,7 +531,7 @@ def gap_losses(model, draws):
     for epoch in range(100):
         for tokens, _ in text_batches(spoken, 512, 64, seed=epoch):
             gaps = (torch.rand(tokens.shape, generator=draws) < 0.15) & (tokens > UNK)
-            logits = model(tokens.masked_fill(gaps, UNK))                 # (batch, n, vocab_size)
+            logits = model(tokens.masked_fill(gaps, UNK))             # (batch, n, vocab_size)
             yield nn.functional.cross_entropy(logits[gaps], tokens[gaps])     # the gaps alone
 
 # %%
@@ -613,7 +615,7 @@ fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, name="shor
 # %%
 counter = NGram(train, 5, len(tokenizer))
 log_p = {"5-gram": torch.cat([counter.log_probabilities(text) for text in test])}
-pieces = cut(test, kept.model.max_positions)                  # long texts in parts of 256 tokens
+pieces = cut(test, kept.model.max_positions)              # long texts in parts of 256 tokens
 for name, model in {"short training": quick, "kept checkpoint": kept.model}.items():
     log_p[name] = torch.cat(text_log_probabilities(model, pieces)).double()   # (n_test,)
 both = (log_p["5-gram"].exp() + log_p["kept checkpoint"].exp()) / 2
@@ -824,7 +826,8 @@ layer, rms = (run["variants"][name]["losses"] for name in ("baseline", "RMSNorm"
 print("     seed", *(f"{seed:>7}" for seed in run["seeds"]))
 print("LayerNorm", *(f"{loss:7.3f}" for loss in layer))
 print("  RMSNorm", *(f"{loss:7.3f}" for loss in rms))
-print("     gain", *(f"{before - after:+7.3f}" for before, after in zip(layer, rms, strict=True)))
+gains = [before - after for before, after in zip(layer, rms, strict=True)]
+print("     gain", *(f"{gain:+7.3f}" for gain in gains))
 
 # %% tags=["hide-input"]
 assert max(layer) - min(layer) > 3 * abs(statistics.mean(layer) - statistics.mean(rms))
@@ -840,7 +843,7 @@ assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in 
 
 # %% tags=["hide-input"]
 def bars(run):
-    """Each variant's difference, and half of its 95 % interval: Student's t for so many seeds."""
+    """Each variant's difference, and half of its 95 % interval, by Student's t."""
     t = {3: 4.30, 5: 2.78}[len(run["seeds"])]
     rows = run["variants"].items()
     return {name: (row["difference"], t * row["standard_error"]) for name, row in rows}
@@ -848,7 +851,8 @@ def bars(run):
 
 here, published, vanilla = bars(run), {}, MODIFICATIONS[0]
 same = {
-    "GeLU": "GELU", "ReGLU": "ReGLU", "GeGLU": "GEGLU", "SwiGLU": "SwiGLU", "RMS Norm": "RMSNorm",
+    "GeLU": "GELU", "ReGLU": "ReGLU", "GeGLU": "GEGLU", "SwiGLU": "SwiGLU",
+    "RMS Norm": "RMSNorm",
     "Tied encoder/decoder input embeddings": "untied output",
     "24 layers, d_ff = 1536, H = 6": "twice the layers",
 }
