@@ -453,10 +453,10 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 # bottom to the top. There it is compared with all vectors, and it is most like itself. A token hardly ever follows
 # itself, so training must undo this first.
 #
-# **Scaled embeddings.** A tied table needs small numbers, about $1/\sqrt d$, so that logits begin near zero. But then an
-# embedding has length one, and what the sublayers add to it has a length of about $\sqrt d$. So the paper multiplies
-# embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in the package's config), also because its sinusoids are numbers
-# of size one. "Going further", at the end of the page, measures what the factor does without tying.
+# **Scaled embeddings.** A tied table needs small numbers, about $1/\sqrt d$, so that logits begin near zero. But then
+# an embedding has length one, and what the sublayers add to it has a length of about $\sqrt d$. So the paper multiplies
+# embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in the package's config), also because its sinusoids are
+# numbers of size one. "Going further", at the end of the page, measures what the factor does without tying.
 
 # %% [markdown]
 # ## Pre-training: masked, causal and span-corruption objectives
@@ -629,12 +629,13 @@ assert at["kept checkpoint and 5-gram"] < min(at["5-gram"], at["kept checkpoint"
 # interval comes from drawing the test texts anew, 2,000 times. It is rather too narrow: it does not know how a second
 # training with another seed would end, and docstrings of one module are alike. Nor do the two trainings differ in the
 # number of steps alone. The long one used AdamW with dropout, and kept 4 % of the texts apart to choose its weights by.
-# The counter has counted those texts too.
+# The counter has counted those texts, too.
 #
-# The fourth line is clearer: half of each model is better than either alone. The two know
-# different things.
+# The fourth line is clearer. It averages the probabilities of the two models, and the average is better than either. So
+# the two know different things.
 #
-# How much of the checkpoint's knowledge is about the training texts alone?
+# How much of the checkpoint's knowledge is about the training texts alone? And does its validation loss rise in the
+# end?
 
 # %%
 seen = cut(train[len(train) // 2 :: 12], kept.model.max_positions)        # it has read these
@@ -642,8 +643,8 @@ loss_on_seen = -torch.cat(text_log_probabilities(kept.model, seen)).mean().item(
 print(f"loss on texts it has read {loss_on_seen:.2f}, on the test set "
       f"{record['nats_per_token']['kept']:.2f} nats per token")
 rows = record["validation"]
-for row in rows[:: max(1, len(rows) // 4)]:
-    print(f"after {row['step']:>6,} steps: validation loss {row['loss']:.2f}")
+viz.curves({"validation loss": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
+           x_name="training step", y_name="nats per token")
 lowest, last = min(rows, key=lambda row: row["loss"]), rows[-1]
 risen = lowest["loss"] < last["loss"]
 print(f"lowest {lowest['loss']:.2f} after {lowest['step']:,} of {last['step']:,} steps:",
@@ -657,10 +658,10 @@ assert loss_on_seen < record["nats_per_token"]["kept"] - 0.3
 
 # %% [markdown]
 # The loss is far lower on texts that the model has read. This difference is the **generalisation gap**. A gap alone is
-# not **overfitting**: there the validation loss rises while the training loss still falls. The line before the last
-# says whether that has happened here. (The validation modules are other ones than the test set's, and harder. The kept
-# weights are those with the lowest validation loss.) The last line applies the rule of 20. We guess that more text
-# would help more than more steps.
+# not **overfitting**: there the validation loss rises while the training loss still falls. The curve and the line below
+# it show whether that has happened here. (The validation modules are not those of the test set, and they are harder.
+# The kept weights are those with the lowest validation loss.) The last line applies the rule of 20. We guess that more
+# text would help more than more steps.
 #
 # What do they write? Each text is sampled token by token:
 
@@ -890,7 +891,7 @@ assert here["untied output"][0] < -0.05 and published["untied output"][0] > 0
 
 # %% [markdown]
 # Each bar is a 95 % interval. A triangle's interval does not contain zero; a ring may be luck. The two panels have
-# different scales. (With thirteen comparisons, one of twenty rings would be a triangle by chance; the clear triangles
+# different scales. (A change without any effect becomes a triangle by chance once in twenty times; the clear triangles
 # lie much further out.)
 #
 # * **The gates transfer.** They gain a twentieth of a nat here with 0.2 million parameters, and there with 223 million.
@@ -926,8 +927,8 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # to more than twice its size. That explanation was as plausible as the other two, and it was wrong.
 #
 # And the factor of ten? Take two of our own models, the block of 2017 (post-norm) and the pre-norm baseline. At the
-# high learning rate the block of 2017 ends one and a half nats behind, and one could write any factor over that figure.
-# At the lower rate it is a tenth of a nat behind. A factor of efficiency compares a *recipe* with a recipe:
+# high learning rate the block of 2017 ends one and a half nats behind, and two such curves would give almost any
+# factor. At the lower rate it is a tenth of a nat behind. A factor of efficiency compares a *recipe* with a recipe:
 # architecture, learning rate, budget. So both papers can be right. Narang et al. change one thing at a time at a fixed
 # recipe, and find that most changes do not matter. Gu and Dao change everything at once, the learning rate too, and the
 # whole is better. Nor do gains add up: Llama's four changes together are worse here than rotary embeddings alone. An
@@ -985,11 +986,11 @@ viz.labelled_points(
 # %% [markdown]
 # <details><summary><b>Going further</b>: does the factor √d_model matter without tying?</summary>
 #
-# The folded cell trains two models with rotary embeddings and an untied output. They differ in the factor alone. With the
-# factor the loss is a little lower in each of three seeds, at this learning rate, after so few steps. It shows no more
-# than this: GPT-2 and Llama do without the factor, have other initialisations and train far longer, while Gemma has it.
-# If the table is *not* tied, one can multiply the factor into the table after training, and no output changes. Our kept
-# checkpoint was trained with the factor and saved without it.
+# The folded cell trains two models with rotary embeddings and an untied output. They differ in the factor alone. With
+# the factor the loss is a little lower in each of three seeds, at this learning rate, after so few steps. It shows no
+# more than this: GPT-2 and Llama do without the factor, have other initialisations and train far longer, while Gemma
+# has it. If the table is *not* tied, one can multiply the factor into the table after training, and no output changes.
+# Our kept checkpoint was trained with the factor and saved without it.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}

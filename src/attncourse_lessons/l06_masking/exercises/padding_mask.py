@@ -17,10 +17,9 @@ def reference(lengths, n, in_front=False):
 
 def solution(lengths, n, in_front=False):
     place = torch.arange(n)  # (n,)
+    words = place < lengths[:, None]  # (batch, n)
     if in_front:
         words = place >= n - lengths[:, None]  # (batch, n)
-    else:
-        words = place < lengths[:, None]  # (batch, n)
     return words[:, None, :]
 
 
@@ -137,10 +136,10 @@ slip("in front, one too few", FRONT, {LAST: "place > n - lengths[:, None]"}, wor
     With the padding in front it is off by one: a sentence of 2 words in 5 places begins at position 3, and position 3
     belongs to it. Try it with one word, and count the Trues.""")
 slip("in front, as far as the longest", FRONT, {LAST: "place >= lengths.max() - lengths[:, None]"}, words="""
-    With the padding in front every sentence ends at position n − 1. Here it ends where the longest sentence of the batch
-    ends. It is n that says how wide the batch is.""")
-slip("as wide as the longest sentence", ("no full sentence", *FRONT), {"arange(n)": "arange(int(lengths.max()))"},
-    words="""
+    With the padding in front every sentence ends at position n − 1. Here it ends where the longest sentence of the
+    batch ends. It is n that says how wide the batch is.""")
+slip("as wide as the longest sentence", ("no full sentence", *FRONT),
+    {"arange(n)": "arange(int(lengths.max()))"}, words="""
     The width was taken from the longest sentence of the batch. It is n that says how wide the batch is: it may have
     been padded further, to a fixed size.""")
 slip("numbers for booleans", ALL_MASKS,
