@@ -120,9 +120,9 @@ if solved("split_heads"):
             ("yours", split_heads(sentence, 4), split_heads(changed, 4)),
             ("view alone", sentence.view(1, 4, 6, 3), changed.view(1, 4, 6, 3)),
         ):
-            hears = (before != after).flatten(2).any(dim=2)[0]            # (heads,)
-            heads = hears.nonzero().flatten().tolist()
-            print(f"word {word} changes, {name:>10}: heads that hear of it {heads}")
+            touched = (before != after).flatten(2).any(dim=2)[0]          # (heads,)
+            heads = touched.nonzero().flatten().tolist()
+            print(f"word {word} changes, {name:>10}: heads that change {heads}")
 
 # %% [markdown]
 # ## 3 · Merge the heads

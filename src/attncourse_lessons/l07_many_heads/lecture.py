@@ -101,8 +101,9 @@ def two_questions(batch, generator):
 # The paper's base model has $d_\text{model} = 512$, $h = 8$ and $d_k = d_v = 64$. Code calls the width of a head
 # `d_head`.
 #
-# The next figure draws the whole layer to scale. The orange row belongs to one token. *Follow it:* where does this
-# token meet the others?
+# The next figure draws the whole layer to scale, for 7 tokens, $d_\text{model} = 12$ and three heads. Each box is a
+# matrix with its rows × columns under it, and each head has a colour. The orange row belongs to one token. *Follow it:*
+# where does this token meet the others?
 
 # %%
 figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
@@ -318,8 +319,8 @@ for name, before, after in (
     ("head by head", head_by_head, torch.stack([changed[:, 0:2], changed[:, 2:4]])),
     ("view alone", x.view(2, 4, 2), changed.view(2, 4, 2)),
 ):
-    hears = (before != after).flatten(1).any(dim=1)      # (h,)
-    print(f"{name:>12}: head 0 hears {bool(hears[0])}, head 1 hears {bool(hears[1])}")
+    touched = (before != after).flatten(1).any(dim=1)    # (h,)
+    print(f"{name:>12}: head 0 changes: {bool(touched[0])}, head 1: {bool(touched[1])}")
 
 # %% [markdown]
 # (Other code merges by `y.transpose(1, 2).contiguous().view(B, T, C)`. `transpose` moves no number either: it notes a
