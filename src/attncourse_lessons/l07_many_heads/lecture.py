@@ -22,6 +22,9 @@
 # * test what a head of a trained model does, by its weights and by **ablation**;
 # * count the bytes of a **KV cache**, and save most of them by **grouped-query attention**.
 #
+# The page has four parts: the formula and its code; what several heads can do and what they cost; heads of a trained
+# model; and the memory that keys and values need while a model writes.
+#
 # ## Why one head is not enough
 #
 # One example of [lecture @self_attention](@self_attention) failed. In *Anna lent Ben her book* the word *lent* needs
@@ -407,7 +410,7 @@ def explained(n_heads, hours, seed, weights_from_days=False, steps=150, d_model=
         answer = of_another_day(days, degrees, 1) - of_another_day(days, degrees, -1)
         d, x = day(days), day(days) + warmth(degrees)                 # (batch, 7, d_model) each
         outputs = layer(x)
-        if weights_from_days:                        # one head; only its values see temperatures
+        if weights_from_days:                  # one head; only its values see temperatures
             found, _ = attend(d @ layer.W_Q[0], d @ layer.W_K[0], x @ layer.W_V[0])
             outputs = found @ layer.W_O
         predicted = read(outputs)                                         # (batch, 7, hours)

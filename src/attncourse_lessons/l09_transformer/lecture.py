@@ -24,6 +24,9 @@
 # * sample text with **temperature**, **top-k** and **top-p**, and load weights that others have trained;
 # * judge a claim such as "this change makes the Transformer better".
 #
+# The page has four parts: the architecture, with its parity test and its leaks; its size and its cost; pre-training,
+# with a small language model of our own; and Llama's changes, with the question whether they are better.
+#
 # ## Three tasks and one architecture
 #
 # You have built all parts: attention, positions, masks, the feed-forward network, residual connections, norms. Now
@@ -968,8 +971,8 @@ viz.labelled_points(
 # surprised people. (The paper's FLOPs are hours × GPUs × 9.5 TFLOPS. A count by $6ND$ and its like gives less than a
 # third of that: the share of the possible arithmetic that is done is the **MFU**, model FLOPs utilisation, Chowdhery et
 # al. 2022. [Lecture @training](@training) computes it.) Liu et al. (2018) then wrote Wikipedia articles from their
-# sources with a decoder alone, the first decoder-only Transformer. By early 2021 the first six places of the GLUE
-# leaderboard were pre-trained Transformers, within half a point: six teams, one architecture.
+# sources with a decoder alone, one of the first decoder-only Transformers. By early 2021 the first six places of the
+# GLUE leaderboard were pre-trained Transformers, within half a point: six teams, one architecture.
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>
