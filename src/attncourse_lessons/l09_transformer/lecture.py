@@ -457,9 +457,10 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 # itself, so training must undo this first.
 #
 # **Scaled embeddings.** A tied table needs small numbers, about $1/\sqrt d$, so that logits begin near zero. But then
-# an embedding has length one, and what the sublayers add to it has a length of about $\sqrt d$. So the paper multiplies
-# embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in the package's config), also because its sinusoids are
-# numbers of size one. "Going further", at the end of the page, measures what the factor does without tying.
+# an embedding has length one, while the sinusoids and what the sublayers add have a length of about $\sqrt d$. The
+# paper multiplies embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in the package's config), and gives no
+# reason; this difference of sizes is the usual one. "Going further", at the end of the page, measures what the factor
+# does without tying.
 
 # %% [markdown]
 # ## Pre-training: masked, causal and span-corruption objectives
