@@ -282,8 +282,8 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 #
 # The check has twelve families of models. Each family has broken models of one kind, at least one that looks much the
 # same and is right, and a few plain models of either sort. You earn a point for a family if your test is right about
-# every model in it. So "leaks" for everybody earns as little as "right" for everybody. Some things to know about the
-# models:
+# every model in it. So "leaks" for every model earns as little as "right" for every model. Some things to know about
+# the models:
 #
 # * A leak may be in one place only: one position, one feature.
 # * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
@@ -364,8 +364,8 @@ if solved("test_for_leaks"):
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
 # 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right,
 #    though the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a
-#   nat or more). To settle it: change the text after a position and see whether the logits at the position change (with
-#   or without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
+#    nat or more). To settle it: change the text after a position and see whether the logits at the position change (with
+#    or without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
 #    point.
 # ### END SOLUTION
 
@@ -390,10 +390,10 @@ if solved("test_for_leaks"):
 #    multiply from the left and the matrices from the right (or the induction step, one layer after the other).
 # 2. (a), one point: a product of matrices of weights is one: its entries are sums of products of numbers that are not
 #    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over
-#   the $n$ vectors.
+#    the $n$ vectors.
 # 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only
 #    that *some* weights multiply the values, and says nothing of how they came about; the values themselves go through
-#   nothing but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
+#    nothing but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
 # ### END SOLUTION
 
 # %% [markdown]

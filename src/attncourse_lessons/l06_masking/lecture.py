@@ -531,7 +531,7 @@ assert torch.allclose(weights @ V, slow, atol=1e-6)
 # cheaper than waiting.
 #
 # > **A common mistake: $j < i$ allowed, $j \ge i$ forbidden.** Then a token may not attend to itself, and the first one
-# > may attend to nobody. (Another misprint is "$-\infty$ where $i > i$", which forbids nothing.) The first row is then
+# > may attend to nothing. (Another misprint is "$-\infty$ where $i > i$", which forbids nothing.) The first row is then
 # > −∞ throughout, and softmax turns it into NaN:
 
 # %%
@@ -711,8 +711,8 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
 
 # %% [markdown]
 # Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of length
-# one stands in the middle. At the end, `[:, :, None]`, it would forbid *rows*: then padding may not ask, and everybody
-# may attend to padding. Nothing crashes.
+# one stands in the middle. At the end, `[:, :, None]`, it would forbid *rows*: then rows of padding are forbidden, and
+# every token may attend to padding. Nothing crashes.
 #
 # *A question before the next cell.* In a decoder the causal mask is there anyhow, and the padding stands at the end.
 # Somebody forgets the padding mask. Which outputs change?
@@ -763,7 +763,7 @@ figures.mask_zoo({
 # %% [markdown]
 # | mask | who may attend to whom | used by |
 # |---|---|---|
-# | **bidirectional** | everybody to every real token | encoders: BERT, T5's encoder |
+# | **bidirectional** | every token to every real token | encoders: BERT, T5's encoder |
 # | **causal** | $j \le i$ | decoder-only models: GPT, Llama |
 # | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma |
 # | **packed** | causal, within one document | training on rows of several documents: Llama 3 |
@@ -781,7 +781,7 @@ figures.mask_zoo({
 # ## Rows with nothing allowed: NaN, and −1e9
 #
 # When a program continues a batch of prompts, it usually pads them in *front*, so that all of them end at the same
-# place. Then the first rows have no past but padding, and nobody at all to attend to. Each setting of the next figure
+# place. Then the first rows have no past but padding, and nothing to attend to. Each setting of the next figure
 # has a mask, and a way of carrying it out. Hatched cells are forbidden, framed ones have weight where they must not,
 # orange ones are NaN.
 #
@@ -836,9 +836,9 @@ for mask in masks.values():
 #
 # 1. *j < i*, *causal and padding*, *tokens to tokens*: the masks with a row in which nothing is allowed. Such a row is
 #    −∞ throughout, and softmax divides zero by zero.
-# 2. A leak. With −1e9 throughout, all scores of the row are equal again, and everybody gets a fifth, padding and future
-#    included. (Some code *adds* −1e9 to the scores and hopes that the differences between them survive. They do not: at
-#    that size the numbers of float32 are 64 apart.)
+# 2. A leak. With −1e9 throughout, all scores of the row are equal again, and every position gets a fifth, padding and
+#    future included. (Some code *adds* −1e9 to the scores and hopes that the differences between them survive. They do
+#    not: at that size the numbers of float32 are 64 apart.)
 # 3. Only `masked_softmax`. It uses the lowest finite number in place of −∞, and afterwards puts zeros where the mask is
 #    False, so such a row is all zeros. (*Weights · mask* leaves rows that sum to less than one, and leaks, as above.)
 #
@@ -915,14 +915,14 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # >    once and others that are forbidden twice, but none that is allowed. Where does its weight go?
 # > 3. A boolean mask in `nn.MultiheadAttention` is True where attending is *forbidden*, in
 # >    `scaled_dot_product_attention` where it is allowed. You mix them up in a decoder. What does each position see,
-# >   and what about the last one?
+# >    and what about the last one?
 # > <details><summary>Answers</summary>
 # >
 # > 1. A linear map of rank at most d_model (with a bias). One matrix could replace it: its hidden layer gains nothing.
 # > 2. To those that are forbidden once: they score −1e9, the others −2e9. If these are the future, the model reads it.
 # > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. The module, if
 # >    asked for its weights, makes NaN of that row. The function puts zeros there (older versions of torch made NaN
-# >   too), and then nothing but a splendid loss shows the mistake.</details>
+# >    too), and then nothing but a splendid loss shows the mistake.</details>
 #
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.

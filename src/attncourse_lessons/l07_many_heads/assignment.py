@@ -394,7 +394,7 @@ if solved("decoder_attention"):
 # comes from one place for all rows.
 
 # %% [markdown]
-# ## 8 · Why the root?
+# ## 8 · Scaled scores: why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
 # them has variance $d_k$. Divide by $\sqrt{d_k}$."
@@ -411,18 +411,18 @@ if solved("decoder_attention"):
 #
 # 1. (a) $\operatorname{Var}(q_c k_c) = E[q_c^2 k_c^2] - E[q_c k_c]^2 = E[q_c^2]\,E[k_c^2] - 0 = ab$, by independence of
 #    $q_c$ and $k_c$ (expectations of products factor) and by the means of 0 ($E[q^2]$ is the variance, and the square
-#   is gone).
+#    is gone).
 # 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
 #    independence or mean 0 is not said to be used anywhere.
 # 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, after $W_Q$ and $W_K$: their variances $a$,
 #    $b$ are what the matrices make of them, at the start by initialisation, and later by learning, which is free to
-#   make scores large. Or: after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have
-#   large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
-#   the data. Any one of the three.
+#    make scores large. Or: after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have
+#    large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
+#    the data. Any one of the three.
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · A head that nobody misses
+# ## 9 · Ablation: a head that nobody misses
 #
 # You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
 # $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads
@@ -437,10 +437,10 @@ if solved("decoder_attention"):
 #
 # 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is
 #    there, and together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a
-#   head may serve a rare case.)
+#    head may serve a rare case.)
 # 2. A measurement that would tell: silence them together, or one after the other without switching the former on again,
 #    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more
-#   data" earns the point only with the second reason under 1.
+#    data" earns the point only with the second reason under 1.
 # ### END SOLUTION
 
 # %% [markdown]
