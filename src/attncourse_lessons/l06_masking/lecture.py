@@ -932,12 +932,11 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # Loukas, [*Attention is not all you need: pure attention loses rank doubly exponentially with
 # depth*](https://arxiv.org/abs/2103.03404) (2021). Geva et al., [*Transformer feed-forward layers are key-value
 # memories*](https://arxiv.org/abs/2012.14913) (2021). Hendrycks and Gimpel, [*Gaussian error linear
-# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually
-# running fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al.,
-# [*Sequence level training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al.,
-# [*Exploring the limits of transfer learning with a unified text-to-text
-# Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure 3 draws the fully visible, the causal and the prefix
-# mask. Zhao et al., [*Analysing the impact of sequence composition on language model
-# pre-training*](https://arxiv.org/abs/2402.13991) (2024). Masks of models: Jiang et al., [*Mistral
+# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually running
+# fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al., [*Sequence level
+# training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al., [*Exploring the
+# limits of transfer learning with a unified text-to-text Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure
+# 3 draws the fully visible, the causal and the prefix mask. Zhao et al., [*Analysing the impact of sequence composition
+# on language model pre-training*](https://arxiv.org/abs/2402.13991) (2024). Masks of models: Jiang et al., [*Mistral
 # 7B*](https://arxiv.org/abs/2310.06825) (2023); Gemma Team, [*Gemma 2*](https://arxiv.org/abs/2408.00118) (2024);
 # Grattafiori et al., [*The Llama 3 herd of models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2.
