@@ -812,11 +812,10 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr) W_\text{down},
 # \qquad \operatorname{silu}(z) = z\,\sigma(z)$$
 #
-# *Guess first:* this makes three matrices in place of two. If the number of parameters is to stay the same, what must
-# $d_\text{ff}$ become?
-#
-# It must shrink to two thirds. Llama 2's 11,008 is $\tfrac23 \cdot 4 \cdot 4096 \approx 10{,}923$, rounded up to a
-# multiple of 256.
+# > *Guess first:* this makes three matrices in place of two. If the number of parameters is to stay the same, what must
+# > $d_\text{ff}$ become?
+# > <details><summary>Answer</summary>It must shrink to two thirds. Two thirds of 4 · 4096 are about 10,923. Llama 2
+# > rounds this up to a multiple of 256 and has 11,008.</details>
 #
 # **Now you:** [a09](@transformer/assignment), exercise 5.
 #
