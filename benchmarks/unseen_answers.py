@@ -634,19 +634,22 @@ def logsumexp__the_largest_of_all_rows(scores):
     return torch.log(torch.exp(scores - top).sum(dim=-1)) + top
 
 
-def padding_mask__one_too_many(lengths, n):
+def padding_mask__one_too_many(lengths, n, in_front=False):
     positions = torch.arange(n).view(1, 1, n)
+    if in_front:
+        return positions >= n - lengths.view(-1, 1, 1)
     return positions <= lengths.view(-1, 1, 1)  # here
 
 
-def padding_mask__true_for_padding(lengths, n):
+def padding_mask__true_for_padding(lengths, n, in_front=False):
     where_words_end = lengths[:, None, None]
     mask = where_words_end <= torch.arange(n)  # here
-    return mask
+    return mask.flip(-1) if in_front else mask
 
 
-def padding_mask__no_query_axis(lengths, n):
+def padding_mask__no_query_axis(lengths, n, in_front=False):
     row = torch.arange(n)[None]
+    row = row.flip(-1) if in_front else row
     return row < lengths[:, None]  # here
 
 

@@ -12,7 +12,7 @@ from attncourse_lessons import course
 pattern_pad = course.part("cheap_attention", "pattern_pad")
 
 pytestmark = pytest.mark.slow
-LECTURES = ("02_lookup", "03_cross_attention", "12_cheap_attention")
+LECTURES = ("02_lookup", "03_cross_attention", "09_transformer", "12_cheap_attention")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,17 @@ def test_a_lecture_opens_with_its_pictures_and_without_an_error(read, name):
     page.wait_for_function("[...document.querySelectorAll('.jp-OutputArea-output img')].every(i => i.naturalWidth)")
     kinds = page.locator(".jp-OutputArea-output").evaluate_all("all => all.map(one => one.dataset.mimeType)")
     assert len(kinds) == len(outputs) and not [kind for kind in kinds if kind.endswith(("error", "stderr"))]
+
+
+def test_a_box_of_figure_1_opens_the_lecture_that_built_it_beside_this_one(read):
+    page = read("09_transformer")
+    picture = page.locator("div:has(> img[alt^='The Transformer.'])").first
+    links = picture.get_by_role("link")
+    assert links.count() == picture.locator("a").count() > 20
+    for link in links.all():
+        link.click(trial=True)  # it lies in sight, and nothing lies over it
+    links.get_by_text("cross-attention").click()
+    expect(page.locator(".lm-DockPanel-tabBar .lm-TabBar-tabLabel", has_text="03_cross_attention")).to_have_count(1)
 
 
 def test_a_slider_moves_the_picture_by_keyboard(read):

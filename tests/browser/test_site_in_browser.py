@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
+from attncourse_lessons import course
 from lessonkit.authoring.build import open_course
 from lessonkit.authoring.site.command import site
 from lessonkit.authoring.site.npm import NoPackage
@@ -17,6 +18,7 @@ WITH_WIDGETS = [name for name in LECTURES if "widget-view+json" in (ROOT / f"lec
 LECTURE = "lectures/03_cross_attention.html"
 BUTTONS = "lectures/00_getting_ready.html"
 PAD = "lectures/12_cheap_attention.html"
+FIGURE_1 = "lectures/09_transformer.html"
 SOLUTION = "solutions/a03/a03_cross_attention.html"
 API = "api/attncourse.attention.html"
 PRACTICE = "practice.html"
@@ -93,6 +95,23 @@ def test_buttons_choose_among_pictures(visit):
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
     assert picture.count() == 1 and picture.get_attribute("alt") != before
+
+
+def test_each_box_of_figure_1_can_be_hit_and_leads_to_the_lecture_that_built_it(visit):
+    page = visit(FIGURE_1)
+    built_in = course.part("transformer", "figures").BUILT_IN
+    stems = {lesson.name: Path(lesson.lecture_notebook).stem for lesson in course.lessons}
+    pages = {part: f"{stems[name]}.html" for part, name in built_in.items()}
+    for drawn in page.locator("div:has(> img[alt^='The Transformer.'])").all():
+        drawn.scroll_into_view_if_needed()
+        assert {link.inner_text() for link in drawn.locator("a").all()} == set(built_in)
+        for link in drawn.locator("a").all():
+            assert link.get_attribute("href") == pages[link.inner_text()]
+            link.click(trial=True)  # it lies in sight, and nothing lies over it
+    for part, lecture in pages.items():
+        page.locator("div:has(> img[alt^='The Transformer.'])").first.get_by_text(part, exact=True).first.click()
+        page.wait_for_url(f"**/lectures/{lecture}")
+        page.go_back()
 
 
 def test_the_pattern_pad_counts_what_is_drawn(visit):

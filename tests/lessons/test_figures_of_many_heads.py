@@ -211,7 +211,7 @@ def test_each_query_head_is_joined_to_the_keys_of_its_group():
             assert colour[f"q{head}"] == to_hex(pale)
         assert tiles["q0"][1] > tiles["k0"][1] > tiles["v0"][1] and tiles["q0"][0] < tiles["q3"][0]
         below, above = min(texts(ax), key=lambda text: text[2]), max(texts(ax), key=lambda text: text[2])
-        assert below[0] == f"{kept} of keys, {kept} of values: the cache" and above[0] == "query heads"
+        assert below[0] == f"cache: {kept} heads of keys and values" and above[0] == "query heads"
 
 
 @proven

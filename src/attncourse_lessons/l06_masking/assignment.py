@@ -9,12 +9,11 @@
 # %% [markdown]
 # # Assignment @masking · Masks and the feed-forward network
 #
-# In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network that
-# follows every attention, and the masks that keep a model from reading what it must not. The last exercise is of
-# another kind. There you write no part of a model but a *test*, and it is your test that is tested, on models that are
-# right and on models that are broken in ways that have all been seen in practice. After each check comes a cell that
-# *uses* what you wrote; with the fourth exercise the parts become a language model. Such a cell waits until the check
-# gives all points, and is not graded.
+# In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network
+# that follows every attention, and the masks that keep a model from reading what it must not. The last exercise is
+# different. There you write a *test*, and the check runs your test on right models and on broken ones. All the faults
+# have been seen in practice. After each check comes a cell that *uses* what you wrote; with the fourth exercise the
+# parts become a language model. Such a cell waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -44,8 +43,8 @@ from torch import Tensor, nn
 # %% [markdown]
 # ## 1 · The position-wise feed-forward network
 #
-# Attention collects, by weighted averages. A small network with one hidden layer computes something from what was
-# collected, the same network for every position:
+# Attention collects, by weighted averages. Then a small network with one hidden layer computes something from what was
+# collected. It is the same network for every position:
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\, W_2 + b_2$$
 #
@@ -67,9 +66,9 @@ def feed_forward(x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) 
 check("feed_forward", feed_forward)
 
 # %% [markdown]
-# **Use it.** The lecture's restaurant: "good", "bad", "not good", "not bad". There two hidden units, found by hand, were
-# enough. Here gradient descent has to find them, from ten different starts. *Guess* in how many of the ten it succeeds,
-# with 2, with 4 and with 16 hidden units.
+# **Use it.** The lecture's restaurant: "good", "bad", "not good", "not bad". There we found two hidden units by hand,
+# and they were enough. Here gradient descent must find them, from ten different starts. *Guess* in how many of the ten
+# it succeeds, with 2, with 4 and with 16 hidden units.
 
 # %%
 if solved("feed_forward"):
@@ -94,10 +93,10 @@ if solved("feed_forward"):
         print("   units that still fire, where it was learned:", learned, " where not:", failed)
 
 # %% [markdown]
-# Two units *can* do it, as the lecture's two did by hand. But a unit that lies below zero for all four phrases has no
-# gradient and stays silent: a **dead ReLU**. The second lines count the units that still fire for some phrase at the end.
-# Of one width, the starts that fail have fewer of them than those that learn, with a single exception. A wide network can
-# lose several and still learn.
+# Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for all four phrases has no
+# gradient and stays silent: a **dead ReLU**. The second lines count the units that still fire for some phrase at the
+# end. At each width, the starts that fail have fewer such units than the starts that learn, with a single exception. A
+# wide network can lose several units and still learn.
 #
 # ## 2 · The causal mask
 #
@@ -117,9 +116,9 @@ def causal_mask(n: int) -> Tensor:
 check("causal_mask", causal_mask)
 
 # %% [markdown]
-# **Use it.** Can depth bring a leak that a single layer has not? As numbers, your mask times itself counts the ways from
-# input $j$ (column) through a first layer and a second one to output $i$ (row). *Guess* which cell has the most ways, and
-# what stands above the diagonal.
+# **Use it.** Can two layers leak where one layer does not? Take your mask as numbers and multiply it by itself. The
+# product counts the ways from input $j$ (column) through a first layer and a second one to output $i$ (row). *Guess*
+# which cell has the most ways, and what stands above the diagonal.
 
 # %%
 if solved("causal_mask"):
@@ -129,21 +128,24 @@ if solved("causal_mask"):
     print("ways from the future:", two_layers.triu(1).sum().item())
 
 # %% [markdown]
-# ## 3 · The padding mask
+# ## 3 · The padding mask, on either side
 #
-# A batch is a rectangle, and short sentences are filled up at the end. Make the mask that keeps every query from
-# attending to padding. It is the same for every query of a sentence, so the axis of the queries has length one, and torch
-# stretches it. Beside a matrix of scores (batch, n_query, n_key) the mask then does the right thing, and so it does
-# beside a causal mask: `padding_mask(lengths, n) & causal_mask(n)` is (batch, n, n).
+# A batch is a rectangle, and short sentences are filled up with padding. Make the mask that keeps every query from
+# attending to padding. It is the same for every query of a sentence, so the axis of the queries has length one, and
+# torch stretches it to the scores (batch, n_query, n_key). It also combines with a causal mask:
+# `padding_mask(lengths, n) & causal_mask(n)` is (batch, n, n).
 #
-# The batch may have been padded to more than its longest sentence, and a sentence may be empty.
+# In training the padding usually stands behind the words. A program that continues a batch of prompts puts it in
+# *front*, so that all prompts end at the same position. Your mask serves both. The batch may have been padded to more
+# than its longest sentence, and a sentence may be empty.
 
 # %% exercise="padding_mask"
-def padding_mask(lengths: Tensor, n: int) -> Tensor:
+def padding_mask(lengths: Tensor, n: int, in_front: bool = False) -> Tensor:
     """Which positions may be attended to, because there is a token.
 
-    lengths: (batch,), whole numbers from 0 to n: the tokens of sentence b stand at the
-        positions 0 to lengths[b] − 1
+    lengths: (batch,), whole numbers from 0 to n: sentence b has lengths[b] tokens
+    in_front: False: the tokens are the first ones of the n positions, and padding follows;
+        True: padding comes first, and the tokens are the last ones of the n positions
     returns (batch, 1, n), booleans: True where there is a token
     """
     ...  # solution
@@ -152,28 +154,41 @@ def padding_mask(lengths: Tensor, n: int) -> Tensor:
 check("padding_mask", padding_mask)
 
 # %% [markdown]
-# **Use it.** A sentence's output must not depend on how far its batch was padded. The same three tokens, once by
-# themselves and once filled up with junk to a width of nine, go through torch's own attention. *Guess* by how much the
-# outputs differ, with your mask and without.
+# **Use it.** A sentence's output must not depend on how far its batch was padded, nor on which side. The same three
+# tokens go through torch's own attention: once by themselves, and once filled up with junk to a width of nine. *Guess*
+# by how much the outputs differ, with your mask and without. Then your mask meets a causal mask. *Guess* on which side
+# rows remain in which nothing is allowed.
 
 # %%
 if solved("padding_mask"):
     torch.manual_seed(0)
-    sentence = torch.randn(1, 3, 8)                              # (1, n, d)
-    padded = torch.cat([sentence, 5 * torch.randn(1, 6, 8)], dim=1)                  # (1, 9, d)
-    alone = F.scaled_dot_product_attention(sentence, sentence, sentence)             # (1, 3, d)
-    masks = {"your mask": padding_mask(torch.tensor([3]), 9), "no mask": None}
-    for name, mask in masks.items():
-        output = F.scaled_dot_product_attention(padded, padded, padded, attn_mask=mask)
-        print(f"{name}: the three tokens differ by {(output[:, :3] - alone).abs().max():.1e}")
+    sentence, junk = torch.randn(1, 3, 8), 5 * torch.randn(1, 6, 8)          # (1, n, d)
+    alone = F.scaled_dot_product_attention(sentence, sentence, sentence)     # (1, 3, d)
+    causal = torch.ones(9, 9, dtype=torch.bool).tril()                       # (9, 9)
+    for in_front in (False, True):
+        side = "in front" if in_front else "behind"
+        padded = torch.cat([junk, sentence] if in_front else [sentence, junk], dim=1)
+        tokens = slice(6, 9) if in_front else slice(0, 3)
+        mask = padding_mask(torch.tensor([3]), 9, in_front)                  # (1, 1, 9)
+        for name, allowed in {"your mask": mask, "no mask": None}.items():
+            output = F.scaled_dot_product_attention(padded, padded, padded, attn_mask=allowed)
+            off = (output[:, tokens] - alone).abs().max()
+            print(f"padding {side}, {name}: the three tokens differ by {off:.1e}")
+        empty = (~(mask & causal).any(dim=-1)).sum()
+        print(f"padding {side}, with a causal mask: {empty} rows in which nothing is allowed")
+
+# %% [markdown]
+# Padding in front leaves rows with nothing allowed: the first positions have no past but padding. The next exercise
+# must handle such rows.
 
 # %% [markdown]
 # ## 4 · Masked attention
 #
-# Now the whole of it: scaled scores, mask, softmax, average.
+# Now put the parts together: scaled scores, mask, softmax, average.
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & \text{where } i \text{ may attend to } j\\ -\infty &
-# \text{elsewhere}\end{cases} \qquad \alpha_{ij} = \operatorname{softmax}_j(e_{ij}) \qquad o_i = \sum_j \alpha_{ij} v_j$$
+# \text{elsewhere}\end{cases} \qquad \alpha_{ij} = \operatorname{softmax}_j(e_{ij}) \qquad o_i = \sum_j \alpha_{ij}
+# v_j$$
 #
 # The mask may be (n_query, n_key), (batch, 1, n_key) or (batch, n_query, n_key): whatever broadcasts to the scores. A
 # query that may attend to nothing gets zeros, both as weights and as output, and must not spoil anybody's gradient. And
@@ -196,10 +211,10 @@ def masked_attention(
 check("masked_attention", masked_attention)
 
 # %% [markdown]
-# **Use it.** Your mask, your attention and your network, two layers of them with residual connections, are an
-# autoregressive language model. It learns to spell the numbers below a hundred, letter by letter, and then writes. Then
-# the same model without the mask. It takes some seconds. *Guess* both losses: the least that honest prediction can cost is
-# printed first.
+# **Use it.** Two layers of your mask, your attention and your network, with residual connections, are an autoregressive
+# language model. It learns to spell the numbers below a hundred, letter by letter, and then writes. Then the same model
+# learns without the mask. Both take some seconds. *Guess* both losses: the cell first prints the least that honest
+# prediction can cost.
 
 # %%
 if solved("masked_attention") and solved("causal_mask") and solved("feed_forward"):
@@ -256,25 +271,26 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # ## 5 · A test for leaks
 #
 # A model that sees its future learns nothing else, and its loss looks splendid. So you want a test that needs no
-# training: hand it a model, and it says whether any output depends on what comes later.
+# training: it takes a model, and says whether any output depends on what comes later.
 #
 # `model` is a function. It takes vectors (batch, n, d), for any n from 1 up, and returns vectors (batch, n, d_out), one
-# for each position. What it does inside you cannot see, and need not. `x` is an input to begin with; you may call the
-# model on as many others as you like.
+# for each position. You cannot see what it does inside, and you need not. `x` is an input to begin with; you may call
+# the model on as many others as you like.
 #
 # *Leaks* means: for some position $i$ there is a change of the input at positions after $i$, in whatever sentences of
 # the batch, that changes the output at position $i$. Return `True` then, and `False` for a model that is right.
 #
-# The check has twelve families of models. In each there are broken ones of one kind, one at least that looks much the
-# same and is right, and a few plain ones of either sort. A point is given for a family in which every model is told
-# right from wrong; so "leaks" for everybody earns as little as "right" for everybody. Some things to know about them:
+# The check has twelve families of models. Each family has broken models of one kind, at least one that looks much the
+# same and is right, and a few plain models of either sort. You earn a point for a family if your test is right about
+# every model in it. So "leaks" for every model earns as little as "right" for every model. Some things to know about
+# the models:
 #
 # * A leak may be in one place only: one position, one feature.
 # * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
-# * Some leaks sleep until the future holds numbers a hundred times as large as those of `x`, which are drawn from a
-#   normal distribution. More is not needed. Numbers stay finite.
-# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves some number of an
-#   output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that.
+# * Some leaks show only if the future holds numbers a hundred times as large as those of `x`, which are sampled from a
+#   normal distribution. Larger numbers are not needed. Numbers stay finite.
+# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves some number of
+#   an output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that.
 # * A model may return NaN at some position. NaN that stays NaN is a fault, but no leak.
 # * Calling a model twice on the same input gives the same output twice.
 
@@ -293,8 +309,8 @@ def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 check("test_for_leaks", test_for_leaks)
 
 # %% [markdown]
-# **Use it.** Your test, on layers from torch's shelf. *Guess* which of them leak. (A batch norm in training mode takes its
-# mean over all sentences and positions.)
+# **Use it.** Your test, on layers from torch's shelf. *Guess* which of them leak. (A batch norm in training mode takes
+# its mean over all sentences and positions.)
 
 # %%
 if solved("test_for_leaks"):
@@ -330,8 +346,8 @@ if solved("test_for_leaks"):
 # texts, which the model has never seen, it is 0.02 as well; and the mail to you ends with "so it does not even
 # overfit". Asked to write, the model produces *nnnennnn enene*.
 #
-# **(a)** What has probably happened? Say why *both* losses are small. **(b)** Why does it show when the model writes, and
-# not before? **(c)** Without training and without reading the code: how could the number 0.02 alone have
+# **(a)** What has probably happened? Say why *both* losses are small. **(b)** Why does it show when the model writes,
+# and not before? **(c)** Without training and without reading the code: how could the number 0.02 alone have
 # warned your course-mate, and which measurement would settle the matter?
 #
 # Answer in five to eight sentences. (3 points)
@@ -346,23 +362,23 @@ if solved("test_for_leaks"):
 #    loss gets half a point.
 # 2. (b) While it writes, the next letter does not exist yet: there is nothing to copy, and it has learned nothing else.
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
-# 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right, though
-#    the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a nat or
-#    more). To settle it: change the text after a position and see whether the logits at the position change (with or
-#    without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
+# 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right,
+#    though the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a
+#    nat or more). To settle it: change the text after a position and see whether the logits at the position change (with
+#    or without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
 #    point.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 7 · In your own words: inside the convex hull
 #
-# Stack self-attention with one head and nothing in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where the rows
-# of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
+# Stack self-attention with one head and nothing in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where
+# the rows of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
 #
-# **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$.
-# **(b)** One reads that without non-linearities such a stack "just re-averages" its values. Yet the stack is no linear
-# function of $X$: doubling $X$ does not double the output. Where does the non-linearity sit, and why does (a) hold in spite
-# of it?
+# **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors
+# $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$. **(b)** One reads that without non-linearities such a stack "just re-averages"
+# its values. Yet the stack is no linear function of $X$: doubling $X$ does not double the output. Where does the
+# non-linearity sit, and why does (a) hold in spite of it?
 #
 # A few lines of mathematics or words for each. (3 points)
 
@@ -373,11 +389,11 @@ if solved("test_for_leaks"):
 # 1. (a), one point: multiplied out, $H^{(L)} = A^{(L)} \cdots A^{(1)} X W^{(1)} \cdots W^{(L)}$, because the weights
 #    multiply from the left and the matrices from the right (or the induction step, one layer after the other).
 # 2. (a), one point: a product of matrices of weights is one: its entries are sums of products of numbers that are not
-#    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over the $n$
-#    vectors.
-# 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only that
-#    *some* weights multiply the values, and says nothing of how they came about; the values themselves go through nothing
-#    but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
+#    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over
+#    the $n$ vectors.
+# 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only
+#    that *some* weights multiply the values, and says nothing of how they came about; the values themselves go through
+#    nothing but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -385,10 +401,10 @@ if solved("test_for_leaks"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Padding is computed and thrown away. Those who train large models therefore write several documents one after the
-# other into the same row, until it is full. Then a third mask is needed: nobody may read another document. Each
-# position comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. Numbers are names here. Equal ones
-# mean the same document, and nothing else is promised: a document may be interrupted by another and go on after it.
+# Padding is computed and thrown away. To avoid it, people who train large models write several documents into one row,
+# one after the other, until it is full. Then a third mask is needed: no token may read another document. Each position
+# comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. Here numbers are names. Equal numbers mean the
+# same document, and nothing else is promised: another document may interrupt a document, which then goes on.
 
 # %% exercise="packed_mask"
 def packed_mask(documents: Tensor) -> Tensor:
@@ -403,8 +419,8 @@ def packed_mask(documents: Tensor) -> Tensor:
 check("packed_mask", packed_mask)
 
 # %% [markdown]
-# **Use it.** Three documents in one row, with your mask, and the same three one by one, with a causal mask of their own.
-# *Guess* by how much the outputs differ.
+# **Use it.** Three documents in one row, with your mask, and the same three one by one, with a causal mask of their
+# own. *Guess* by how much the outputs differ.
 
 # %%
 if solved("packed_mask"):

@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # Lecture @masking · Masks and the feed-forward network: what a token may see, and what it does with it
+# # Lecture @masking · Masks and the feed-forward network: what a token may see, and what it computes from it
 #
 # *About 60 minutes, of which less than one is computing. You need self-attention with its matrix of attention weights
 # ([lecture @self_attention](@self_attention)), and from [lecture @bottleneck](@bottleneck) what a language model is:
@@ -23,18 +23,18 @@
 # * keep NaN out of masked attention;
 # * explain how one pass through an **autoregressive** model trains all positions of a text (**teacher forcing**).
 #
-# [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first. This
-# lecture mends the other two, in two halves. The first half is about something other than averages: repeated averaging,
-# the feed-forward network, rank collapse. The second is about what must not be seen: the causal mask, tests for leaks,
-# teacher forcing, padding, the other masks in use, and NaN.
+# [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first.
+# This lecture adds the other two, in two halves. The first half is about computing more than averages: repeated
+# averaging, the feed-forward network, rank collapse. The second half is about the future, which a language model must
+# not see: the causal mask, tests for leaks, teacher forcing, padding, the other masks in use, and NaN.
 #
 # ## Repeated averaging: six pots of paint
 #
 # Six pots of paint stand in a circle, each of a different colour. In every round each pot is emptied and filled again
-# with a mixture of what was in the six. One takes a lot from its neighbour, another a little of everything. What do the
-# pots look like after ten rounds?
+# with a mixture of what was in the six. One pot takes a lot from its neighbour, another takes a little of everything.
+# What do the pots look like after ten rounds?
 #
-# The question is about attention. A layer gives every token a weighted average of all values, and the next layer
+# This is a question about attention. A layer gives every token a weighted average of all values, and the next layer
 # averages the averages.
 
 # %% tags=["hide-input"]
@@ -44,8 +44,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -70,12 +70,14 @@ from attncourse.transformer import Encoder, TransformerConfig
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %% [markdown]
-# Let a colour be two numbers, how much red and how much blue, so that it can be drawn. The recipes of a round are a
-# matrix of attention weights, a row for each pot. A softmax makes them, here from random scores. *Before you move the
-# sliders:* can a pot become redder than the reddest was in the round before? The slider *sharpness* multiplies the
-# scores (it is one over the temperature of [lecture @lookup](@lookup)), until a pot is filled from hardly more than one
-# other. Will that stop what you see? On the right each pot is a point, with the mark that its square has on the left.
-# The blue shape is what the six span now, and the grey ones are what they spanned in earlier rounds.
+# Let a colour be two numbers, how much red and how much blue, so that we can draw it. The recipes of a round are a
+# matrix of attention weights, with a row for each pot. Here a softmax makes them from random scores. The slider
+# *sharpness* multiplies the scores (it is one over the temperature of [lecture @lookup](@lookup)). At high sharpness a
+# pot takes nearly everything from one other pot.
+#
+# On the left you see the pots. On the right each pot is a point, with the mark of its square on the left. The blue
+# shape is what the six points span now, and the grey shapes are what they spanned in earlier rounds. *Before you move
+# the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness stop the mixing?
 
 # %%
 def mix(sharpness, rounds=6):
@@ -106,21 +108,21 @@ for sharpness in (1.0, 2.0, 5.0):
     assert pots[-1].std(dim=0).max() < 1e-3 * pots[0].std(dim=0).min(), "in the end alike"
 
 # %% [markdown]
-# It cannot. A weighted average lies between the things that are averaged. In the plane it lies inside the shape that
-# they span, their **convex hull**. So each shape lies in the one before. They shrink, quickly or, with sharp recipes,
-# slowly, but never back. In the end there are six pots of the same purple.
+# It cannot. A weighted average lies between the things that it averages. In the plane it lies inside the shape that
+# they span, their **convex hull**. So each shape lies inside the one before. The shapes never grow; with sharp recipes
+# they shrink more slowly. In the end there are six pots of the same purple.
 #
 # ## Stacked self-attention with one head: still one average
 #
-# Real layers multiply the values by a matrix first, and a matrix can carry points out of the hull. *Guess:* does that
-# help? Write down three layers and look at the order in which things are multiplied. The attention weights $A$ stand on
-# the left, because they mix *tokens*. The matrices $W$ stand on the right, because they mix *features*. So all of one
-# kind can be brought together:
+# Real layers first multiply the values by a matrix, and a matrix can move points out of the hull. *Guess:* does that
+# help? Write down three layers and look at the order of the factors. The attention weights $A$ stand on the left,
+# because they mix *tokens*. The matrices $W$ stand on the right, because they mix *features*. So we can group each
+# kind:
 #
 # $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
 #
-# The next cell runs three layers. Beside them it multiplies up the two products, one on the left and one on the right,
-# and compares at the end.
+# The next cell runs three layers. It also multiplies up the two products, the one on the left and the one on the right,
+# and compares the results.
 
 # %%
 n, d = 5, 8
@@ -144,24 +146,24 @@ assert difference < 1e-12 and A_product.min() > 0
 assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 
 # %% [markdown]
-# Three layers have done what *one* matrix of attention weights and *one* value matrix could do, and the same holds for
-# three hundred. However deep the stack, every output is a weighted average of the same few vectors, the rows of
+# Three layers compute what *one* matrix of attention weights and *one* value matrix could compute. The same holds for
+# three hundred. However deep the stack is, every output is a weighted average of the same few vectors, the rows of
 # $X W_1 W_2 W_3$. It lies in *their* convex hull.
 #
-# > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$ for two, and its matrices
-# > can no longer be sorted to the left and to the right. [Lecture @many_heads](@many_heads) answers with two heads that
-# > *subtract*: their output is the difference of two tokens, which is no average. What several heads do not change is what
-# > happens to the vector of a single token: it is multiplied by matrices and added to others, and nothing else.
+# > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$ for two. Then its
+# > matrices can no longer be sorted to the left and to the right. [Lecture @many_heads](@many_heads) answers with two
+# > heads that *subtract*: their output is the difference of two tokens, which is no average. One thing does not change
+# > with several heads: each token's vector is only multiplied by matrices and added to others.
 #
-# > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages and
-# > matrices. The *weights* come out of a softmax of the input, so the stack is no linear function of $X$. (A question of
-# > assignment @masking asks you to put the two together.)
+# > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages
+# > and matrices. The *weights* come out of a softmax of the input, so the stack is not a linear function of $X$. (A
+# > question of assignment @masking asks you to explain how both can be true.)
 #
-# ## What a linear map cannot say: exclusive or
+# ## Exclusive or (XOR): what a linear map cannot compute
 #
-# Is an average so bad? Take a sentence about a restaurant. Attention is good at collecting, so let us suppose that it
-# has done its work: into the vector of the token that matters it has brought two features, whether something is
-# *praised* and whether there is a *not*. The next layer needs the verdict:
+# Is an average so bad? Take a sentence about a restaurant. Attention is good at collecting. Suppose that it has brought
+# two features into the vector of one token: whether something is *praised*, and whether there is a *not*. The next
+# layer needs the verdict:
 
 # %%
 #                      praise  not
@@ -172,9 +174,9 @@ phrases = torch.tensor([[1.0, 0.0],                   # "good"
 verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason to go there?
 
 # %% [markdown]
-# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. So the question is
-# what the *matrix* $W_V$ can make of it. *Guess:* which four numbers will the best matrix give, the one whose squared
-# errors are smallest? (A constant may be added, too.)
+# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. What can the
+# *matrix* $W_V$ make of it? *Guess:* which four numbers does the best matrix give, the one with the smallest squared
+# errors? (It may add a constant, too.)
 
 # %%
 with_one = torch.cat([phrases, torch.ones(4, 1)], dim=1)                  # (4, 3)
@@ -182,14 +184,14 @@ best = torch.linalg.lstsq(with_one, verdict).solution     # (3, 1)  least square
 print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].tolist()])
 
 # %% [markdown]
-# "One half", to all four: it has learned nothing. By itself neither feature says anything about the verdict, and a
-# linear map can only weigh the two and add them. (If it had only to come out on the right side of one half, it could get
-# three of the four, never all. The problem is known as **exclusive or**, XOR.) Ten such layers will not do it either,
-# since ten matrices are one.
+# It answers "one half" to all four, so it has learned nothing. Neither feature alone says anything about the verdict,
+# and a linear map can only weigh the two and add them. (If the answer only had to be on the right side of one half, a
+# linear map could get three of the four, but never all. The problem is known as **exclusive or**, XOR.) Ten such layers
+# do not help either, since the product of ten matrices is one matrix.
 #
-# What does it take? A function that does more to a number than stretch it, an **activation function**. The cheapest is
-# $\max(0, z)$, the **rectified linear unit** or **ReLU**: it keeps what lies above zero and drops what lies below. *Try
-# to find, with pencil and paper, two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
+# What helps is a function that does more to a number than stretch it, an **activation function**. The cheapest is
+# $\max(0, z)$, the **rectified linear unit** or **ReLU**: it keeps numbers above zero and replaces the others by zero.
+# *With pencil and paper, try to find two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
 
 # %%
 praised, negated = phrases[:, 0], phrases[:, 1]       # (4,) each
@@ -202,14 +204,14 @@ viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
 assert torch.equal(answer, verdict[:, 0])
 
 # %% [markdown]
-# Each of the two hidden numbers recognises one situation and is silent in all others. That silence is the whole trick:
-# below zero ReLU does not answer. A wider **hidden layer** recognises more situations. We have written this one by hand;
-# a network learns it.
+# Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
+# more situations. We have written this one by hand; a network learns it.
 #
 # ## The position-wise feed-forward network (FFN)
 #
-# This is what follows every attention in a Transformer: widen, apply the activation function, come back. It is called
-# the **position-wise feed-forward network**, because it treats every position by itself and all of them alike.
+# In a Transformer a small network follows every attention: widen, apply the activation function, come back. It is
+# called the **position-wise feed-forward network**, because it treats every position by itself, and all positions
+# alike.
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2 \qquad W_1\colon (d_\text{model}, d_\text{ff}), \quad
 # W_2\colon (d_\text{ff}, d_\text{model})$$
@@ -218,14 +220,14 @@ assert torch.equal(answer, verdict[:, 0])
 figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 
 # %% [markdown]
-# So a layer has a division of labour. **Attention moves information between tokens and, apart from a matrix, does
-# nothing to it. The feed-forward network computes something for each token and moves nothing.**
+# So the two parts of a layer divide the work. **Attention moves information between tokens and computes little with it.
+# The feed-forward network computes something for each token and moves nothing.**
 #
-# What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$
-# and adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, as strongly
-# as the sum is large. Geva et al. (2021) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*.
-# It is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a network as it is
-# initialised, how many of 64 units fire for one token?
+# What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$ and
+# adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, in proportion to
+# the sum. Geva et al. (2021) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The network is
+# attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised network, how
+# many of 64 units fire for one token?
 
 # %%
 torch.manual_seed(0)
@@ -248,36 +250,42 @@ print("shuffled tokens, shuffled outputs:", by_itself)
 assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 48
 
 # %% [markdown]
-# About half fire. In a trained network they need not; Geva et al. look for what makes single units fire.
+# About half of the units fire. In a trained network the share may be different; Geva et al. look for what makes single
+# units fire.
 #
 # Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani
-# et al. 2017), a convention and no law. It makes $8\,d^2$ parameters, beside $4\,d^2$ in the four matrices of an
-# attention (query, key, value and one for the output): two thirds. Today's models use smoother activation functions,
-# **GELU** and **SiLU** (also called Swish), or gated ones such as **SwiGLU**; [lecture @transformer](@transformer)
-# compares them. Some texts write the network for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same
-# with transposed matrices.
+# et al. 2017), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an attention
+# (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Today's models use smoother activation
+# functions, **GELU** and **SiLU** (also called Swish), or gated ones such as **SwiGLU**; [lecture
+# @transformer](@transformer) compares them. Some texts write the network for columns,
+# $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
 #
 # > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
 # > no feed-forward networks. What comes out, as a function of what went in?
-# > <details><summary>Answer</summary>With one head the one weight is 1, in each layer, so what comes out is x W₁W₂…W₁₀: a
-# > linear function. With several heads each layer is x times the sum of their matrices, linear as well. Not a single
-# > decision has been taken about the token. (The softmax of the weights, the only non-linear thing in the stack, had
-# > nothing to choose from.)</details>
+# > <details><summary>Answer</summary>With one head, the one weight is 1 in each layer. So what comes out is x W₁W₂…W₁₀:
+# > a linear function. With several heads, each layer is x times the sum of their matrices, which is linear as well.
+# > (The softmax of the weights, the only non-linear thing in the stack, had nothing to choose from.)</details>
 #
 # **Now you:** [a06](@masking/assignment), exercise 1.
 #
 # ## Rank collapse: what keeps tokens apart
 #
 # Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
-# a matrix of token vectors is the share of it that is *not* common to all its rows: 1 if the tokens have nothing in
-# common, 0 if all have become the same vector. Then the matrix has rank one, hence the name **rank collapse**, or *token
-# uniformity* (Dong et al. 2021; in graph networks, *oversmoothing*).
+# a matrix of token vectors is the share of it that is *not* common to all its rows. It is 1 if the tokens have nothing
+# in common, and 0 if all tokens have become the same vector. Then the matrix has rank one, hence the name **rank
+# collapse**, or *token uniformity* (Dong et al. 2021; in graph networks, *oversmoothing*).
 #
-# We stack twelve layers with random matrices, as at initialisation, in four ways: attention alone; with a feed-forward
-# network after each; with a **residual connection** around each, which means that a layer *adds* what it has found to
-# what was there, $x + \operatorname{attention}(x)$; and with both. In all four, each layer first brings the tokens'
-# vectors to one size (`layer_norm`, [lecture @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them
-# there. *Please draw the four curves before you run it.* Which of the two additions keeps the tokens apart?
+# We stack twelve layers with random matrices, as at initialisation, in four ways:
+#
+# * attention alone;
+# * with a feed-forward network after each attention;
+# * with a **residual connection** around each attention: the layer *adds* its result to its input,
+#   $x + \operatorname{attention}(x)$;
+# * with both.
+#
+# In all four, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
+# @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them there. *Please draw the four curves before you
+# run it.* Which of the two additions keeps the tokens apart?
 
 # %%
 def relative_residual(H):
@@ -318,36 +326,36 @@ assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max
 assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 
 # %% [markdown]
-# Attention alone has made one vector of thirty-two tokens by the fifth layer, to the last digit of double precision, and
-# faster in every layer: nearly equal tokens have nearly equal rows of weights. The feed-forward network has not slowed
-# it down. What keeps the tokens apart, *at initialisation*, is the residual connection: each pot keeps its own paint and
-# only pours something in. The two upper curves fall as well, but slowly: after twelve layers about half is left. So the
-# residual connection holds the collapse off; it does not abolish it.
+# By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
+# precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
+# feed-forward network has not slowed it down. *At initialisation*, the residual connection keeps the tokens apart: each
+# pot keeps its own paint and only adds some. The two upper curves fall as well, but slowly: after twelve layers about
+# half is left. So the residual connection holds the collapse off, but does not abolish it.
 #
-# How could the network have helped? It is *the same function at every position*. Where two tokens have become the same
-# vector, it returns the same vector for both. It may stretch small differences, and so delay the end.
+# Could the network have helped? It is *the same function at every position*. If two tokens have become the same vector,
+# it returns the same vector for both. It may stretch small differences, and so delay the end.
 #
 # > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network as
-# > the easy fix. That nothing is *computed* from what was averaged is one problem, and the network solves it, as in the
-# > restaurant. That everything becomes *alike* is another, and the residual connection solves it. Dong, Cordonnier and
-# > Loukas (2021) prove that for attention alone the differences vanish *doubly exponentially* with depth: each layer
-# > multiplies the number of zeros behind the decimal point, as the blue curve does. Their abstract says that skip
-# > connections (residual connections) and feed-forward networks stop it. Their theorems are more careful: the networks
-# > can slow it down, if they stretch enough. Ours, of the usual size, did not.
+# > the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The network
+# > solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection solves it. Dong,
+# > Cordonnier and Loukas (2021) prove that for attention alone the differences vanish *doubly exponentially* with
+# > depth: each layer multiplies the number of zeros behind the decimal point, as the blue curve shows. Their abstract
+# > says that skip connections (residual connections) and feed-forward networks stop it. Their theorems are more
+# > careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
-# @deep_stacks](@deep_stacks) looks at that connection from the side of the gradients. Now the second half.
+# @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients. Here begins the second half.
 
 # %% [markdown]
 # ## Autoregressive language models must not see the future: an impossible loss
 #
 # A language model predicts each token from those before it, and writes by reading its own output: it is
-# **autoregressive**. A recurrent network reads from left to right and could not look ahead if it wanted to.
-# Self-attention hands every token to every token, the one that is to be predicted among them.
+# **autoregressive**. A recurrent network reads from left to right, so it cannot look ahead. Self-attention gives every
+# token access to every other token, and the token to be predicted is among them.
 #
-# What happens if nobody forbids it? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token
-# is a letter here, and a full stop stands for the beginning (`<bos>` in [lecture @bottleneck](@bottleneck)) and for
-# the end.
+# What happens if nothing forbids this? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token
+# is a letter here, and a full stop stands for the beginning (`<bos>` in [lecture @bottleneck](@bottleneck)) and for the
+# end.
 
 # %%
 texts = [say(number, "en") for number in range(1000)]
@@ -366,10 +374,10 @@ for tokens in (goes_in, must_come_out):
     print("".join(letters[i] for i in tokens[0]))
 
 # %% [markdown]
-# What must come out is what goes in, one step later: at each position the next letter. We train models that differ in
-# one argument. Some get a mask that lets position $i$ attend to the positions $j \le i$, the others get none. The layers
-# are the package's, with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half. Their class is
-# called `Encoder`; with a causal mask the same stack is what people call a **decoder-only** language model.
+# The output must be the input, one step later: at each position the next letter. We train models that differ in one
+# argument. Some have a mask that lets position $i$ attend to the positions $j \le i$, the others have none. The layers
+# are the package's, with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half. Their class
+# is called `Encoder`; with a causal mask the same stack is known as a **decoder-only** language model.
 
 # %%
 class Speller(nn.Module):
@@ -407,10 +415,10 @@ def train(masked, seed, steps=150):
     return model.eval(), losses
 
 # %% [markdown]
-# *Before you train:* how small can the loss become? That is not a question about the model. All thousand numbers are
-# equally likely, so nobody can say which one is coming. That costs $\ln 1000 \approx 6.9$ nats per number, whoever is
-# asked. Divided by the letters of a number (the full stop at its end counts as one) it is the **entropy** of these
-# texts, the least that honest prediction can cost.
+# *Before you train:* how small can the loss become? This does not depend on the model. All thousand numbers are equally
+# likely, so nobody can know which one is coming. That costs any honest model $\ln 1000 \approx 6.9$ nats per number.
+# Divide this by the letters of a number (the full stop at its end counts as one), and you have the **entropy** of these
+# texts per letter, the least that honest prediction can cost.
 
 # %%
 least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)    # nats per letter
@@ -434,7 +442,7 @@ assert max(last["causal mask"]) < 1.35 * least, "near it"
 
 # %% [markdown]
 # The models without a mask have a loss that is *impossible*. No prediction can do that: these models have read the
-# answers, which are among their inputs. Now let all six models write, letter by letter. There the next letter does not
+# answers, which are among their inputs. Now all six models write, letter by letter. There the next letter does not
 # exist yet. *Guess:* of a hundred texts, how many are numbers, with the mask and without?
 
 # %%
@@ -458,24 +466,24 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [markdown]
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
-# copying the next letter from its place is so much easier than spelling that they have learned nothing else. When they
+# it is much easier to copy the next letter from its place than to spell, so they have learned nothing else. When they
 # write, there is nothing to copy.
 #
-# Note what would *not* have found it. The training loss is splendid. A validation loss would be as splendid, because
-# unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only warning. The
-# entropy of real text is not known exactly, so there even this warning is weak.
+# Which signs would *not* have shown the fault? The training loss is splendid. The validation loss would be as splendid,
+# because unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only
+# warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
-# > <details><summary>Answer</summary>Where the number is decided it costs: the f (which digit), the o (four or five: the
-# > f leaves both open), the first letters of eighty and of one. A little is left where other numbers
+# > <details><summary>Answer</summary>The letters that decide the number cost something: the f (which digit), the o
+# > (four or five: the f leaves both open), the first letters of eighty and of one. A little is left where other numbers
 # > begin alike: the u (forty), the i (eleven), the y (eight, eighteen) and the hyphen (eighty may be the end). The rest
 # > costs next to nothing, even the space after "hundred", where 99 of 100 go on. In all it comes to ln 1000.</details>
 #
 # ## The causal mask: scores of −∞
 #
-# The direct way to prevent it is to hand over no more than there is. At step $i$ only token $i$ asks, and only the
-# tokens $1, \dots, i$ answer:
+# The direct way to hide the future is to give each query only the keys that exist. At step $i$ only token $i$ asks, and
+# only the tokens $1, \dots, i$ answer:
 
 # %%
 n, d_k = 4, 8
@@ -490,22 +498,21 @@ for i in range(n):
 slow = torch.cat(slow)                                # (n, d_k)
 
 # %% [markdown] erratum="keys and queries"
-# > **A common mistake: "the set of keys and queries grows".** It is the *keys and values* that grow, as the shapes above
-# > say. A step has one query, that of the newest token; the queries of earlier tokens have been answered. The slip matters
-# > where a model writes: what it keeps between steps is a **KV cache**, keys and values ([lecture
-# > @many_heads](@many_heads)), and nobody keeps queries.
+# > **A common mistake: "the set of keys and queries grows".** The *keys and values* grow, as the shapes above show.
+# > Each step has one query, that of the newest token; the queries of earlier tokens have been answered. The slip
+# > matters when a model writes: between steps it keeps a **KV cache**, keys and values ([lecture
+# > @many_heads](@many_heads)), and no queries.
 #
-# While a model is *writing* there is no other way, because token $i + 1$ does not exist before token $i$ has been
-# answered. But in training the whole text is there. To go through it token by token is to give up the best thing about
-# attention: that no token has to wait for another. So compute all scores at once, and forbid. A weight must become
-# exactly zero, so the forbidden score is the one "number" whose exponential is zero. This is **masked** or **causal
-# self-attention**:
+# A model that *writes* has no other way, because token $i + 1$ does not exist before token $i$ has been answered. But
+# in training the whole text is there, and no token has to wait for another. So we compute all scores at once, and
+# forbid some. A forbidden weight must be exactly zero. Its score must be the one "number" whose exponential is zero,
+# −∞. This is **masked** or **causal self-attention**:
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
 # \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$
 #
-# There are two ways to write it. A **boolean mask** says where a query may attend, True for "may". An **additive mask**
-# holds 0 and −∞ and is added to the scores. Much code, that of Hugging Face for instance, turns the first into the
+# There are two ways to write the mask. A **boolean mask** says where a query may attend, True for "may". An **additive
+# mask** holds 0 and −∞ and is added to the scores. Much code, such as that of Hugging Face, turns the first into the
 # second. Here is the second; in the assignment you write the first. *Guess:* what will the first row of weights be?
 
 # %%
@@ -518,14 +525,14 @@ print("all at once is what it was one by one:", torch.allclose(weights @ V, slow
 assert torch.allclose(weights @ V, slow, atol=1e-6)
 
 # %% [markdown] erratum="i > i; not even itself"
-# The same numbers, in one product. A low score such as −2.49 is *allowed* and gets its small weight; a forbidden cell,
-# hatched, gets exactly 0. Each row still sums to one, since what was forbidden was never in the denominator. The first
-# token has nobody else and gives all its weight to itself. A triangle of the arithmetic is done for nothing, and that is
+# One product gives the same numbers. A low score such as −2.49 is *allowed* and gets its small weight; a forbidden
+# cell, hatched, gets exactly 0. Each row still sums to one, since forbidden scores were never in the denominator. The
+# first token sees only itself and gives itself all the weight. A triangle of the arithmetic is wasted, and that is
 # cheaper than waiting.
 #
 # > **A common mistake: $j < i$ allowed, $j \ge i$ forbidden.** Then a token may not attend to itself, and the first one
-# > may attend to nobody. (Another misprint that one meets is "$-\infty$ where $i > i$", which forbids nothing.) The first
-# > row is then −∞ throughout, and softmax makes NaN of it:
+# > may attend to nothing. (Another misprint is "$-\infty$ where $i > i$", which forbids nothing.) The first row is then
+# > −∞ throughout, and softmax turns it into NaN:
 
 # %%
 itself_too = torch.full((n, n), -torch.inf).triu(0)   # (4, 4)  −∞ where j ≥ i
@@ -534,18 +541,17 @@ print("its first row:", printed[0].tolist())
 
 # %% [markdown]
 # > **Check yourself.** Why may position $i$ attend to itself at all? Is that not a leak?
-# > <details><summary>Answer</summary>At position i, token i has been read, and token i + 1 is to be predicted. Its own
-# > token is no secret. The secret is one place further to the right, and inputs and targets are shifted against
-# > each other so that it is.</details>
+# > <details><summary>Answer</summary>At position i the model has read token i, and must predict token i + 1. Its own
+# > token is no secret. The secret stands one place further to the right, because inputs and targets are shifted against
+# > each other.</details>
 #
 # **Now you:** [a06](@masking/assignment), exercise 2.
 #
 # ## Testing for leaks: which output depends on which input?
 #
-# A mask is easily wrong by one, and you have seen that the loss will not tell. So we want to *test* it. Ask for the
-# gradient: output $i$ depends on input $j$ exactly where a gradient gets through (or so it seems; we shall come back to
-# that). For $n$ positions this makes a matrix, which for an honest model must be empty above the diagonal. Here is the
-# detector:
+# A mask is easily wrong by one, and the loss does not show it. So we want to *test* a mask. The gradient can tell:
+# output $i$ depends on input $j$ exactly where a gradient gets through (or so it seems; we come back to this). For $n$
+# positions these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the detector:
 
 # %%
 def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
@@ -558,8 +564,8 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
     return torch.stack(rows)                          # (n, n)  row i: what output i depends on
 
 # %% [markdown]
-# (Each number of an output is asked separately, and not their sum. A layer norm, for instance, makes vectors whose
-# numbers sum to zero when it is new. That sum is a constant and has no gradient, however much leaks.)
+# (The detector takes the gradient of each number of an output, and not of their sum. A new layer norm, for instance,
+# makes vectors whose numbers sum to zero. That sum is a constant and has no gradient, however much leaks.)
 #
 # Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
 # on inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which
@@ -601,14 +607,14 @@ figures.dependence_maps(found)
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
 
 # %% [markdown]
-# Three of the four leak. That centring leaks is easy to see afterwards: the mean over the sentence contains its end. Any
-# statistic over all positions does, and that is one reason why a Transformer's norms are taken over the features of one
-# position ([lecture @deep_stacks](@deep_stacks)).
+# Three of the four leak. Centring leaks because the mean over the sentence contains the sentence's end. Any statistic
+# over all positions does. This is one reason why a Transformer's norms work over the features of one position ([lecture
+# @deep_stacks](@deep_stacks)).
 #
 # > **A common mistake: "masking sets attention weights to 0".** As a result, yes; as a recipe, no. [Lecture
 # > @cross_attention](@cross_attention) showed that rows then no longer sum to one. Here it is worse. No forbidden value
-# > arrives, and yet the future comes through: each allowed weight is $\exp(e_{ij})$ over a sum of *all* exponentials, the
-# > forbidden ones too. How small a row has become tells what is coming.
+# > arrives, and yet the future comes through: each allowed weight is $\exp(e_{ij})$ over a sum of *all* exponentials,
+# > the forbidden ones too. So the sum of a row tells what is coming.
 #
 # Now the promised caveat. One more suspect adds to each token how many numbers of the whole sentence are positive:
 
@@ -625,26 +631,26 @@ print("yet the first three outputs move by", round(moved, 3))
 assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
 # %% [markdown]
-# The detector acquits it, and it leaks. A count goes up in steps; between the steps it has no slope, and the gradient
-# is a slope. **A gradient that is not zero proves a leak; one that is zero proves nothing.** A better test does what
-# was done with `other_end`: change the future, and see whether the past has moved.
+# The detector acquits this model, and yet it leaks. A count goes up in steps. Between the steps it is flat, and the
+# gradient is the slope. **A gradient that is not zero proves a leak; a gradient of zero proves nothing.** A better test
+# does what we did with `other_end`: change the future, and see whether the past has moved.
 #
-# **Now you:** [a06](@masking/assignment), exercise 5. You write such a test, and it has to catch leaks that hide rather
+# **Now you:** [a06](@masking/assignment), exercise 5. You write such a test, and it must catch leaks that hide rather
 # well.
 #
 # ## Teacher forcing: one pass is all steps
 #
-# Back to the trained models. In training they answered all positions of a text in one pass, and at every position they
-# were given the true beginning, whatever they would have written themselves. That is **teacher forcing** (Williams and
-# Zipser 1989). When a model writes, it is asked for one letter after the other. Are those the same questions?
+# Back to the trained models. In training they answered all positions of a text in one pass, and every position got the
+# true beginning, whatever the model itself would have written. That is **teacher forcing** (Williams and Zipser 1989).
+# A model that writes answers one position after the other. Are those the same questions?
 
 # %%
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 
 # %% [markdown]
-# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the right.
-# So cutting off everything to the right must change nothing, at any layer. *But how much longer will it take to ask the
-# questions one by one?* Take every other number.
+# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the
+# right. So if we cut off everything to the right, nothing changes, in any layer. *Guess:* how much longer does it take
+# to ask the questions one by one? We take every other number.
 
 # %%
 @torch.no_grad()
@@ -675,23 +681,23 @@ assert torch.allclose(one_pass, one_by_one, atol=1e-3) and end - middle > 4 * (m
 assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
 # %% [markdown]
-# The same logits up to rounding, for a fraction of the work. Step by step 32 passes are made, through half of the
-# text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
-# their gradients. This is what the mask has bought. A recurrent network can be taught with the true words, too, but
-# it has to walk along the text. Here every position is computed at the same time, which is a large part of the reason
-# why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
-# same, and so the comparison is one more leak test.
+# One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
+# of the text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
+# their gradients, thanks to the mask. A recurrent network can be taught with the true words, too, but it must walk
+# along the text. Here all positions are computed at the same time. This is a large part of the reason why Transformers
+# could be trained on so much text. For the model without a mask the two questions are *not* the same, so this
+# comparison is one more leak test.
 #
-# Teacher forcing has a price. In training a model only ever sees true beginnings. When it writes, it reads what it has
-# written, mistakes included, and it was never trained on those. This difference is called **exposure bias** (the term of
-# Ranzato et al. 2016). How much harm it does is debated; [lecture @writing](@writing) comes back to it.
+# Teacher forcing has a price. In training a model sees only true beginnings. When it writes, it reads its own text with
+# all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of Ranzato
+# et al. 2016). Researchers debate how much harm it does; [lecture @writing](@writing) comes back to it.
 #
 # ## Padding masks, and both together
 #
-# Padding is the other reason for a mask; [lecture @cross_attention](@cross_attention) met it. The padding mask
-# depends on the sentence and is the same for all queries. The causal mask depends on the place and is the same for
-# all sentences. Both must allow it, so they are joined by *and*. Broadcasting does the rest, if the axes are where
-# they belong:
+# Padding is the other reason for a mask; [lecture @cross_attention](@cross_attention) met it. The padding mask depends
+# on the sentence and is the same for all queries. The causal mask depends on the position and is the same for all
+# sentences. A pair of positions must be allowed by both, so *and* combines them. Broadcasting does the rest, if the
+# axes are in their places:
 
 # %%
 lengths = torch.tensor([5, 3])
@@ -704,9 +710,9 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
 
 # %% [markdown]
-# Hatched cells are forbidden. Rows of padding are pale, because whatever padding asks is thrown away. Note that the
-# axis of length one stands in the middle. Put it at the end, `[:, :, None]`, and the mask forbids *rows*: padding may
-# not ask, and everybody may attend to padding. Nothing crashes.
+# Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of length
+# one stands in the middle. At the end, `[:, :, None]`, it would forbid *rows*: then rows of padding are forbidden, and
+# every token may attend to padding. Nothing crashes.
 #
 # *A question before the next cell.* In a decoder the causal mask is there anyhow, and the padding stands at the end.
 # Somebody forgets the padding mask. Which outputs change?
@@ -721,17 +727,17 @@ print("the short sentence moves by", [round(m, 2) for m in moved[1].tolist()])
 assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 
 # %% [markdown]
-# None that is used: padding at the end lies in the future of all tokens. So a language model that is padded at the end
-# can do without a padding mask. An encoder cannot. It has the same blocks without the causal mask, and its
+# None that is used: padding at the end lies in the future of all tokens. So a language model with padding at the end
+# needs no padding mask. An encoder does need one: it has the same blocks without the causal mask, and its
 # **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
 # @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
 #
 # **Now you:** [a06](@masking/assignment), exercise 3.
 #
-# ## The masks in use: a zoo
+# ## Masks in use: causal, prefix, packed, window
 #
-# Every mask is a matrix of truth values, and most of those in use can be put together from a few. Here are eight, for
-# eight positions. *Cover the titles with your hand and say what each of them is for.*
+# Every mask is a matrix of truth values, and most masks in use are made of a few simple ones. Here are eight, for eight
+# positions. *Cover the titles with your hand and say what each of them is for.*
 
 # %%
 n = 8
@@ -757,26 +763,27 @@ figures.mask_zoo({
 # %% [markdown]
 # | mask | who may attend to whom | used by |
 # |---|---|---|
-# | **bidirectional** | everybody to every real token | encoders: BERT, T5's encoder |
+# | **bidirectional** | every token to every real token | encoders: BERT, T5's encoder |
 # | **causal** | $j \le i$ | decoder-only models: GPT, Llama |
 # | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma |
 # | **packed** | causal, within one document | training on rows of several documents: Llama 3 |
-# | **sliding window** | the last $w$ tokens | Mistral 7B; some layers of Gemma 2 ([lecture @cheap_attention](@cheap_attention)) |
+# | **sliding window** | the last $w$ tokens | Mistral 7B; every second layer of Gemma 2 ([lecture @cheap_attention](@cheap_attention)) |
 # | **blocks** | causal, within one chunk | most layers of Llama 4 |
 # | **cross-attention** | every target token to every real source token | encoder–decoders |
 #
 # Two things to see. A mask need not be square: cross-attention has $n_\text{target}$ rows. And a mask says what is
-# *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless somebody writes code
-# that skips them ([lecture @cheap_attention](@cheap_attention)). Packing has a quieter effect. Without its mask a
-# document reads those that happen to stand before it in the row; nothing leaks from the future, and Zhao et al. (2024)
-# still measure a loss of quality.
+# *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless the code skips them
+# ([lecture @cheap_attention](@cheap_attention)).
+#
+# Packing has a quieter effect. Without its mask a document reads those that happen to stand before it in the row.
+# Nothing leaks from the future, but Zhao et al. (2024) measured a loss of quality.
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
-# Padding in *front* is usual when a batch of prompts is to be continued, since then all of them end at the same
-# place. Now the first rows have no past but padding, and nobody at all to attend to. Each setting below has a mask,
-# and a way of carrying it out. Hatched cells are forbidden, framed ones have weight where they must not, orange ones
-# are NaN.
+# When a program continues a batch of prompts, it usually pads them in *front*, so that all of them end at the same
+# place. Then the first rows have no past but padding, and nothing to attend to. Each setting of the next figure
+# has a mask, and a way of carrying it out. Hatched cells are forbidden, framed ones have weight where they must not,
+# orange ones are NaN.
 #
 # 1. Which masks make NaN out of −∞? What have their rows in common?
 # 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What has come in its place?
@@ -827,18 +834,18 @@ for mask in masks.values():
 # %% [markdown]
 # <details><summary><b>Answers</b></summary>
 #
-# 1. *j < i*, *causal and padding*, *tokens to tokens*: those with a row in which nothing is allowed. Such a row is −∞
-#    throughout, and softmax divides zero by zero.
-# 2. A leak. With −1e9 throughout, all scores of the row are equal again, and everybody gets a fifth, padding and future
-#    included. (Some code *adds* −1e9 to the scores, and might hope that they survive below it. They do not: at that size
-#    float32 goes in steps of 64.)
-# 3. Only `masked_softmax`. It takes the lowest finite number, and afterwards puts zeros where the mask is False, which
-#    leaves such a row at zero. (*Weights · mask* leaves rows that sum to less than one, and leaks, as above.)
+# 1. *j < i*, *causal and padding*, *tokens to tokens*: the masks with a row in which nothing is allowed. Such a row is
+#    −∞ throughout, and softmax divides zero by zero.
+# 2. A leak. With −1e9 throughout, all scores of the row are equal again, and every position gets a fifth, padding and
+#    future included. (Some code *adds* −1e9 to the scores and hopes that the differences between them survive. They do
+#    not: at that size the numbers of float32 are 64 apart.)
+# 3. Only `masked_softmax`. It uses the lowest finite number in place of −∞, and afterwards puts zeros where the mask is
+#    False, so such a row is all zeros. (*Weights · mask* leaves rows that sum to less than one, and leaks, as above.)
 #
 # </details>
 #
-# Does it matter, if it happens to padding only? With NaN it does. *Guess:* in the setting of the still picture two
-# rows of padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
+# Does it matter if only rows of padding are NaN? It does. *Guess:* in the setting of the still picture two rows of
+# padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
 
 # %%
 mask = masks["causal and padding"]                    # (5, 5)
@@ -851,8 +858,7 @@ assert first[:2].isnan().all() and not first[2:].isnan().any() and second.isnan(
 
 # %% [markdown]
 # One. The tokens give padding the weight zero, and zero times NaN is NaN. **A mask cannot keep out what is not a
-# number.** That is why a row with nothing to attend to must be given something finite, and why zeros are a good
-# choice.
+# number.** So a row with nothing to attend to needs something finite, and zeros are a good choice.
 #
 # Last, the habit of writing −1e9. For years large models computed their activations in **float16**, numbers of 16 bits.
 # *Guess:* does −1e9 fit?
@@ -872,9 +878,9 @@ assert not masked_softmax(half, mask).isnan().any(), "the lowest of the scores' 
 assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 
 # %% [markdown]
-# It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has the
-# range of float32 and fewer digits, so −1e9 fits there. The last line is the answer to question 2 once more: a score of 3
-# that is added to −1e9 is lost.
+# It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has
+# the range of float32 and fewer digits, so −1e9 fits there. The last line confirms the answer to question 2: if you add
+# a score of 3 to −1e9, the 3 is lost.
 #
 # **Now you:** [a06](@masking/assignment), exercise 4.
 #
@@ -888,33 +894,35 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # > | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
 # > | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
 # >
-# > Attention moves information between tokens; the position-wise feed-forward network computes with it, and needs an
-# > activation function to say more than a linear map. The residual connection, not the network, holds off rank collapse at
-# > initialisation. A causal mask makes self-attention autoregressive, so that one pass trains all positions of a text. A
-# > leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give rows with nothing
-# > allowed zeros.
+# > Attention moves information between tokens. The position-wise feed-forward network computes with it, and needs an
+# > activation function to compute more than a linear map. At initialisation the residual connection, not the network,
+# > holds off rank collapse. A causal mask makes self-attention autoregressive, so that one pass trains all positions of
+# > a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give zeros to
+# > rows with nothing allowed.
 #
 # The list from [lecture @self_attention](@self_attention) is complete:
 #
-# | what was missing | what mends it |
+# | what was missing | what adds it |
 # |---|---|
 # | order | positions, [lecture @order](@order) |
 # | something other than averages | a feed-forward network after each attention, and a residual connection around both |
 # | blindness to the future | scores of −∞ before the softmax, where $j > i$ |
 #
 # > **Check yourself.**
-# > 1. Somebody removes the activation function from all feed-forward networks of a Transformer. What has become of each?
-# > 2. Two additive masks are added, −1e9 for the future and −1e9 for padding. A row has places that are forbidden once and
-# >    others that are forbidden twice, but none that is allowed. Where does its weight go?
-# > 3. A boolean mask in `nn.MultiheadAttention` is True where looking is *forbidden*, in `scaled_dot_product_attention`
-# >    where it is allowed. You mix them up in a decoder. What does each position see, and what about the last one?
+# > 1. Somebody removes the activation function from all feed-forward networks of a Transformer. What does each network
+# >    become?
+# > 2. A program adds two additive masks, −1e9 for the future and −1e9 for padding. A row has places that are forbidden
+# >    once and others that are forbidden twice, but none that is allowed. Where does its weight go?
+# > 3. A boolean mask in `nn.MultiheadAttention` is True where attending is *forbidden*, in
+# >    `scaled_dot_product_attention` where it is allowed. You mix them up in a decoder. What does each position see,
+# >    and what about the last one?
 # > <details><summary>Answers</summary>
 # >
-# > 1. A linear map of rank at most d_model (with a bias), which could be one matrix: its hidden layer gains nothing.
-# > 2. To those that are forbidden once: they score −1e9, the others −2e9. Should these be the future, the model reads it.
-# > 3. Its future alone. The last position has none, and nothing left to attend to. The module, asked for its weights, makes
-# >    NaN of that row. The function puts zeros there (older versions of torch made NaN too), and then nothing gives the
-# >    mistake away but a loss that is splendid.</details>
+# > 1. A linear map of rank at most d_model (with a bias). One matrix could replace it: its hidden layer gains nothing.
+# > 2. To those that are forbidden once: they score −1e9, the others −2e9. If these are the future, the model reads it.
+# > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. The module, if
+# >    asked for its weights, makes NaN of that row. The function puts zeros there (older versions of torch made NaN
+# >    too), and then nothing but a splendid loss shows the mistake.</details>
 #
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
@@ -924,10 +932,11 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # Loukas, [*Attention is not all you need: pure attention loses rank doubly exponentially with
 # depth*](https://arxiv.org/abs/2103.03404) (2021). Geva et al., [*Transformer feed-forward layers are key-value
 # memories*](https://arxiv.org/abs/2012.14913) (2021). Hendrycks and Gimpel, [*Gaussian error linear
-# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually
-# running fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al.,
-# [*Sequence level training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al.,
-# [*Exploring the limits of transfer learning with a unified text-to-text
-# Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure 3 draws the fully visible, the causal and the prefix
-# mask. Zhao et al., [*Analysing the impact of sequence composition on language model
-# pre-training*](https://arxiv.org/abs/2402.13991) (2024).
+# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually running
+# fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al., [*Sequence level
+# training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al., [*Exploring the
+# limits of transfer learning with a unified text-to-text Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure
+# 3 draws the fully visible, the causal and the prefix mask. Zhao et al., [*Analysing the impact of sequence composition
+# on language model pre-training*](https://arxiv.org/abs/2402.13991) (2024). Masks of models: Jiang et al., [*Mistral
+# 7B*](https://arxiv.org/abs/2310.06825) (2023); Gemma Team, [*Gemma 2*](https://arxiv.org/abs/2408.00118) (2024);
+# Grattafiori et al., [*The Llama 3 herd of models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2.

@@ -10,12 +10,12 @@
 # # Assignment @many_heads · Multi-head attention
 #
 # In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads): scaled attention for
-# any number of axes, the reshaping that makes heads of it at no cost, the whole layer, and grouped-query attention, which
-# saves memory while writing. You count the parameters of a GPT, to the last one, and at the end the heads get the two
-# masks of a decoder at once. Your layer takes the weights of torch's own, and must give its output.
+# any number of axes, the reshaping that makes heads at no cost, the whole layer, and grouped-query attention, which
+# saves memory while a model writes. You count every parameter of a GPT. At the end the heads get the two masks of a
+# decoder at once. Your layer takes the weights of torch's own layer, and must give its output.
 #
-# Every answer is a few lines long. What takes time is to know, at each line, which axis is which; write the shape beside
-# it. Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
+# Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
+# Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
 # comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
@@ -47,9 +47,9 @@ from attncourse import viz
 #
 # $$\operatorname{attention}(Q, K, V) = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# You have written most of this before, for one shape. New is that the function must not mind what stands in front of the
-# words: a batch of sentences, a batch and heads, or nothing at all. In the contract these axes are called `...`. Scores
-# may be as large as 200 and as small as −200, in one and the same table.
+# You have written most of this before, for one shape. Now the function must work with any axes in front of the words: a
+# batch of sentences, a batch and heads, or nothing at all. The contract calls these axes `...`. Scores may be as large
+# as 200 and as small as −200, even in one row.
 
 # %% exercise="scaled_attention"
 def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,8 +64,8 @@ def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor,
 check("scaled_attention", scaled_attention)
 
 # %% [markdown]
-# **Use it.** Torch has the same function in one fast kernel. Whatever axes stand in front, the two must agree. Then two
-# heads at once on *Anna lent Ben her book*: head 0 looks one word to the left and head 1 one word to the right. *Guess*
+# **Use it.** Torch has the same function in one fast kernel. The two must agree for any axes in front. Then two heads
+# read *Anna lent Ben her book* at once: head 0 attends one word to the left and head 1 one word to the right. *Guess*
 # what *lent* receives from each.
 
 # %%
@@ -86,11 +86,11 @@ if solved("scaled_attention"):
     viz.weight_tables(tables, numbers=True, digits=2)
 
 # %% [markdown]
-# ## 2 · Split
+# ## 2 · Split the heads
 #
-# A projection makes, for each word, one vector of width `d_model`. It is to be read as `n_heads` vectors side by side:
-# the first `d_head` numbers belong to head 0, the next `d_head` to head 1, and so on. Give the heads an axis of their own,
-# in front of the words, so that `scaled_attention` treats each of them as if it were another sentence.
+# A projection gives each word one vector of width `d_model`. This vector is `n_heads` vectors side by side: the first
+# `d_head` numbers belong to head 0, the next `d_head` to head 1, and so on. Give the heads an axis of their own, in
+# front of the words. Then `scaled_attention` treats each head like another sentence.
 #
 # `n_heads` divides `d_model`.
 
@@ -107,8 +107,8 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
-# **Use it.** The question that finds a wrong reshape: one word of a sentence changes. Which heads hear of it? Your split is
-# asked, and beside it the `view` that has the right shape and nothing else.
+# **Use it.** This question finds a wrong reshape: if one word of a sentence changes, in which heads does anything
+# change? The cell asks your split, and also a `view` that has the right shape and nothing else.
 
 # %%
 if solved("split_heads"):
@@ -120,14 +120,14 @@ if solved("split_heads"):
             ("yours", split_heads(sentence, 4), split_heads(changed, 4)),
             ("view alone", sentence.view(1, 4, 6, 3), changed.view(1, 4, 6, 3)),
         ):
-            hears = (before != after).flatten(2).any(dim=2)[0]            # (heads,)
-            heads = hears.nonzero().flatten().tolist()
-            print(f"word {word} changes, {name:>10}: heads that hear of it {heads}")
+            touched = (before != after).flatten(2).any(dim=2)[0]          # (heads,)
+            heads = touched.nonzero().flatten().tolist()
+            print(f"word {word} changes, {name:>10}: heads that change {heads}")
 
 # %% [markdown]
-# ## 3 · Merge
+# ## 3 · Merge the heads
 #
-# And back: what the heads have found for a word is put side by side again, head 0 first.
+# Now the way back: put each word's outputs of all heads side by side again, head 0 first.
 
 # %% exercise="merge_heads"
 def merge_heads(heads: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ def merge_heads(heads: Tensor) -> Tensor:
 check("merge_heads", merge_heads)
 
 # %% [markdown]
-# **Use it.** Merging and then multiplying by $W_O$ is the same as letting each head write by its own block of rows, and
-# adding up. And what is split and merged is what it was, if you have solved exercise 2.
+# **Use it.** Merge the heads and multiply by $W_O$: this is the same as multiplying each head by its own block of rows
+# and adding up. And if you have solved exercise 2, a split and a merge give back what went in.
 
 # %%
 if solved("merge_heads"):
@@ -159,7 +159,7 @@ if solved("merge_heads"):
         print("split and merged again, nothing has changed:", same)
 
 # %% [markdown]
-# ## 4 · The layer
+# ## 4 · The multi-head attention layer
 #
 # $$
 # \begin{aligned}
@@ -168,12 +168,12 @@ if solved("merge_heads"):
 # \end{aligned}
 # $$
 #
-# The matrices of all heads stand side by side in one `nn.Linear` each (with a bias). $X$ asks. What answers is the memory
-# $M$, where there is one, as in cross-attention; without one, $X$ itself.
+# The matrices of all heads stand side by side in one `nn.Linear` each (with a bias). The queries come from $X$. The
+# keys and values come from the memory $M$, as in cross-attention, or from $X$ itself if there is no memory.
 #
 # The mask says which positions of the memory hold a word: it is (batch, 1, n_key) and serves all queries and all heads
-# alike. Every sentence has at least one word. You may call your functions from above; if one of them has a mistake, it will
-# then cost you points here as well. (With a mask, `scaled_attention` as it stands will not do.)
+# alike. Every sentence has at least one word. You may call your functions from above, but a mistake in one of them then
+# costs points here as well. (Your `scaled_attention` takes no mask, so it is not enough here.)
 
 # %% exercise="MultiHeadAttention"
 class MultiHeadAttention(nn.Module):
@@ -229,8 +229,8 @@ if solved("MultiHeadAttention"):
         print(f"{name:>15}: off from torch by {float((mine - theirs).abs().max()):.0e}")
 
 # %% [markdown]
-# And it learns. The diary of the lecture: each of seven shuffled cards is asked for tomorrow's dinner *and* yesterday's. The
-# layer in the middle is yours, with one head and with two. It takes some seconds.
+# Your layer can also learn. In the lecture's diary each of seven shuffled cards must say tomorrow's dinner *and*
+# yesterday's. The model has your layer in the middle, with one head and with two. It takes some seconds.
 
 # %%
 if solved("MultiHeadAttention"):
@@ -258,11 +258,11 @@ if solved("MultiHeadAttention"):
         print(f"{n_heads} head(s): tomorrow {right[0]:.0%}, yesterday {right[1]:.0%}")
 
 # %% [markdown]
-# ## 5 · Fewer keys than queries
+# ## 5 · Grouped-query attention: fewer keys than queries
 #
-# While a model writes, it keeps the keys and values of everything so far, and this cache is what fills the memory. In
-# *grouped-query attention* several query heads share one head of keys and values. With 6 query heads and 2 of keys, query
-# heads 0, 1 and 2 use the first of them, and 3, 4 and 5 the second. `n_kv_heads` divides `n_heads`.
+# While a model writes, it keeps the keys and values of all tokens so far, and this cache fills the memory. In
+# **grouped-query attention** several query heads share one head of keys and values. With 6 heads of queries and 2 of
+# keys, query heads 0, 1 and 2 use the first, and 3, 4 and 5 the second. `n_kv_heads` divides `n_heads`.
 
 # %% exercise="grouped_query_attention"
 def grouped_query_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -278,8 +278,8 @@ check("grouped_query_attention", grouped_query_attention)
 
 # %% [markdown]
 # **Use it.** One layer of the size of Llama 3's 8B: 32 query heads of width 128, one query at the end of a text of 512
-# tokens. Torch's kernel knows groups, too. *Guess* the bytes that a layer's keys and values take, for 32, 8 and 1 heads of
-# them, in float32.
+# tokens. Torch's kernel knows groups, too. *Guess* how many bytes a layer's keys and values take, with 32, 8 and 1
+# heads of keys, in float32.
 
 # %%
 if solved("grouped_query_attention"):
@@ -294,15 +294,15 @@ if solved("grouped_query_attention"):
         print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
 # %% [markdown]
-# ## 6 · How many numbers is that?
+# ## 6 · The parameters of a GPT
 #
-# Count the parameters of a GPT: no tensor, just arithmetic. The model is made of
+# Count the parameters of a GPT. This needs no tensor, only arithmetic. The model is made of
 #
-# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output, which
-#   turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
-# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and values,
-#   all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear layers have
-#   biases;
+# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
+#   which turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
+# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
+#   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
+#   layers have biases;
 # * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
 #   feed-forward network, and one after the last block.
 #
@@ -324,8 +324,8 @@ def count_parameters(
 check("count_parameters", count_parameters)
 
 # %% [markdown]
-# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* of
-# which part of it most are, and of which part of GPT-3.
+# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
+# part has most of them, and which part of GPT-3.
 
 # %%
 if solved("count_parameters"):
@@ -345,9 +345,9 @@ if solved("count_parameters"):
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
 # same padding, and each sentence has its own.
 #
-# The padding may stand behind a sentence, in front of it, or on both sides: `words` says where there are tokens. What
-# comes out at a place of the padding is never read, but it must be a number: a NaN would spread through the next layer,
-# and through the gradient already in this one. The heads have been split, and will be merged.
+# The padding may stand behind a sentence, in front of it, or on both sides: `words` says where there are tokens. Nobody
+# reads the output at a place of the padding, but it must be a number: a NaN would spread through the next layer, and
+# through the gradient already in this one. The heads are already split, and the merge comes later.
 
 # %% exercise="decoder_attention"
 def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) -> Tensor:
@@ -363,10 +363,10 @@ def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) 
 check("decoder_attention", decoder_attention)
 
 # %% [markdown]
-# **Use it.** Three sentences of 3, 6 and 9 tokens, padded to one length: behind, as a translator's targets are in
-# training, and in front, as prompts are when a language model writes for several people at once. Each time we ask how
-# far the tokens' outputs are from those of the sentence alone: with your padding mask, and with the causal mask alone.
-# In which of the four cases do you expect a difference?
+# **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: behind, as a translator's targets are in
+# training, and in front, as prompts are when a language model writes for several people at once. The cell compares the
+# tokens' outputs with those of the sentence alone, with your padding mask and with the causal mask alone. *Guess* in
+# which of the four cases there is a difference.
 
 # %%
 if solved("decoder_attention"):
@@ -389,19 +389,19 @@ if solved("decoder_attention"):
 
 # %% [markdown]
 # Behind a sentence the causal mask hides the padding by itself, because the padding comes later. So a decoder that is
-# trained with padding behind needs no other mask (its loss must still leave the padding out). In front it does. Why do
-# programs that write still pad in front? There the last place of every row is the last token, and the next token is
-# read off at one place for all.
+# trained with padding behind needs no other mask (its loss must still leave the padding out). With padding in front it
+# needs both. Why do programs that write still pad in front? Then every row ends with its last token, and the next token
+# comes from one place for all rows.
 
 # %% [markdown]
-# ## 8 · Why the root?
+# ## 8 · Scaled scores: why the root?
 #
-# A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of them
-# has variance $d_k$. Divide by $\sqrt{d_k}$."
+# A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
+# them has variance $d_k$. Divide by $\sqrt{d_k}$."
 #
-# **(a)** Let the $2 d_k$ elements of $q$ and $k$ be independent, with mean 0, those of $q$ with variance $a$ and those of
-# $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of 0?
-# **(b)** What in the slide's argument does not follow, in a real layer, where $q = x W_Q$ and $k = y W_K$?
+# **(a)** Let the $2 d_k$ elements of $q$ and $k$ be independent, with mean 0, those of $q$ with variance $a$ and those
+# of $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of
+# 0? **(b)** What in the slide's argument does not follow, in a real layer, where $q = x W_Q$ and $k = y W_K$?
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)
 
@@ -409,35 +409,38 @@ if solved("decoder_attention"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) $\operatorname{Var}(q_c k_c) = E[q_c^2 k_c^2] - E[q_c k_c]^2 = E[q_c^2]\,E[k_c^2] - 0 = ab$, by independence of $q_c$ and
-#    $k_c$ (expectations of products factor) and by the means of 0 ($E[q^2]$ is the variance, and the square is gone).
+# 1. (a) $\operatorname{Var}(q_c k_c) = E[q_c^2 k_c^2] - E[q_c k_c]^2 = E[q_c^2]\,E[k_c^2] - 0 = ab$, by independence of
+#    $q_c$ and $k_c$ (expectations of products factor) and by the means of 0 ($E[q^2]$ is the variance, and the square
+#    is gone).
 # 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
 #    independence or mean 0 is not said to be used anywhere.
-# 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, after $W_Q$ and $W_K$: their variances $a$, $b$ are what the
-#    matrices make of them, at the start by initialisation, and later by learning, which is free to make scores large. Or:
-#    after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have large scores. Or: LayerNorm
-#    normalises over the elements of one vector, which says nothing about each element over the data. Any one of the three.
+# 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, after $W_Q$ and $W_K$: their variances $a$,
+#    $b$ are what the matrices make of them, at the start by initialisation, and later by learning, which is free to
+#    make scores large. Or: after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have
+#    large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
+#    the data. Any one of the three.
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · A head that nobody misses
+# ## 9 · Ablation: a head that nobody misses
 #
-# You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to $W_O$ to
-# zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads do nothing,
-# we can delete them all."
+# You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
+# $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads
+# do nothing, we can delete them all."
 #
-# What is wrong with the conclusion, and which measurement would you make next? Answer in two to four sentences. (2 points)
+# What is wrong with the conclusion, and which measurement would you make next? Answer in two to four sentences. (2
+# points)
 
 # %% [markdown] written="a-head-that-nobody-misses" points=2 minutes=8 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is there, and
-#    together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a head may serve a rare
-#    case.)
+# 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is
+#    there, and together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a
+#    head may serve a rare case.)
 # 2. A measurement that would tell: silence them together, or one after the other without switching the former on again,
-#    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more data"
-#    earns the point only with the second reason under 1.
+#    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more
+#    data" earns the point only with the second reason under 1.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -445,11 +448,12 @@ if solved("decoder_attention"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. (2023, section 2.1) make
-# it from the old one: each new key head is the *mean* of the key heads of its group, the same for the values, and a
-# little more training repairs what was lost. Build the new weight of the key projection from the old.
+# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. (2023, section
+# 2.1) convert the old model: each new key head is the *mean* of the key heads of its group, the same holds for the
+# values, and a little more training repairs the loss. Build the new weight of the key projection from the old.
 #
-# It comes as `nn.Linear` keeps it, (outputs, inputs): the first `d_head` *rows* make head 0, the next head 1, and so on.
+# The weight has the form of `nn.Linear`, (outputs, inputs): the first `d_head` *rows* make head 0, the next head 1, and
+# so on.
 
 # %% exercise="average_heads"
 def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
@@ -464,8 +468,9 @@ def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
 check("average_heads", average_heads)
 
 # %% [markdown]
-# **Use it.** How much does the mean lose? It depends on how alike the keys of a group are. Here are eight key heads that
-# share a common part, more of it or less, and two groups; the scores of the new layer are compared with the old one's.
+# **Use it.** How much does the mean lose? It depends on how similar the keys of a group are. Here eight key heads in
+# two groups have a common part, more of it or less. The cell compares the scores of the new layer with those of the
+# old.
 
 # %%
 if solved("average_heads"):

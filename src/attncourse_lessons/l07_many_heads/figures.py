@@ -29,6 +29,7 @@ from attncourse.viz.style import (
 
 WORDS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)  # a colour for each word, and its initial in every cell
 HEADS = (BLUE, GREEN, PURPLE, SKY, AMBER)  # a colour for each head; orange is the token that is followed
+EIGHT = (*HEADS, ORANGE, GREY, INK)  # where no token is followed
 UNIT = 0.066  # inches of a row or column in the drawing of the layer
 
 
@@ -219,17 +220,17 @@ def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:
         stage(ax, (-0.7, n_heads - 0.3), (-1.25, 2.75))
         group = n_heads // kept
         for head in range(n_heads):
-            colour = HEADS[head // group % len(HEADS)]
+            colour = EIGHT[head // group % len(EIGHT)]
             at = head // group * group + (group - 1) / 2
             ax.plot([at, head], [0.76, 1.6], color=colour, linewidth=1.4, zorder=1)
             _tile(ax, head, 1.9, f"q{head}", colour)
         for i in range(kept):
-            colour, at = HEADS[i % len(HEADS)], i * group + (group - 1) / 2
+            colour, at = EIGHT[i % len(EIGHT)], i * group + (group - 1) / 2
             _tile(ax, at, 0.45, f"k{i}", colour)
             _tile(ax, at, -0.25, f"v{i}", colour)
         ax.text((n_heads - 1) / 2, 2.45, "query heads", ha="center", va="center", fontsize=9, color=INK)
-        ax.text((n_heads - 1) / 2, -0.85, f"{kept} of keys, {kept} of values: the cache", ha="center", va="center",
-                fontsize=9, color=INK)  # fmt: skip
+        cached = f"cache: {kept} head{'s' * (kept > 1)} of keys and values"
+        ax.text((n_heads - 1) / 2, -0.85, cached, ha="center", va="center", fontsize=9, color=INK)
         ax.set_title(title)
         uses = ", ".join(f"{head} uses {head // group}" for head in range(n_heads))
         said.append(f"{title}: {kept} heads of keys and values; query head {uses}")

@@ -10,27 +10,31 @@
 # # Lecture @many_heads · Multi-head attention: several questions at once
 #
 # *About 60 minutes, of which less than one is computing. You need scaled dot-product self-attention
-# ([lecture @self_attention](@self_attention)), where its $\sqrt{d_k}$ comes from ([lecture @lookup](@lookup)), and for
+# ([lecture @self_attention](@self_attention)), the reason for its $\sqrt{d_k}$ ([lecture @lookup](@lookup)), and for
 # the last third the causal mask of [lecture @masking](@masking).*
 #
 # After this lecture you can
 #
 # * write **multi-head attention** from memory, as in the paper: projections, heads, concatenation, $W_O$;
 # * say what one head cannot do: answer two questions, or subtract;
-# * compute all heads at once by reshaping, and find the reshape that only seems to work;
-# * say what heads cost, and what is lost when they get too narrow: the **low rank** of a head;
+# * compute all heads at once by reshaping, and find a reshape that has the right shape and the wrong contents;
+# * say what heads cost, and what a narrow head loses: the **low rank** of its scores;
 # * test what a head of a trained model does, by its weights and by **ablation**;
 # * count the bytes of a **KV cache**, and save most of them by **grouped-query attention**.
 #
+# The page has four parts: the formula and its code; what several heads can do and what they cost; heads of a trained
+# model; and the memory that keys and values need while a model writes.
+#
 # ## Why one head is not enough
 #
-# In [lecture @self_attention](@self_attention) we had to leave somebody behind. In *Anna lent Ben her book* the word
-# *lent* wanted two things: who gave, and who got. It had one query, so one row of attention weights and one average. It
-# received Anna and Ben, half and half, and nobody who reads half of each can say who is who. It is an everyday case. In
-# *I run a small business* the word before *run* says that it is a verb, and *business*, farther off, says what it means.
+# One example of [lecture @self_attention](@self_attention) failed. In *Anna lent Ben her book* the word *lent* needs
+# two facts: who gave the book, and who received it. One head has one query for *lent*, so it makes one row of attention
+# weights and one average. The average was half Anna and half Ben, and nobody can read from it who is who. Such words
+# are common. In *I run a small business* the word before *run* shows that *run* is a verb, and *business* shows its
+# meaning.
 #
-# How bad is it? We measure it on the diary of lecture @self_attention, seven shuffled cards with a day and a dinner on
-# each. Now every card is asked **two** questions: what will there be *tomorrow*, and what was there *yesterday*?
+# How large is the damage? We measure it on the diary of lecture @self_attention: seven shuffled cards, each with a day
+# and a dinner. Now every card gets **two** questions. What is for dinner *tomorrow*? What was for dinner *yesterday*?
 
 # %% tags=["hide-input"]
 try:
@@ -39,8 +43,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import copy
@@ -78,8 +82,8 @@ def two_questions(batch, generator):
 # %% [markdown]
 # ## The formula: heads, concatenation, W_O
 #
-# The remedy is to attend several times at once, each time with small projections of its own. Each of these attentions
-# is a **head**. With $h$ heads, Vaswani et al. (2017, section 3.2.2) write **multi-head attention** as
+# **Multi-head attention** runs several attentions side by side. Each of them has small projections of its own and is
+# called a **head**. With $h$ heads, Vaswani et al. (2017, section 3.2.2) define
 #
 # $$
 # \begin{aligned}
@@ -89,24 +93,28 @@ def two_questions(batch, generator):
 # \end{aligned}
 # $$
 #
-# (We count heads from 0, as the code does.) Three things come in: $Q$ asks, $K$ is compared with, $V$ is handed over. In
-# **self-attention** all three are the sentence, $Q = K = V = X$. In **cross-attention** the sentence asks and another
-# one, the **memory** $M$, answers: $Q = X$, $K = V = M$. Each head has three matrices, $W_Q^{(i)}$ and $W_K^{(i)}$ of
-# $(d_\text{model}, d_k)$ and $W_V^{(i)}$ of $(d_\text{model}, d_v)$. The heads' outputs are put side by side
-# (**concatenated**), and the **output projection** $W_O$, $(h\,d_v, d_\text{model})$, mixes them.
+# (We count heads from 0, as code does; the paper counts from 1.) The layer has three inputs. It makes the queries of
+# $Q$, the keys of $K$ and the values of $V$. In **self-attention** all three are the same sentence, $Q = K = V = X$. In
+# **cross-attention** one sentence makes the queries and another one, the **memory** $M$, makes the keys and values:
+# $Q = X$, $K = V = M$. Each head has three matrices, $W_Q^{(i)}$ and $W_K^{(i)}$ of shape $(d_\text{model}, d_k)$ and
+# $W_V^{(i)}$ of shape $(d_\text{model}, d_v)$. The layer puts the heads' outputs side by side (**concatenation**). Then
+# the **output projection** $W_O$, of shape $(h\,d_v, d_\text{model})$, mixes them.
 #
-# How wide is a head? Nearly always $d_k = d_v = d_\text{model} / h$, so that the concatenation is again as wide as $X$.
+# How wide is a head? The usual choice is $d_k = d_v = d_\text{model} / h$. Then the concatenation is as wide as $X$.
 # The paper's base model has $d_\text{model} = 512$, $h = 8$ and $d_k = d_v = 64$. Code calls the width of a head
-# `d_head`. Here is the whole layer, to scale. *Follow the orange row,* one token: where does it meet
-# other tokens?
+# `d_head`.
+#
+# The next figure draws the whole layer to scale, for 7 tokens, $d_\text{model} = 12$ and three heads. Each box is a
+# matrix with its rows × columns under it, and each head has a colour. The orange row belongs to one token. *Follow it:*
+# where does this token meet the others?
 
 # %%
 figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
 
 # %% [markdown]
-# Up to $Q$, $K$ and $V$, and again after the heads, each row is computed from its own token alone. Tokens meet inside the
-# heads: a row of $A_i$ compares one query with all keys, and $A_i V_i$ averages all values by it. Each head has an $A_i$ of
-# its own. In code the formula is a loop and a concatenation:
+# The layer computes each row of $Q$, $K$ and $V$ from its own token alone. The same holds for each row after the heads.
+# Tokens meet only inside the heads: a row of $A_i$ compares one query with all keys, and $A_i V_i$ averages all values
+# with these weights. Each head has its own $A_i$. In code the formula is a loop and a concatenation:
 
 # %%
 class Heads(nn.Module):
@@ -131,8 +139,8 @@ class Heads(nn.Module):
 # %% [markdown] erratum="Y on the wrong side; one row for all"
 # > **A common mistake: one row for all, and $W_O$ on the wrong side.** Slides write
 # > $\text{output}_i \in \mathbb{R}^{d/h}$, and $Y[\text{output}_0; \dots; \text{output}_{h-1}]$ with a $Y$ of
-# > $d \times d$ for our $W_O$. The first is the output for *one* token; all of them are $\mathbb{R}^{n \times d/h}$. Then
-# > tokens are rows, and the matrix stands on the right. On the left the sizes do not even fit:
+# > $d \times d$ for our $W_O$. The first is the shape for *one* token. For all tokens it is
+# > $\mathbb{R}^{n \times d/h}$: tokens are rows, so the matrix stands on the right. On the left the sizes do not fit:
 
 # %%
 outputs = [torch.randn(7, 16), torch.randn(7, 16)]                        # n = 7, d = 32, h = 2
@@ -147,11 +155,13 @@ print("[outputs] Y:", tuple((side_by_side @ Y).shape))
 # %% [markdown]
 # ## One, two and four heads on two questions
 #
-# What does the second head cost? One wide head has projections of $d \times d$. Two heads have two of $d \times d/2$ in
-# place of each, and $W_O$ is $d \times d$ in either case. In parameters, heads are free.
+# What does a second head cost in parameters? One wide head has projections of $d \times d$. Two heads have two
+# projections of $d \times d/2$ in place of each, and $W_O$ is $d \times d$ in both cases. The number of parameters does
+# not change.
 #
-# Three models learn the diary, with one, two and four heads. Both answers are read off the output by one linear layer.
-# *Guess before you train:* will the model with one head get both answers half right, or one right and the other wrong?
+# We train models with one, two and four heads on the diary, with three seeds each. One linear layer reads both answers
+# from the output. *Guess before you train:* will a model with one head get both answers half right, or one right and
+# the other wrong?
 
 # %%
 class Diary(nn.Module):
@@ -205,11 +215,13 @@ for seed in range(3):
     assert min(two) > 0.95 and min(four) > 0.95
 
 # %% [markdown]
-# In every seed one head gets one of the answers and all but gives up the other. Is it always the same one? Tomorrow
-# and yesterday are mirror images, so the task prefers neither. We take the choice for an accident of the start; three
-# seeds cannot show that, because three coins agree once in four times. Could it have both, with more training? What arrives is a mixture of two meals,
-# $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$. Say that $\alpha > \tfrac12$, and take the four weeks that
-# can be made of soup and pie. The mixtures lie on one line, in this order:
+# In every seed the model with one head learns one answer and gets most of the other wrong. Does it always choose the
+# same one? Tomorrow and yesterday are symmetric, so the task prefers neither. We think that the random start decides.
+# Three seeds cannot show it, because three coins agree once in four times.
+#
+# Could one head learn both with more training? It receives a mixture of two meals,
+# $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$. Let $\alpha > \tfrac12$, and let there be only two
+# meals, soup and pie. Then there are four cases, and their mixtures lie on one line in this order:
 #
 # | tomorrow, yesterday | share of pie | tomorrow | yesterday |
 # |---|---|---|---|
@@ -218,14 +230,14 @@ for seed in range(3):
 # | pie, soup | $\alpha$ | pie | **soup** |
 # | pie, pie | 1 | pie | pie |
 #
-# For tomorrow, one cut in the middle of the line will do. For yesterday the right answer alternates, soup, pie, soup,
-# pie, and a linear reader can cut a line only once. At $\alpha = \tfrac12$ the two weeks in the middle are the same
-# point, and nobody could tell them apart. (A reader with a hidden layer can cut more often. With two heads no trick is
-# needed.)
+# For tomorrow, one threshold in the middle of the line separates soup from pie. For yesterday, the answer alternates
+# along the line: soup, pie, soup, pie. A linear layer has only one threshold on a line, so it must make a mistake. At
+# $\alpha = \tfrac12$ the two cases in the middle are the same point, and no reader at all can separate them. (A reader
+# with a hidden layer can use several thresholds.)
 #
-# With two heads both answers are right. Does each head answer one question? Look at their attention weights. Then do an
-# **ablation**: take one head away and see what is lost. Head $i$ reaches the output through its own block of $d_k$ rows of
-# $W_O$, so zeros in these rows silence it.
+# With two heads both answers are right. Does each head answer one question? We look at the attention weights of the two
+# heads. Then we do an **ablation**: we remove one head and measure the loss. Head $i$ reaches the output only through
+# its own block of $d_k$ rows of $W_O$. If we set these rows to zero, the head is gone.
 
 # %%
 def without_head(model, i):
@@ -253,19 +265,23 @@ for answers in lost:
 assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 
 # %% [markdown]
-# One line below the diagonal and one above. Without a head, its question is answered by chance (one in twelve), and the
-# other is untouched. Nobody assigned the questions, and the heads are interchangeable: renumber them, with their blocks of
-# $W_O$, and the layer is the same. With four heads for two questions it is less tidy: some heads can go and nobody notices.
-# Is such a head idle, or does another one do the same? Ablating one head at a time cannot tell. Keep the question in mind.
+# One head attends to the day before and the other to the day after. Without a head, the answer to its question falls to
+# chance (one in twelve), and the other answer stays right. Nobody assigned the questions. The heads are
+# interchangeable: if you renumber them together with their blocks of $W_O$, the layer computes the same.
+#
+# With four heads the result is less tidy: some heads can be removed without any loss. Is such a head idle, or does
+# another head do the same work? An ablation of one head at a time cannot tell. We come back to this question.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 1.
 #
 # ## All heads at once: split, attend, merge
 #
-# A loop over heads is slow, and unnecessary. Put the heads' matrices side by side and they are one $d \times d$ matrix
-# again: $XW_Q$ computes all queries of all heads, head 0's in the first $d_k$ columns, head 1's in the next. A matrix
-# product treats all axes but the last two as a batch. So if the heads had an axis of their own *in front of* the
-# tokens, (batch, h, n, d_k), then `attend` would serve all heads at once. The loop's parameters have that axis already:
+# The loop over heads is not needed. Put the heads' matrices side by side, and they form one $d \times d$ matrix. Then
+# $XW_Q$ holds the queries of all heads: those of head 0 in the first $d_k$ columns, those of head 1 in the next.
+#
+# A matrix product treats all axes but the last two as a batch. So the heads need an axis of their own *in front of* the
+# tokens, (batch, h, n, d_k). With this axis one call of `attend` serves all heads. The loop's parameters have it
+# already:
 
 # %%
 loop, X = two.layer, torch.randn(5, 7, 32)                              # X: (batch, n, d_model)
@@ -276,11 +292,13 @@ one_by_one = torch.stack([loop.head(X, i)[0] for i in (0, 1)], dim=1)     # (bat
 print("the same as one by one:", torch.allclose(head_outputs, one_by_one, atol=1e-5))
 
 # %% [markdown]
-# Checkpoints keep one $d \times d$ matrix for all heads, so there the (batch, n, d) of a projection has to be **split**:
-# its last axis is cut in two, (h, d_k), and then the heads' axis is moved to the front. After the attention the same two
-# moves backwards **merge** the heads. Why two moves? `view` gives a tensor any shape that has as many numbers, also
-# (h, n, d_k) at once. *Before you look:* here are four tokens with four columns, for two heads. The letter says whose
-# number it is, the digit which column. What will head 0 hold if we ask `view` for (2, 4, 2) directly?
+# Checkpoints keep one $d \times d$ matrix for all heads, so its product has the shape (batch, n, d). We must **split**
+# it: cut the last axis in two, (h, d_k), and then move the heads' axis to the front. After the attention, the same two
+# steps backwards **merge** the heads.
+#
+# Why two steps? `view` gives a tensor any shape with as many numbers, so it can make (h, n, d_k) at once. Here are four
+# tokens with four columns, for two heads. The letter names the token of a number, and the digit its column. *Before you
+# look:* what will head 0 hold if we ask `view` for (2, 4, 2) directly?
 
 # %%
 four = ["Anna", "Ben", "Tom", "Eva"]
@@ -290,13 +308,12 @@ panels = {"x, (n, d)": x, "head by head": head_by_head, "view alone": x.view(2, 
 figures.head_pieces(panels, four, d_model=4)
 
 # %% [markdown]
-# In the middle head 0 has the first two columns of every token. On the right it has *all* columns of Anna and Ben, in
-# four rows, and has never heard of Tom. Nothing crashes, the shapes are right, and a network would even train, after a
-# fashion. `view` never moves a number. It reads them in the order in which they lie in memory, and only breaks the rows
-# elsewhere.
+# In the middle panel head 0 has the first two columns of every token. In the right panel it has *all* columns of Anna
+# and Ben, in four rows, and nothing of Tom and Eva. Nothing crashes, and the shapes are right. The reason: `view` never
+# moves a number. It reads the numbers in the order of memory, and starts new rows at other places.
 #
-# How would you notice? The shape tells nothing. Ask a question that has a right answer: *if one token changes, which
-# heads hear of it?* All of them should.
+# How can you notice the mistake? The shape does not show it. A question with a known answer does: *if one token
+# changes, in which heads does anything change?* In all of them, if the reshape is right.
 
 # %%
 changed = x.clone()
@@ -305,18 +322,18 @@ for name, before, after in (
     ("head by head", head_by_head, torch.stack([changed[:, 0:2], changed[:, 2:4]])),
     ("view alone", x.view(2, 4, 2), changed.view(2, 4, 2)),
 ):
-    hears = (before != after).flatten(1).any(dim=1)      # (h,)
-    print(f"{name:>12}: head 0 hears {bool(hears[0])}, head 1 hears {bool(hears[1])}")
+    touched = (before != after).flatten(1).any(dim=1)    # (h,)
+    print(f"{name:>12}: head 0 changes: {bool(touched[0])}, head 1: {bool(touched[1])}")
 
 # %% [markdown]
-# (In other people's code merging reads `y.transpose(1, 2).contiguous().view(B, T, C)`. Transposing moves no number
-# either: it notes in which order they are to be read. `view` refuses where that is not the order in memory, and
-# `contiguous` makes a copy first. `flatten` and `reshape` do so by themselves. nanoGPT and `nn.MultiheadAttention` go
-# one step further and keep $W_Q$, $W_K$, $W_V$ as *one* matrix of $d \times 3d$, whose output is split in three.)
+# (Other code merges by `y.transpose(1, 2).contiguous().view(B, T, C)`. `transpose` moves no number either: it notes a
+# new order of reading. `view` refuses a tensor whose order is not that of memory, so `contiguous` makes a copy first.
+# `flatten` and `reshape` copy by themselves. nanoGPT and `nn.MultiheadAttention` also keep $W_Q$, $W_K$, $W_V$ as *one*
+# matrix of $d \times 3d$ and split its output in three.)
 #
 # **Now you:** [a07](@many_heads/assignment), exercises 2 and 3.
 #
-# Torch's own layer is `nn.MultiheadAttention`. Give it the weights of our trained loop and it must give the loop's
+# PyTorch has the layer as `nn.MultiheadAttention`. If it gets the weights of our trained loop, it must give the loop's
 # output:
 
 # %%
@@ -331,36 +348,37 @@ with torch.no_grad():
     print("projected by ourselves first:", torch.allclose(twice, loop(X), atol=0.1))
 
 # %% [markdown] erratum="projected twice"
-# > **A common mistake: projected twice.** `nn.MultiheadAttention` takes a query, a key and a value, so people make them
-# > with three linear layers of their own and hand them over: `mha(W_q(x), W_k(x), W_v(x))`. But the layer has its
-# > projections *inside*. Everything is projected twice; nothing crashes, and it is not the equation. It wants $X$, three
-# > times. (Beware of its masks, too: there True means *may not* attend.)
+# > **A common mistake: projected twice.** `nn.MultiheadAttention` takes a query, a key and a value. So people make
+# > these with three linear layers of their own and hand them over: `mha(W_q(x), W_k(x), W_v(x))`. But the layer has its
+# > projections *inside*, and everything is projected twice. Nothing crashes, and the result is not the equation's. The
+# > layer wants $X$, three times. (Its masks are different, too: there True means *may not* attend.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 4: your layer, torch's weights, the same output. And exercise 7,
-# where all heads get the two masks of lecture @masking at once.
+# **Now you:** [a07](@many_heads/assignment), exercise 4: your layer, torch's weights, the same output. And exercise 7:
+# all heads get the two masks of lecture @masking at once.
 #
 # > **Check yourself.** (1) Batch 8, 100 tokens, d_model 512, 8 heads: what are the shapes of the split queries, the
-# > scores, and the merged output? (2) A padding mask (batch, 1, n) is to be used for all heads. What must be done to it?
+# > scores, and the merged output? (2) All heads are to use one padding mask (batch, 1, n). How must you change it?
 # > <details><summary>Answers</summary>(1) (8, 8, 100, 64), (8, 8, 100, 100), (8, 100, 512). (2) It needs an axis for
-# > the heads: <code>mask[:, None]</code> is (batch, 1, 1, n). As it is, its batch axis would be matched with the heads:
-# > an error, or, if there happen to be as many heads as sentences, the wrong sentence's mask.</details>
+# > the heads: <code>mask[:, None]</code> is (batch, 1, 1, n). Without it, broadcasting matches the batch axis of the
+# > mask with the heads. That is an error, or, if there are as many heads as sentences, the wrong sentence's
+# > mask.</details>
 #
 # ## Heads add up, so two heads can subtract
 #
-# The concatenation hides what happens. $W_O$ has a block of $d_v$ rows for each head. To multiply the concatenation by
-# $W_O$ is to multiply each head's output by its own block $W_O^{(i)}$ and to **add**:
+# The concatenation hides a sum. $W_O$ has a block of $d_v$ rows for each head, $W_O^{(i)}$. To multiply the
+# concatenation by $W_O$, one can multiply each head's output by its own block and **add**:
 #
 # $$\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i\, W_O^{(i)}
 # = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
 #
-# Every head writes to all $d_\text{model}$ columns, independently of the others, and the writings are summed (Elhage et
-# al. 2021). They also name the two halves of a head: $W_Q^{(i)} W_K^{(i)\top}$, the **QK circuit**, decides *where* it
-# looks, and $W_V^{(i)} W_O^{(i)}$, the **OV circuit**, *what* it writes.
+# Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
+# (Elhage et al. 2021). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$
+# decides *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
 #
-# [Lecture @masking](@masking) said that what a token receives is an average of the tokens' vectors. That holds for one
-# head. Let two heads have opposite OV circuits: the sum is $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**.
-# That is no average; it is a *difference*. Put temperatures on the cards and let the heads look at tomorrow and at
-# yesterday:
+# [Lecture @masking](@masking) said that a token receives an average of the tokens' vectors. That holds for one head.
+# Give two heads opposite OV circuits: the sum is $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**. This
+# is not an average but a *difference*. For an example, put temperatures on the cards. One head attends to tomorrow, the
+# other to yesterday:
 
 # %%
 temperatures = torch.tensor([12.0, 14.0, 13.0, 17.0, 21.0, 20.0, 16.0])[:, None]     # (7, 1)
@@ -372,14 +390,14 @@ print("two heads:", two_heads[:, 0].tolist())
 assert two_heads.min() < temperatures.min(), "outside of all that was there to be averaged"
 
 # %% [markdown]
-# Does training find it? Each card has a day and the temperatures of that day at four hours, and is asked: *how much
-# warmer is tomorrow than yesterday, at each hour?* (Not "than today": the residual connection of
-# [lecture @deep_stacks](@deep_stacks) would add today's own values without a second head.) The measure is $R^2$, the share
-# of the answers' variance that is explained. *Guess* what one head can reach. A third row has one temperature in place of
-# four; be ready for a surprise.
+# Does training find such a difference? Each card now has a day and the temperatures of that day at four hours. The
+# question is: *how much warmer is tomorrow than yesterday, at each hour?* (Not "than today": the residual connection of
+# [lecture @deep_stacks](@deep_stacks) would add today's values without a second head.) The measure is $R^2$, the share
+# of the answers' variance that the model explains. *Guess* what one head can reach. The third row has one temperature
+# in place of four, and its result surprised us. The fourth row tests our explanation of it.
 
 # %%
-def explained(n_heads, hours, seed, steps=150, d_model=32):
+def explained(n_heads, hours, seed, weights_from_days=False, steps=150, d_model=32):
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     layer, day = Heads(d_model, n_heads), nn.Embedding(7, d_model)
@@ -390,7 +408,12 @@ def explained(n_heads, hours, seed, steps=150, d_model=32):
         days, _, _ = shuffled_weeks(64 if step < steps else 2000, draws)
         degrees = torch.randn(*days.shape, hours, generator=draws)        # (batch, 7, hours)
         answer = of_another_day(days, degrees, 1) - of_another_day(days, degrees, -1)
-        predicted = read(layer(day(days) + warmth(degrees)))              # (batch, 7, hours)
+        d, x = day(days), day(days) + warmth(degrees)                 # (batch, 7, d_model) each
+        outputs = layer(x)
+        if weights_from_days:                  # one head; only its values see temperatures
+            found, _ = attend(d @ layer.W_Q[0], d @ layer.W_K[0], x @ layer.W_V[0])
+            outputs = found @ layer.W_O
+        predicted = read(outputs)                                         # (batch, 7, hours)
         loss = (predicted - answer).square().mean()
         if step < steps:
             optimizer.zero_grad()
@@ -400,30 +423,37 @@ def explained(n_heads, hours, seed, steps=150, d_model=32):
 
 
 differences = {}
-for n_heads, hours, name in ((1, 4, "1 head, four hours"), (2, 4, "2 heads, four hours"),
-                             (1, 1, "1 head, one hour")):
-    differences[name] = [explained(n_heads, hours, seed) for seed in range(3)]
+for name, settings in {
+    "1 head, four hours": (1, 4, False), "2 heads, four hours": (2, 4, False),
+    "1 head, one hour": (1, 1, False), "1 head, one hour,\nweights from days": (1, 1, True),
+}.items():
+    n_heads, hours, from_days = settings
+    differences[name] = [explained(n_heads, hours, seed, from_days) for seed in range(3)]
 viz.strip_plot(differences, x_name="R² of: how much warmer is tomorrow than yesterday?")
 
 # %% tags=["hide-input"]
 assert max(differences["1 head, four hours"]) < 0.6
 assert min(differences["2 heads, four hours"]) > 0.95
+free, from_days = (differences[name] for name in list(differences)[2:])
+assert max(from_days) < 0.52 < max(free) - 0.1, "the weights carried it"
 
 # %% [markdown]
-# One head explains half: it reports one of the two days. Two heads subtract. And the surprise: of a *single* number per
-# card one head can say more than half. We have a guess why. The values are averaged, but the weights depend on the
-# cards, too, and how the weight is divided between tomorrow and yesterday is one more number that gets through. With
-# four numbers to report, that channel is too narrow.
+# One head explains half of the variance: it reports one of the two days. Two heads subtract. The third row is the
+# surprise: with a *single* number on each card, one head can explain more than half. Our explanation: one head averages
+# the values, but its weights depend on the cards, temperatures included. So the split of the weight between tomorrow
+# and yesterday carries one more number. If this is right, weights that do not see the temperatures must lose the
+# advantage. In the fourth row the queries and keys see the days alone, and the advantage is gone in every seed. (For
+# four numbers the channel is too narrow, as the first row shows.)
 #
-# So the statement of lecture @masking needs its "with one head". What stays true of attention alone: if all tokens are
-# equal, every average of them is the same vector, in each head, and all outputs are equal again. A difference that is lost
-# cannot be brought back. (Dong et al. 2021 prove **rank collapse** for stacks of multi-head attention, too.)
+# So the statement of lecture @masking needs its "with one head". Another statement holds for any number of heads, as
+# long as there is attention alone. If all tokens are equal, each head's averages are equal, and so are all outputs. A
+# lost difference never comes back. (Dong et al. 2021 prove **rank collapse** for stacks of multi-head attention, too.)
 #
 # ## What heads cost: n² weights each, and a low rank
 #
-# Are heads free? In parameters they are. Now count the arithmetic of the matrix products, and the attention weights.
-# (A FLOP is a floating-point operation; a multiplication and an addition are two.) *Guess* which of the three columns
-# changes with the number of heads.
+# Heads are free in parameters. Are they free in time and memory? The next cell counts the arithmetic of the matrix
+# products and the attention weights. (A FLOP is a floating-point operation; one multiplication and one addition are
+# two.) *Guess* which of the three columns change with the number of heads.
 
 # %%
 x, costs = torch.randn(1, 512, 256), {}                                   # (batch, n, d_model)
@@ -446,18 +476,18 @@ assert len(set(flops)) == 1 and numbers[3] == 64 * numbers[0] == 64 * 512**2
 assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are not"
 
 # %% [markdown] erratum="same amount of computation"
-# > **A common mistake: "multi-head attention takes the same amount of computation as one head".** In parameters and in
-# > matrix products that is exact. But there is a table of weights for each head: $h\,n^2$ scores and exponentials in place
-# > of $n^2$, to compute and to keep. For the same reason attention is not "only matrix multiplications": with as many
-# > FLOPs in its products, the layer of 64 heads takes many times as long. (The tables have to be written, exponentiated and
-# > read, and products as narrow as these are slow; we did not measure the two apart. A fused kernel such as FlashAttention,
-# > [lecture @cheap_attention](@cheap_attention), does not keep the tables, and computes the exponentials all the same.)
+# > **A common mistake: "multi-head attention takes the same amount of computation as one head".** For parameters and
+# > matrix products this is exact. But each head has its own matrix of weights: $h\,n^2$ scores and exponentials in
+# > place of $n^2$, to compute and to keep. So attention is not "only matrix multiplications": the layer of 64 heads has
+# > as many FLOPs in its products and takes many times as long. (It must write, exponentiate and read the weights, and
+# > such narrow products are slow; we did not measure the two apart. A fused kernel such as FlashAttention,
+# > [lecture @cheap_attention](@cheap_attention), does not keep the weights. It computes the exponentials all the same.)
 #
-# There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$, a $d \times d$ matrix that is a
-# product through a bottleneck of $d_k$ columns, so its **rank is at most $d_k$**. Bhojanapalli et al. (2020) call it the
-# **low-rank bottleneck**. To see it alone we make queries and keys narrow and leave the values as wide as they were. The
-# question is tomorrow's meal. *Guess* how narrow one head may be, so that each of seven days finds the next, and Sunday
-# finds Monday.
+# There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$. This $d \times d$ matrix is a
+# product of two matrices with $d_k$ columns, so its **rank is at most $d_k$**: the **low-rank bottleneck**
+# (Bhojanapalli et al. 2020). We measure it alone. The queries and keys become narrow, and the values stay as wide as
+# they were. The question is tomorrow's meal. *Guess* how narrow one head may be, if each of seven days must find the
+# next, and Sunday must find Monday.
 
 # %%
 def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
@@ -494,18 +524,19 @@ viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
 
 # %% [markdown]
-# With $d_k = 1$ a score is one number times another: a query can prefer the largest keys or the smallest, and never one in
-# the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column get nearly there
-# together: the bottleneck is each head's, and a sum of heads can go around it. Real heads have 64 or 128 columns, and far
-# more to tell apart than seven days. Vaswani et al. (table 3, rows A) split the same 512 columns: 24.9 BLEU with one
-# head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
+# With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
+# never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
+# succeed together: each head has the bottleneck, and a sum of heads can go around it. Real heads have 64 or 128
+# columns, and far more to tell apart than seven days. Vaswani et al. (table 3, rows A) split the same 512 columns into
+# heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
 #
-# ## Heads of a trained model: where they look, and who would miss them
+# ## Heads of a trained model: where they attend, and what an ablation shows
 #
-# The diary had one layer and two questions. Now a model that is a little more like a real one: the package's encoder, two
-# blocks of four heads, with RoPE ([lecture @order](@order)) so that order counts. It reads gossip, which the package
-# makes up. Every verb must say who gave and who got, and every pronoun whom it means, the last man or the last woman
-# named. (Adverbs stand around at random, also where English would not have them, so that counting words does not help.)
+# The diary had one layer and two questions. The next model is a little more like a real one. It is the package's
+# encoder: two blocks of four heads, with RoPE ([lecture @order](@order)), so that order counts. It reads gossip, which
+# the package makes up. For every verb the model must say who gave and who got. For every pronoun it must say who is
+# meant: the last man or the last woman named before it. (Adverbs stand at random places, even where English would not
+# have them, so that counting words does not help.)
 
 # %%
 for seed in (22, 36, 26):
@@ -561,11 +592,12 @@ for seed in range(3):
 assert min(share.min() for share in full) > 0.95
 
 # %% [markdown]
-# Hardly an answer is wrong. Two things can be asked of each of the eight heads. *Where does it look?* That is in its
-# weights. *Who would miss it?* That is an ablation: we set its block of $W_O$ to zero and count what is lost. Here is one
-# sentence as the heads of seed 0 see it. Point at a word; click another head. *Look for these:* a head that goes from the
-# verb to the giver, one that goes from the verb to the receiver, one that takes *she* or *he* to a name. Then, before
-# you read on: which of the heads that you found will be missed?
+# Nearly all answers are right. We ask two questions about each of the eight heads. *Where does it attend?* Its weights
+# tell. *What is lost without it?* An ablation tells: we set its block of $W_O$ to zero and count the lost answers.
+#
+# The viewer shows one sentence as the heads of seed 0 see it. Point at a word; click another head. *Look for these:* a
+# head that goes from the verb to the giver, one that goes from the verb to the receiver, and one that goes from *she*
+# or *he* to a name. Then guess, before you read on: which of the heads that you found will be missed?
 
 # %%
 words, _ = tell(2, random.Random(26))
@@ -575,8 +607,8 @@ with torch.no_grad():
 viz.attention_viewer(seen, words, title="Who looks at whom", layer=0, head=0)
 
 # %% [markdown]
-# One sentence is an anecdote. Over the whole test set: how much weight goes from the word that asks to the name that is the
-# answer? And how many answers are lost without the head?
+# One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the
+# name that is the answer? And how many answers are lost without the head?
 
 # %%
 HEADS = [(layer, head) for layer in range(2) for head in range(4)]
@@ -619,14 +651,15 @@ for seed in range(3):
     assert heads, "a head looks at the answer and is not missed, in every seed"
 
 # %% [markdown]
-# The two tables do not agree. In every seed at least one head looks straight at the answer and is not missed. So
-# neither table alone is "what a head does". Weights tell where a head reads, and not whether what it reads is used. An
-# ablation tells what cannot be done *without* a head, and not what it does. (Setting a head to zero is one ablation. Another puts its mean
-# output in its place, so that the layers above see nothing that they never saw in training. Why is it not missed? One reason may be that
-# in layer 1 a vector is no longer just its own word: layer 0 has mixed something of its neighbours in.)
+# The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
+# neither table alone says "what a head does". Weights show where a head reads, but not whether the model uses what it
+# reads. An ablation shows what the model cannot do *without* a head, but not what the head does. Why is such a head not
+# missed? One reason may be this: in layer 1 a vector is no longer only its own word, since layer 0 has mixed its
+# neighbours in. (There are other ablations. One replaces the head's output by its mean, so that the layers above see
+# nothing unusual.)
 #
-# Heads with a job get names. Ours would be a *giver head*, a *receiver head* and a *pronoun head*: those that put the most
-# weight on the answer. *Guess:* is it the same head in each seed?
+# Heads with a job get names. Ours are a *giver head*, a *receiver head* and a *pronoun head*: for each question the
+# head with the most weight on the answer. *Guess:* is it the same head in each seed?
 
 # %%
 for seed in range(3):
@@ -635,12 +668,14 @@ for seed in range(3):
     print(f"seed {seed}:", ", ".join(f"{job} head: {names[i]} ({w:.2f})" for job, i, w in jobs))
 
 # %% [markdown]
-# The jobs come back, and one head may have two. The numbers mean nothing: heads are interchangeable, and where two seeds
-# agree it is by accident. A finding about "head 3 of layer 0" is about one trained model.
+# In each seed every question has such a head, with far more weight on the answer than an even spread over the words
+# would give (about 0.1). One head may have two jobs. The numbers of the heads mean nothing: heads are interchangeable,
+# and where two seeds agree, it is an accident. A finding about "head 3 of layer 0" is a finding about one trained
+# model.
 #
-# And if nobody misses this one, and nobody that one, can they all go? *Guess:* of eight heads, how many can be taken away
-# before the worst of the three answers falls below 90 %? We silence one after the other, always the one that is missed
-# least, and do not put them back.
+# Now the question from above. If this head is not missed, and that head is not missed, can both go? We remove one head
+# after the other, always the one whose loss hurts least, and do not put them back. *Guess:* how many of the eight heads
+# can go before the worst of the three answers falls below 90 %?
 
 # %%
 worst = {}
@@ -664,31 +699,32 @@ for seed, model in enumerate(readers):
 assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 
 # %% [markdown]
-# A few heads can go at hardly any cost, then it falls. What can be missed one at a time cannot be missed together.
+# A few heads can go at hardly any cost. Then the curve falls. Heads that can go one at a time cannot all go together.
+#
 # Michel, Levy and Neubig (2019) found the same in trained translation models and in BERT: most heads can be removed
-# singly without a measurable loss. **Pruning** of this kind makes models smaller. Voita et al. (2019) pruned 38
-# of the 48 encoder heads of an English–Russian translator, at a loss of 0.15 BLEU. The last to go had jobs with names:
+# singly without a significant loss. Such **pruning** makes models smaller. Voita et al. (2019) pruned 38 of the 48
+# encoder heads of an English–Russian translator and lost 0.15 BLEU. The last heads to go had jobs with names:
 # **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare tokens**.
-# Clark et al. (2019) found heads in BERT that attend to a fixed offset, to the direct object of a verb, or to an earlier
-# mention of the same person. An **induction head** completes a repeated pattern: after *A B … A* it predicts *B*
-# (Elhage et al. 2021; Olsson et al. 2022).
-# Vaswani et al. (2017, figure 3) show heads that tie *making* to *more difficult*, and the tool BertViz draws such
-# pictures for many models. Enjoy them, and when somebody concludes from one, ask what happens without the head.
+# Clark et al. (2019) found heads in BERT that attend to a fixed offset, to the direct object of a verb, or to an
+# earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A* it predicts
+# *B* (Elhage et al. 2021; Olsson et al. 2022). Vaswani et al. (2017, figure 3) show heads that connect *making* with
+# *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a conclusion from one,
+# ask what happens without the head.
 #
 # ## The KV cache: keys and values are computed once
 #
-# Now to the writing model, which produces one token at a time with a causal mask. At each step there is *one* new query.
-# It meets the keys and values of all tokens so far. Those of the old tokens have not changed, because a causal mask lets
-# nothing later reach them. Without care they are computed again at every step. A **key–value cache** (KV cache) keeps
-# them:
+# A language model writes one token at a time, under a causal mask. Each step has *one* new query. This query meets the
+# keys and values of all tokens so far. The keys and values of old tokens have not changed, because the causal mask
+# keeps later tokens away from them. A plain program computes them again at every step. A **key–value cache** (KV cache)
+# keeps them:
 
 # %%
 figures.caching(n=6)
 
 # %% [markdown]
-# For $n$ tokens that is $n(n+1)/2$ pairs of key and value without the cache, and $n$ with it. (Queries are used once and
-# forgotten: there is no "QKV cache".) *Guess* before you run: 100 tokens, how many times less arithmetic in the
-# layer, and is the output exactly the same?
+# For $n$ tokens, the program without a cache computes $n(n+1)/2$ pairs of key and value, and the program with a cache
+# $n$. (Each query is used once, so there is no "QKV cache".) *Guess* before you run: for 100 tokens, how many times
+# less arithmetic does the layer need, and is the output exactly the same?
 
 # %%
 torch.manual_seed(0)
@@ -713,12 +749,13 @@ assert torch.allclose(outputs["without"], outputs["with"], atol=1e-5)
 assert 45 < counted["without"] / counted["with"] < 55
 
 # %% [markdown]
-# Fifty times less arithmetic, for the same output. The price is memory. For each token the cache keeps
+# The layer needs fifty times less arithmetic for the same output. The price is memory. For each token the cache keeps
 #
-# $$2 \;\times\; \text{layers} \;\times\; \text{heads of keys} \;\times\; d_\text{head} \;\times\; \text{bytes per number},$$
+# $$2 \;\times\; \text{layers} \;\times\; \text{heads of keys} \;\times\; d_\text{head} \;\times\; \text{bytes per
+# number},$$
 #
-# the 2 for keys and values. Llama 2's smallest model has 32 layers of 32 heads of 128, in numbers of two bytes.
-# *Estimate before you run the cell:* how much is that for one text of 4,096 tokens?
+# and the 2 stands for keys and values. Llama 2's smallest model has 32 layers of 32 heads of 128, in numbers of two
+# bytes. *Estimate before you run the cell:* how many bytes does one text of 4,096 tokens need?
 
 # %%
 llama_2 = preset("llama 2 7b").config
@@ -729,18 +766,18 @@ print(f"all parameters: {2 * count_parameters(llama_2, LanguageModel).total / 2*
 assert per_token == 2 * 32 * 32 * 128 * 2
 
 # %% [markdown]
-# Half a megabyte a token, and two gigabytes a text: seven such texts at once need more for their caches than for the whole
-# model. On a GPU it is also a matter of time. To write one token, the whole cache must pass from memory through the
-# processor, and each number that is read takes part in one multiplication and one addition. The processor could do
-# hundreds in the meantime. Such a step is **memory-bound**: it waits for bytes, not for arithmetic
-# ([lecture @training](@training) has the numbers).
+# Half a megabyte a token, and two gigabytes a text: the caches of seven such texts need more memory than the whole
+# model. On a GPU the cache also costs time. To write one token, the processor must read the whole cache from memory.
+# Each number that it reads takes part in one multiplication and one addition, and in the same time the processor could
+# do hundreds. Such a step is **memory-bound**: it waits for bytes, not for arithmetic ([lecture @training](@training)
+# has the numbers).
 #
 # ## MHA, GQA, MQA: query heads that share keys and values
 #
-# Look at the factors of the formula for one to save on. Must every query head have keys and values of its own? Shazeer
-# (2019) tried the extreme, **multi-query attention** (MQA): all query heads share *one* head of keys and values. Ainslie
-# et al. (2023) took the middle, **grouped-query attention** (GQA): with $g$ groups, $h/g$ neighbouring query heads share.
-# Plain **multi-head attention** (MHA) is $g = h$.
+# Which factor of the formula can be smaller? The number of heads of keys. Must every query head have keys and values of
+# its own? Shazeer (2019) tried the extreme, **multi-query attention** (MQA): all query heads share *one* head of keys
+# and values. Ainslie et al. (2023) took the middle, **grouped-query attention** (GQA): with $g$ groups, $h/g$
+# neighbouring query heads share one. Plain **multi-head attention** (MHA) is $g = h$.
 
 # %%
 kinds = {"multi-head (MHA)": 8, "grouped-query (GQA)": 2, "multi-query (MQA)": 1}
@@ -754,15 +791,16 @@ for name, groups in kinds.items():
     assert cache.n_bytes == 2 * groups * 100 * 32 * 4
 
 # %% [markdown]
-# Query head $i$ uses head $\lfloor i / (h/g) \rfloor$ of keys and values: **neighbours** share. Dealing the key heads out in
-# turn like cards, 0 1 0 1 0 1, could be trained from scratch just as well, but published checkpoints mean the first. The
-# cache shrinks with the number of groups. (The parameters of $W_K$ and $W_V$ shrink, too; models that use groups spend them
-# elsewhere.) Each number that is read now serves $h/g$ queries, so the memory-bound step gets faster as well. For a
-# model as large as Llama 3's 8B, which has 8 heads of keys for 32 of queries:
+# Query head $i$ uses head $\lfloor i / (h/g) \rfloor$ of keys and values: **neighbours** share. Another order, such as
+# 0 1 0 1 0 1, could be trained from scratch just as well, but published checkpoints mean the first. The cache shrinks
+# with the number of groups. ($W_K$ and $W_V$ shrink, too, and models with groups spend these parameters elsewhere.)
+# Each number that is read now serves $h/g$ queries, so the memory-bound step becomes faster as well.
+#
+# How much does it save in a large model? Llama 3's 8B has 8 heads of keys for 32 heads of queries:
 
 # %%
 llama_3 = preset("llama 3 8b").config
-lengths = [2**k for k in range(11, 18)]           # Llama 3 ended at 8,192, Llama 3.1 at 131,072
+lengths = [2**k for k in range(11, 18)]           # up to Llama 3.1's 131,072 tokens
 gib = {}
 for groups, name in ((32, "32: one each"), (8, "8: as released"), (1, "1: multi-query")):
     config = replace(llama_3, n_kv_heads=groups, max_length=lengths[-1])
@@ -774,9 +812,9 @@ longest = {name: f"{line[-1]:.0f} GiB" for name, line in gib.items()}
 print(f"at {lengths[-1]:,} tokens:", longest)
 
 # %% [markdown]
-# And what is lost? Ainslie et al. report quality close to that of full heads for groups, and a little less for a single
-# one. Our diary is too easy to show a loss. It shows how little the keys need to differ: four query heads with one head of
-# keys and values between them, three seeds.
+# What is the price in quality? Ainslie et al. report that groups come close to full heads, and that a single head loses
+# a little. Our diary is too easy to show a loss. It does show how little the keys need to differ. Here four query heads
+# have one head of keys and values between them, with three seeds:
 
 # %%
 for seed in range(3):
@@ -786,15 +824,16 @@ for seed in range(3):
     print(f"multi-query, seed {seed}:  tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
 
 # %% [markdown]
-# "Who is tomorrow?" and "who is yesterday?" are asked of the same property of a card, its day. It is enough that the
-# *queries* differ.
+# Both questions, about tomorrow and about yesterday, compare with the same property of a card, its day. So one set of
+# keys is enough, and only the *queries* differ.
 #
-# A third way keeps neither fewer heads nor all of them. **Multi-head latent attention** (MLA; DeepSeek-AI 2024) keeps one
-# narrow vector for each token, from which the keys and values of *all* heads are computed again when they are needed, and
-# one small key for the position. In DeepSeek-V2 the vector has $4\,d_\text{head}$ numbers and the small key
-# $\tfrac12 d_\text{head}$. A group of GQA keeps $2\,d_\text{head}$, so this is the cache of $4.5 / 2 = 2.25$ groups.
-# Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not (Touvron et al. 2023). Llama 3, Mistral 7B
-# and Qwen2 have groups, and DeepSeek-V2 and V3 have MLA.
+# **Multi-head latent attention** (MLA; DeepSeek-AI 2024) is a third way. It keeps one narrow vector for each token and
+# one small key for the position. From the narrow vector it computes the keys and values of *all* heads again when it
+# needs them. In DeepSeek-V2 the vector has $4\,d_\text{head}$ numbers and the small key $\tfrac12 d_\text{head}$. A
+# group of GQA keeps $2\,d_\text{head}$, so this is the cache of $4.5 / 2 = 2.25$ groups.
+#
+# Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not (Touvron et al. 2023). Llama 3 in all
+# its sizes, Mistral 7B and Qwen2 have groups; the first two have 8 heads of keys. DeepSeek-V2 and V3 have MLA.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 5.
 #
@@ -808,49 +847,52 @@ for seed in range(3):
 # | rank of a head's scores | at most $d_k = d_\text{model} / h$ | |
 # | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
 #
-# Multi-head attention asks $h$ questions at once, for the parameters and the matrix products of one head. The heads'
-# outputs add up, so two heads can subtract, which no average can. The price is $h$ tables of weights, and heads of low
-# rank. A head's weights say where it reads; only an ablation says whether it is missed, and only an ablation of several
-# heads whether they can go. When a model writes, keys and values wait in a KV cache, and grouped-query attention lets
-# several query heads share them.
+# Multi-head attention asks $h$ questions at once, with the parameters and the matrix products of one head. The heads'
+# outputs add up, so two heads can subtract, which no average can. The price is $h$ matrices of weights, and heads of
+# low rank. A head's weights show where it reads; only an ablation shows whether it is missed, and only an ablation of
+# several heads whether they can go together. While a model writes, a KV cache keeps keys and values, and in
+# grouped-query attention several query heads share them.
 #
 # > **Check yourself.**
 # > 1. d_model is 512, with 8 heads. What are the shapes of $W_Q^{(3)}$, of $W_O$, and of the block $W_O^{(3)}$?
 # > 2. Somebody leaves $W_O$ out. What can head 0 no longer do?
-# > 3. Two heads have the same $W_Q$ and $W_K$, and different $W_V$. Do they do more than one head whose values are twice
-# >    as wide?
-# > 4. A model has 40 query heads, 8 heads of keys, d_head 128, 48 layers, numbers of two bytes. How large is its cache
-# >    for 1,000 tokens?
+# > 3. Two heads have the same $W_Q$ and $W_K$, and different $W_V$. Do they do more than one head whose values are
+# >    twice as wide?
+# > 4. A model has 40 query heads, 8 heads of keys, d_head 128, 48 layers, and numbers of two bytes. How large is its
+# >    cache for 1,000 tokens?
 # > 5. Why is there no cache in training?
 # > <details><summary>Answers</summary>
 # >
 # > 1. (512, 64), (512, 512) and (64, 512).
-# > 2. Write anywhere but to the first d_v columns. And the heads' outputs could no longer be added or subtracted.
-# > 3. No: one table of weights, applied to values that are twice as wide, gives the same outputs.
+# > 2. It can only write to the first d_v columns. And the heads' outputs can no longer be added or subtracted.
+# > 3. No: one matrix of weights with values that are twice as wide gives the same outputs.
 # > 4. 2 · 48 · 8 · 128 · 1,000 · 2 bytes, about 197 million: 188 MiB.
-# > 5. All positions are computed at once, so every key is computed once anyhow (and the parameters change at each step).</details>
+# > 5. All positions are computed at once, so every key is computed once anyhow (and the parameters change at each
+# >    step).</details>
 #
-# **Now do** [assignment @many_heads](@many_heads/assignment) (about two hours): exercises 1 to 7, two questions in words, and an
-# extension. (Exercise 6, the parameters of a GPT, can wait for [lecture @transformer](@transformer).) **Next:** attention
-# can be stacked, but a stack does not train by itself. [Lecture @deep_stacks](@deep_stacks) is about what has to be put
-# around it.
+# **Now do** [assignment @many_heads](@many_heads/assignment) (about two hours): exercises 1 to 7, two questions in
+# words, and an extension. (Exercise 6, the parameters of a GPT, can wait for [lecture @transformer](@transformer).)
+# **Next:** attention layers can be stacked, but a stack does not train by itself. [Lecture @deep_stacks](@deep_stacks)
+# shows what a stack needs.
 #
 # **In the package.** `attncourse.attention.MultiHeadAttention` is the layer, with `n_kv_heads` for groups and `dropout`
-# for the attention weights in training (as in `nn.MultiheadAttention`); `KeyValueCache` stands beside it. `cache_bytes` in
-# `attncourse.counting` is the formula above. (How many parameters a whole model has is counted in
-# [lecture @transformer](@transformer).)
+# for the attention weights in training (as in `nn.MultiheadAttention`). `KeyValueCache` stands beside it. `cache_bytes`
+# in `attncourse.counting` is the formula above. ([Lecture @transformer](@transformer) counts the parameters of whole
+# models.)
 #
 # **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
 # 3.2.2, and table 3, rows A and B. Elhage et al., [*A mathematical framework for Transformer
 # circuits*](https://transformer-circuits.pub/2021/framework/index.html) (2021), on heads that add. Bhojanapalli et al.,
-# [*Low-rank bottleneck in multi-head attention models*](https://arxiv.org/abs/2002.07028) (2020). Dong et al., [*Attention
-# is not all you need*](https://arxiv.org/abs/2103.03404) (2021). Michel, Levy and Neubig, [*Are sixteen heads really
-# better than one?*](https://arxiv.org/abs/1905.10650) (2019). Voita et al., [*Analyzing multi-head
+# [*Low-rank bottleneck in multi-head attention models*](https://arxiv.org/abs/2002.07028) (2020). Dong et al.,
+# [*Attention is not all you need*](https://arxiv.org/abs/2103.03404) (2021). Michel, Levy and Neubig, [*Are sixteen
+# heads really better than one?*](https://arxiv.org/abs/1905.10650) (2019). Voita et al., [*Analyzing multi-head
 # self-attention*](https://arxiv.org/abs/1905.09418) (2019). Clark et al., [*What does BERT look
 # at?*](https://arxiv.org/abs/1906.04341) (2019). Olsson et al., [*In-context learning and induction
 # heads*](https://arxiv.org/abs/2209.11895) (2022). Shazeer, [*Fast Transformer decoding: one write-head is all you
 # need*](https://arxiv.org/abs/1911.02150) (2019). Ainslie et al., [*GQA*](https://arxiv.org/abs/2305.13245) (2023).
-# Touvron et al., [*Llama 2*](https://arxiv.org/abs/2307.09288) (2023). DeepSeek-AI,
+# Touvron et al., [*Llama 2*](https://arxiv.org/abs/2307.09288) (2023), appendix A.2.1 on groups. Jiang et al.,
+# [*Mistral 7B*](https://arxiv.org/abs/2310.06825) (2023). Grattafiori et al., [*The Llama 3 herd of
+# models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2. DeepSeek-AI,
 # [*DeepSeek-V2*](https://arxiv.org/abs/2405.04434) (2024), section 2.1 on MLA.
 
 # %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers"
@@ -858,39 +900,40 @@ for seed in range(3):
 #
 # *Not counted in the minutes above. The text folds open; the folded cells below it print its numbers, in this order.*
 #
-# <details><summary><b>Open:</b> what a layer makes of the variance, what the root does to gradients, cross-attention, and
-# tables that do not multiply out</summary>
+# <details><summary><b>Open:</b> the variance inside a layer, what the root does to gradients, the scale of
+# cross-attention, and published tables that do not multiply out</summary>
 #
-# **1. The variance inside a layer.** Lecture @lookup derived $\operatorname{Var}(q \cdot k) = d_k$ for components of mean
-# 0 and variance 1. *Is that so in a layer, after LayerNorm?* There $q = xW_Q$ and $k = yW_K$, and the variance of their
-# components is whatever the matrices make of it. Cell 1 prints it for four usual initialisations. With variance $1/d$ it is
-# $d_k$. PyTorch's own linear layer draws weights of variance $1/(3d)$, so a ninth is left. All this holds before the
-# first step: training is free to make $W_Q$ and $W_K$ as large as it likes. The root makes the *start* independent of
-# the width of a head, so that one recipe serves narrow heads and wide ones.
+# **1. The variance inside a layer.** Lecture @lookup derived $\operatorname{Var}(q \cdot k) = d_k$ for components of
+# mean 0 and variance 1. *Does this hold in a layer, after LayerNorm?* There $q = xW_Q$ and $k = yW_K$, and the matrices
+# decide the variance of the components. Cell 1 prints it for four usual initialisations. With weights of variance $1/d$
+# it is $d_k$. PyTorch's own linear layer draws weights of variance $1/(3d)$, so a ninth is left. All this holds before
+# the first step, since training may make $W_Q$ and $W_K$ as large as it likes. The root makes the *start* independent
+# of the width of a head, so that one recipe serves narrow heads and wide ones.
 #
 # > **A common mistake: "after LayerNorm the elements have mean 0 and variance 1, so the dot product has variance
 # > $d_k$".** LayerNorm acts on $x$. The dot product is of $xW_Q$ and $yW_K$.
 #
-# **2. The gradient.** Softmax makes a hard choice of large scores, and a hard choice has almost no slope. But the gradient
-# from a score to the query is multiplied by $k$, which is long in a wide head. *Which effect wins?* Cell 2 measures the
-# gradient that reaches each of 400 random queries from a loss of the weighted average. In narrow heads the long key wins.
-# At width 1024 without the root the *median* gradient is next to nothing, while the *mean* is larger than with the root:
-# a few queries stand by chance between two nearly equal scores and receive very large gradients. "The gradient vanishes"
-# is true of most queries, and false of their mean.
+# **2. The gradient.** The softmax of large scores is nearly a hard choice, and a hard choice has almost no slope. But
+# the gradient from a score to the query is multiplied by $k$, which is long in a wide head. *Which effect wins?* Cell 2
+# measures the gradient at each of 400 random queries, from a loss of the weighted average. In narrow heads the long key
+# wins. At width 1024 without the root the *median* gradient is next to nothing, while the *mean* is larger than with
+# the root: a few queries lie by chance between two nearly equal scores and receive very large gradients. "The gradient
+# vanishes" is true of most queries, and false of their mean.
 #
 # **3. Cross-attention is scaled, too.**
 #
-# > **A common mistake: no scale in cross-attention.** Slides that come to cross-attention print
+# > **A common mistake: no scale in cross-attention.** Slides about cross-attention print
 # > $\operatorname{softmax}(ZQ(HK)^\top)\,HV$, without any divisor. It is the same function, and the Transformer scales
 # > there, too. The divisor is the root of what *one head's* dot product sums over, $d_k = d_\text{model}/h$, not of
-# > $d_\text{model}$: with $\sqrt{d_\text{model}}$ the scores of eight heads start with a variance of ⅛. (Cell 3 checks it.)
+# > $d_\text{model}$: with $\sqrt{d_\text{model}}$ the scores of eight heads start with a variance of ⅛. (Cell 3 checks
+# > it.)
 #
 # **4. Published sizes.** A count of the parameters tells whether a table was copied rightly.
 #
 # > **A common mistake: to copy a table without multiplying it out.** Heads × width of a head should be the width of the
 # > model. In table 2.1 of Brown et al. (2020) it is not for *GPT-3 XL*, 24 heads of 128 for a width of 2048, nor for
-# > *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the parameters
-# > decides. The paper's own table D.1 has 1,320 million for the one and 12,850 for the other. (Cell 4.)
+# > *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the
+# > parameters decides. The paper's own table D.1 has 1,320 million for the one and 12,850 for the other. (Cell 4.)
 #
 # > **A common mistake: a digit lost in copying.** Narang et al. (2021) trade depth against width at 223 million
 # > parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a $d_\text{ff}$ of

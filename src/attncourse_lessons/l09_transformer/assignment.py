@@ -13,10 +13,10 @@
 # block, the shift by one, and with them the whole Transformer. Then you build the gated feed-forward network of newer
 # models, and at the end a language model with parameters of its own.
 #
-# You have built every part before, so up to exercise 4 the parts are handed to you as functions: attentions,
-# feed-forward networks, norms. What is asked for is how they are connected, and the check looks at nothing else. Call
-# the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers
-# and other sizes decides your points.
+# You have built every part before. So up to exercise 4 you get the parts as functions: attentions, feed-forward
+# networks, norms. You connect them, and the check looks at nothing else. Call the parts by position, as in
+# `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides
+# your points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.
@@ -44,9 +44,9 @@ from torch import Tensor, nn
 # %% [markdown]
 # ## 1 · Teacher forcing: the target shifted right
 #
-# A decoder is trained on all tokens of a sentence at once. At position $t$ it must predict `target[t]`, and may have
-# read the tokens before it. So what it reads is the target shifted right: first the token `bos`, "begin", then each
-# token one position later. The last token is never read. The target stays as it is; make a new tensor.
+# A decoder is trained on all tokens of a sentence at once. At position $t$ it must predict `target[t]`, and may read
+# the tokens before it. So it reads the target shifted right: first the token `bos`, "begin", then each token one
+# position later. It never reads the last token. The target stays as it is; make a new tensor.
 
 # %% exercise="shift_right"
 def shift_right(target: Tensor, bos: int) -> Tensor:
@@ -106,7 +106,7 @@ def encoder_block(x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm
 check("encoder_block", encoder_block)
 
 # %% [markdown]
-# **Use it.** Is it *the* encoder block? Hand it the sublayers of torch's own, with torch's weights, and compare.
+# **Use it.** Is it *the* encoder block? Give it the sublayers of torch's own block, with torch's weights, and compare.
 
 # %%
 if solved("encoder_block"):
@@ -131,8 +131,9 @@ if solved("encoder_block"):
 # %% [markdown]
 # ## 3 · The decoder block
 #
-# Causal self-attention, cross-attention, the feed-forward network. Between the two sublayers of the encoder block comes
-# a third, in which the decoder asks and the memory answers. The memory comes from the encoder already normalised.
+# The decoder block has three sublayers: causal self-attention, cross-attention, and the feed-forward network. In
+# cross-attention the queries come from the decoder, and the keys and values from the memory. The encoder has already
+# normalised the memory.
 #
 # There are two masks. `mask` is about the decoder's own positions, and `memory_mask` says which positions of the
 # memory hold a token.
@@ -145,7 +146,8 @@ def decoder_block(
     """One block of a decoder with cross-attention to a memory, with its norms in front.
 
     x: (batch, n, d_model)   memory: (batch, n_memory, d_model)
-    mask: (n, n), True where a position may attend to another   memory_mask: (batch, 1, n_memory)
+    mask: (n, n), True where a position may attend to another
+    memory_mask: (batch, 1, n_memory), True where there is a token
     attention(x, memory, mask), cross_attention(x, memory, mask) -> (batch, n, d_model)
     feed_forward(x), norm_1(x), norm_2(x), norm_3(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
@@ -156,15 +158,15 @@ def decoder_block(
 check("decoder_block", decoder_block)
 
 # %% [markdown]
-# ## 4 · The whole
+# ## 4 · The whole Transformer
 #
 # Read the source, then predict every token of the target from those before it, all in one pass. The embeddings add the
-# positions themselves. There are as many blocks as the lists are long, and the two lists need not be equally long. With
-# norms in front of the parts, each of the two stacks ends in a norm of its own. `output` makes a row of logits of each
-# state.
+# positions themselves. Each list has one entry per block, and the two lists need not be equally long. Because the norms
+# stand in front of the sublayers, each of the two stacks ends in a norm of its own. `output` turns each state into a
+# row of logits.
 #
-# What is *not* handed to you is what keeps the decoder from peeking. You may call your functions from above; if one of
-# them has a mistake, it will then cost you points here as well.
+# You do *not* get what keeps the decoder from reading its answers: make that yourself. You may call your functions from
+# above, but a mistake in one of them then costs points here as well.
 
 # %% exercise="transformer"
 def transformer(
@@ -242,8 +244,8 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
 # \qquad \operatorname{silu}(z) = z \cdot \sigma(z)$$
 #
 # Two products lead up. One goes through the activation function and becomes a *gate*: it multiplies the other, number
-# by number ($\odot$). One product leads down. $x$ may have any axes in front of the last. Numbers may be large: what
-# comes out stays finite, and so does the gradient on the way back.
+# by number ($\odot$). One product leads down. $x$ may have any axes in front of the last. Numbers may be large; the
+# output must stay finite, and so must the gradient.
 
 # %% exercise="swiglu"
 def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
@@ -258,8 +260,8 @@ def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
 check("swiglu", swiglu)
 
 # %% [markdown]
-# **Use it.** The lecture's kept checkpoint has a gated network in each block. Put yours in its place, with the
-# checkpoint's matrices: the loss must stay what it was, and it writes with your function.
+# **Use it.** The lecture's kept checkpoint has a gated network in each block. The cell puts yours in its place, with
+# the checkpoint's matrices. The logits must stay the same, and the model writes with your function.
 
 # %%
 if solved("swiglu"):
@@ -294,8 +296,8 @@ if solved("swiglu"):
 # %% [markdown]
 # ## 6 · A language model of your own
 #
-# Now build a whole model as a module, with all that it can learn: a decoder alone, of GPT-2's shape. The block is given.
-# You write both methods. What `__init__` makes has fixed names, as in a checkpoint:
+# Now build a whole model as a module, with all its parameters: a decoder-only model of GPT-2's shape. The block is
+# given. You write both methods. The parts that `__init__` makes have fixed names, as in a checkpoint:
 #
 # * `tokens` and `positions`: an `nn.Embedding` each, for vocab_size tokens and for max_length places. Both begin as
 #   normal random numbers of standard deviation 0.02.
@@ -303,8 +305,8 @@ if solved("swiglu"):
 # * `norm`: an `nn.LayerNorm` after the last block.
 #
 # Nothing else is learned: the output is **tied**. The logit of a token is the dot product of the state, after the norm,
-# with that token's row of `tokens`. The logits at place $t$ are for the token at $t + 1$, so no place may see what comes
-# after it. Texts are of any length up to max_length, and none is padded.
+# with that token's row of `tokens`. The logits at place $t$ are for the token at $t + 1$, so no place may see what
+# comes after it. Texts are of any length up to max_length, and none is padded.
 
 # %% locked=true
 class Block(nn.Module):
@@ -314,7 +316,7 @@ class Block(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.norm_1 = nn.LayerNorm(d_model)
-        self.qkv = nn.Linear(d_model, 3 * d_model)            # queries, keys, values of all heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)        # queries, keys, values of all heads
         self.output = nn.Linear(d_model, d_model)
         self.norm_2 = nn.LayerNorm(d_model)
         self.feed_forward = nn.Sequential(
@@ -350,9 +352,10 @@ class DecoderLM(nn.Module):
 check("DecoderLM", DecoderLM)
 
 # %% [markdown]
-# **Use it.** First: how many parameters has your model in the size of GPT-2 small? The released model has 124,439,808.
-# (On torch's device "meta" tensors have shapes and no memory.) Then train a small one on English number words, letter by
-# letter, and let it write. Which loss does it begin with, before it has learned anything?
+# **Use it.** First: how many parameters does your model have in the size of GPT-2 small? The released model has
+# 124,439,808. (On torch's device "meta" tensors have shapes and no memory.) Then the cell trains a small model on
+# English number words, letter by letter, and lets it write. *Guess* the loss at the start, before it has learned
+# anything.
 
 # %%
 if solved("DecoderLM"):
@@ -388,9 +391,9 @@ if solved("DecoderLM"):
     print("it writes:", "".join(letters[i] for i in written[0].tolist()))
 
 # %% [markdown]
-# **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved as GPT-2's
-# are. Each of its tensors has a place in your model. Published weights go in by the same lines; they are 12 blocks of
-# width 768, their GELU is the tanh form, and your model of above has room for all 124,439,808 numbers.
+# **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved in GPT-2's
+# format. Each of its tensors has a place in your model. The same lines load published weights: they have 12 blocks of
+# width 768, their GELU is the tanh form, and your model from above has room for all 124,439,808 numbers.
 
 # %%
 if solved("DecoderLM"):
@@ -489,16 +492,16 @@ if solved("DecoderLM"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# There is a mask between the encoder's and the decoder's. A text begins with a *prefix*, a question say, that nobody
-# has to predict: it may be read in both directions, as an encoder does. What comes after it is written from left to
-# right, and may attend to all of the prefix. One stack of blocks then does the work of two.
+# There is a mask between the encoder's and the decoder's. A text begins with a *prefix*, such as a question, that the
+# model need not predict. It may read the prefix in both directions, as an encoder does. It writes the rest from left to
+# right, and the rest may attend to all of the prefix. One stack of blocks then does the work of two.
 
 # %% exercise="prefix_mask"
 def prefix_mask(lengths: Tensor, n: int) -> Tensor:
     """Who may attend to whom, if the first `lengths[b]` positions of text b are a prefix.
 
     lengths: (batch,), from 0 to n
-    returns (batch, n, n) of booleans: [b, i, j] is True where position i may attend to position j
+    returns (batch, n, n), booleans: [b, i, j] is True where position i may attend to j
     """
     ...  # solution
 

@@ -14,9 +14,9 @@ from .common import READY_MADE
 
 
 def solution(query, key, value, mask):
-    scores = query @ key.mT / math.sqrt(query.shape[-1])                # (batch, n_query, n_key)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)     # (batch, n_query, n_key)
-    weights = weights.masked_fill(~mask, 0.0)                           # a row of −∞ alone came out as NaN
+    scores = query @ key.mT / math.sqrt(query.shape[-1])              # (batch, n_query, n_key)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)   # (batch, n_query, n_key)
+    weights = weights.masked_fill(~mask, 0.0)               # a row of −∞ alone came out as NaN
     return weights @ value, weights
 
 

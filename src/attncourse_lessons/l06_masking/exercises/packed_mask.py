@@ -48,6 +48,11 @@ def _starts(draw) -> Tensor:
     return starts
 
 
+def _before(mask: Tensor) -> Tensor:
+    """What the mask says of pairs with j < i: there only the documents count, and not the order."""
+    return mask & torch.ones(mask.shape[-2:], dtype=torch.bool).tril(-1)
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
@@ -59,21 +64,21 @@ def mask(answer, draw):
 
 @aspect("numbers of any kind", points=1, hint=2, explain=truth)
 def numbers_of_any_kind(answer, draw):
-    """the numbers need not rise, nor begin with 0"""
+    """looking back, a row sees its own document alone; the numbers need not rise, nor begin with 0"""
     starts = _starts(draw)
     batch, n = starts.shape
     numbers = draw.uniform(batch, n + 1).argsort(dim=-1) - 2
     numbers[0], numbers[1] = numbers[0].sort().values, numbers[1].sort(descending=True).values
-    return answer(numbers.gather(1, starts.cumsum(dim=1)))
+    return _before(answer(numbers.gather(1, starts.cumsum(dim=1))))
 
 
 @aspect("a document that goes on later", points=1, hint=2, explain=truth)
 def a_document_that_goes_on_later(answer, draw):
-    """equal numbers are the same document, even with another one in between"""
+    """looking back, equal numbers are the same document, even with another one in between"""
     batch, n = draw.sizes(2, 4, 9)
     documents = draw.integers(2, batch, n) + 4
     documents[:, :3] = torch.tensor([5, 4, 5])  # in every row one is interrupted
-    return answer(documents)
+    return _before(answer(documents))
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -81,7 +86,7 @@ def a_document_that_goes_on_later(answer, draw):
 LATER = ("a document that goes on later",)
 ALL = ("mask", "numbers of any kind", *LATER)
 
-slip("the future of the document", ALL, {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
+slip("the future of the document", ("mask",), {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
     Documents are kept apart, but inside one everybody sees everybody, the future too. The second condition, j ≤ i, is
     missing.""")
 slip("documents not kept apart", ALL, {"return same": "return torch.ones_like(same)"}, words="""
@@ -91,7 +96,7 @@ slip("earlier documents too", ALL, {"==": ">="}, words="""
     same or not the same.""")
 slip("one condition is enough", ALL, {"same &": "same |"}, words="""
     The two conditions were joined by "or": whoever satisfies one is let in. Both must hold.""")
-slip("not even itself", ALL, {"tril()": "tril(-1)"}, words="""
+slip("not even itself", ("mask",), {"tril()": "tril(-1)"}, words="""
     The diagonal is False: a position may not look at itself, and the first word of every document has nobody left to
     look at.""")
 slip("a rise of the number starts a new document", ("numbers of any kind", *LATER),

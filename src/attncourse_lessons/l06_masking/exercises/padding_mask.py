@@ -9,13 +9,17 @@ from lessonkit.exercises.exercise import Exercise
 from .common import READY_MADE, truth
 
 
-def reference(lengths, n):
+def reference(lengths, n, in_front=False):
     """Which keys are words, the same for every query: (batch, 1, n)."""
-    return attention.lengths_to_mask(lengths, n)[:, None, :]
+    words = attention.lengths_to_mask(lengths, n)
+    return (words.flip(-1) if in_front else words)[:, None, :]
 
 
-def solution(lengths, n):
-    words = torch.arange(n) < lengths[:, None]  # (batch, n)
+def solution(lengths, n, in_front=False):
+    place = torch.arange(n)  # (n,)
+    words = place < lengths[:, None]  # (batch, n)
+    if in_front:
+        words = place >= n - lengths[:, None]  # (batch, n)
     return words[:, None, :]
 
 
@@ -26,12 +30,14 @@ exercise = Exercise(
     returns=("mask",),
     forbidden=READY_MADE,
     difficulty=1,
-    minutes=10,
+    minutes=15,
     hints=(
         "For a sentence of 2 words, padded to n = 5, write down the five truth values. They are a comparison of 0, 1, "
         "2, 3, 4 with something.",
         "The positions, (n,), compared with the lengths as a column, (batch, 1), have a row for each sentence. Where "
-        "does one more axis of length one belong, so that the table of scores (batch, n_query, n_key) loses *columns*?",
+        "does one more axis of length one belong, so that the scores (batch, n_query, n_key) lose *columns*?",
+        "With the padding in front, write down the five truth values again. At which position does the sentence of 2 "
+        "words begin now? Write this position with n and the length.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -41,6 +47,13 @@ def _lengths(draw, batch: int, n: int) -> Tensor:
     """One full sentence, the others shorter, in no order, none empty."""
     lengths = 1 + draw.integers(n - 1, batch)
     lengths[draw.integers(batch, 1)] = n
+    return lengths
+
+
+def _short(draw, batch: int, n: int) -> Tensor:
+    """No full sentence, and one that is empty."""
+    lengths = 1 + draw.integers(n - 2, batch)
+    lengths[draw.integers(batch, 1)] = 0
     return lengths
 
 
@@ -56,7 +69,7 @@ def words_and_padding(answer, draw):
 
 @aspect("with a causal mask", points=1, hint=2, explain=truth)
 def with_a_causal_mask(answer, draw):
-    """combined with a causal mask by &, it forbids columns of every sentence's table"""
+    """combined with a causal mask by &, it forbids columns of every sentence's scores"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(_lengths(draw, batch, n), n) & torch.ones(n, n, dtype=torch.bool).tril()
 
@@ -65,40 +78,68 @@ def with_a_causal_mask(answer, draw):
 def no_full_sentence(answer, draw):
     """n columns, even if the longest sentence of the batch is shorter, or one is empty"""
     batch, n = draw.sizes(2, 4, 8)
-    lengths = 1 + draw.integers(n - 2, batch)
-    lengths[draw.integers(batch, 1)] = 0
-    return answer(lengths, n)
+    return answer(_short(draw, batch, n), n)
+
+
+@aspect("padding in front", points=2, hint=3, explain=truth)
+def padding_in_front(answer, draw):
+    """with `in_front`, the words are the last ones of the n positions"""
+    batch, n = draw.sizes(2, 4, 8)
+    return answer(_short(draw, batch, n), n, True)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL_MASKS = ("words and padding", "with a causal mask", "no full sentence")
+BEHIND = ("words and padding", "with a causal mask", "no full sentence")
+FRONT = ("padding in front",)
+ALL_MASKS = BEHIND + FRONT
 ROW = "words[:, None, :]"
+FIRST, LAST = "place < lengths[:, None]", "place >= n - lengths[:, None]"
 
 slip("rows for columns", ALL_MASKS, {ROW: "words[:, :, None]"}, words="""
     The axis of length one stands at the end, so the mask forbids *rows*: padding may not ask, and everybody may still
     look at it. It is the other way round that matters. Nobody may look at padding; what padding itself asks is thrown
     away anyhow.""")
 slip("no axis for the queries", ALL_MASKS, {ROW: "words"}, words="""
-    The shape is (batch, n). Beside a table of scores (batch, n_query, n_key) torch takes that for (n_query, n_key): it
-    complains, or, should batch and n_query be equal, masks one sentence's queries by another's length and says nothing.
-    An axis of length one in the middle says "the same for every query".""")
+    The shape is (batch, n). Beside scores (batch, n_query, n_key) torch takes that for (n_query, n_key): it complains,
+    or, should batch and n_query be equal, masks one sentence's queries by another's length and says nothing. An axis of
+    length one in the middle says "the same for every query".""")
 slip("rows and columns", ALL_MASKS, {ROW: f"words[:, :, None] & {ROW}"}, words="""
-    The table is square, and False wherever the *query* is padding, too. Then a padded query has nobody to look at, and
+    The mask is square, and False wherever the *query* is padding, too. Then a padded query has nobody to look at, and
     its row becomes 0/0. It needs no mask: what comes out there is never used. The mask is the same for every query,
     which is what the axis of length one says.""")
-slip("mask upside down", ALL_MASKS, {"<": ">="}, words="""
-    The padding may be seen and the words may not. True means "may attend".""")
-slip("one too many or one too few", ALL_MASKS,
-    {"<": "<="},
-    {"arange(n)": "arange(1, n + 1)"},  # counted from one, and below
+slip("mask upside down", ALL_MASKS, {FIRST: "place >= lengths[:, None]", LAST: "place < n - lengths[:, None]"},
     words="""
+    The padding may be seen and the words may not. True means "may attend".""")
+slip("one too many", BEHIND, {FIRST: "place <= lengths[:, None]"}, words="""
     It is off by one: a sentence of 2 words stands at the positions 0 and 1. Try it with one word, and count the
     Trues.""")
-slip("words at the end", ALL_MASKS, {"<": ">= n -"}, words="""
-    The mask is for sentences with their padding in *front*. Here the words come first, at the positions 0 to lengths[b]
-    − 1, and the padding comes after them.""")
-slip("as wide as the longest sentence", ("no full sentence",), {"arange(n)": "arange(int(lengths.max()))"}, words="""
+slip("positions counted from one", ALL_MASKS, {"arange(n)": "arange(1, n + 1)"}, words="""
+    The positions are counted from one, and torch counts from zero: a sentence of 2 words stands at the positions 0 and
+    1, or, with the padding in front, at n − 2 and n − 1. Try it with one word, and count the Trues.""")
+slip("words at the end", BEHIND, {FIRST: "place >= n - lengths[:, None] + 0"}, words="""
+    The mask is for sentences with their padding in *front*. Without `in_front` the words come first, at the positions
+    0 to lengths[b] − 1, and the padding comes after them.""")
+slip("sides exchanged", ALL_MASKS, {"if in_front": "if not in_front"}, words="""
+    The two sides are exchanged: with `in_front` the *padding* stands in front, and the words are the last ones of the n
+    positions.""")
+slip("the side is ignored", FRONT, {LAST: "place < lengths[:, None] + 0"}, words="""
+    The mask is the same with `in_front` and without. With it, the words are the last ones of the n positions: a
+    sentence of 2 words in 5 places stands at the positions 3 and 4.""")
+slip("in front, the opposite", FRONT, {LAST: "place >= lengths[:, None]"}, words="""
+    With `in_front` you return the opposite of the mask for padding behind. Count the Trues: a sentence of 2 words in 5
+    places must have two of them, the last two, and has three.""")
+slip("in front, one too many", FRONT, {LAST: "place >= n - lengths[:, None] - 1"}, words="""
+    With the padding in front it is off by one: a sentence of 2 words in 5 places begins at position 3. Try it with one
+    word, and count the Trues.""")
+slip("in front, one too few", FRONT, {LAST: "place > n - lengths[:, None]"}, words="""
+    With the padding in front it is off by one: a sentence of 2 words in 5 places begins at position 3, and position 3
+    belongs to it. Try it with one word, and count the Trues.""")
+slip("in front, as far as the longest", FRONT, {LAST: "place >= lengths.max() - lengths[:, None]"}, words="""
+    With the padding in front every sentence ends at position n − 1. Here it ends where the longest sentence of the
+    batch ends. It is n that says how wide the batch is.""")
+slip("as wide as the longest sentence", ("no full sentence", *FRONT),
+    {"arange(n)": "arange(int(lengths.max()))"}, words="""
     The width was taken from the longest sentence of the batch. It is n that says how wide the batch is: it may have
     been padded further, to a fixed size.""")
 slip("numbers for booleans", ALL_MASKS,
@@ -113,22 +154,26 @@ slip("numbers for booleans", ALL_MASKS,
 
 
 @alternative("one sentence at a time")
-def one_sentence_at_a_time(lengths, n):
+def one_sentence_at_a_time(lengths, n, in_front=False):
     """A list of rows."""
     rows = [[j < length for j in range(n)] for length in lengths.tolist()]
+    if in_front:
+        rows = [row[::-1] for row in rows]
     return torch.tensor(rows).unsqueeze(1)
 
 
 @alternative("filled by slices")
-def filled_by_slices(lengths, n):
+def filled_by_slices(lengths, n, in_front=False):
     """Begins with nobody."""
     mask = torch.zeros(len(lengths), 1, n, dtype=torch.bool)
-    for sentence, length in enumerate(lengths):
-        mask[sentence, 0, :length] = True
+    for sentence, length in enumerate(lengths.tolist()):
+        start = n - length if in_front else 0
+        mask[sentence, 0, start : start + length] = True
     return mask
 
 
-@alternative("three axes at once")
-def three_axes_at_once(lengths, n):
-    """By views."""
-    return torch.arange(n).view(1, 1, -1).lt(lengths.view(-1, 1, 1))
+@alternative("turned round by flip")
+def turned_round_by_flip(lengths, n, in_front=False):
+    """By views, and the one mask from the other."""
+    mask = torch.arange(n).view(1, 1, -1).lt(lengths.view(-1, 1, 1))
+    return mask.flip(-1) if in_front else mask

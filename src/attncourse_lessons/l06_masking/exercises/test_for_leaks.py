@@ -26,13 +26,15 @@ def reference(model, x):
 
 
 def solution(model, x):
-    before = model(x)                                                          # (batch, n, d_out)
+    before = model(x)                                                      # (batch, n, d_out)
     for i in range(x.shape[1] - 1):
         for size in (1, 100):
             changed = x.clone()
-            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])       # another future for position i
+            changed[:, i + 1 :] = size * torch.randn_like(x[:, i + 1 :])  # another future
             after = model(changed)
-            same = torch.allclose(after[:, : i + 1], before[:, : i + 1], rtol=1e-5, atol=1e-5, equal_nan=True)
+            same = torch.allclose(
+                after[:, : i + 1], before[:, : i + 1], rtol=1e-5, atol=1e-5, equal_nan=True
+            )
             if not same:
                 return True
     return False
@@ -303,7 +305,7 @@ EVERY_FAMILY = tuple(aspect.name for aspect in exercise.aspects)
 FAINT, NAN = ("faint, or rounding",), ("NaN",)
 NO_NUMBERS = tuple(name for name in EVERY_FAMILY if name not in ("no gradient", "in steps"))
 COMPARED = "after[:, : i + 1], before[:, : i + 1]"
-SAME = f"torch.allclose({COMPARED}, rtol=1e-5, atol=1e-5, equal_nan=True)"
+SAME = f"torch.allclose(\n            {COMPARED}, rtol=1e-5, atol=1e-5, equal_nan=True\n        )"
 CHANGED, FUTURE = "changed[:, i + 1 :]", "x[:, i + 1 :]"
 DRAWN = f"size * torch.randn_like({FUTURE})"
 

@@ -15,7 +15,7 @@ def reference(weight, n_heads, n_kv_heads):
 
 def solution(weight, n_heads, n_kv_heads):
     shared = n_heads // n_kv_heads
-    heads = weight.unflatten(0, (n_kv_heads, shared, -1))  # (n_kv_heads, shared, d_head, d_model)
+    heads = weight.unflatten(0, (n_kv_heads, shared, -1))  # (n_kv_heads, shared, d_head, d)
     return heads.mean(dim=1).flatten(0, 1)                 # (n_kv_heads * d_head, d_model)
 
 

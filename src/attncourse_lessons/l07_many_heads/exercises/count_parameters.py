@@ -26,7 +26,8 @@ def solution(vocab_size, max_length, n_layers, d_model, n_heads, n_kv_heads, d_h
     attention = linear(d_model, d_query) + 2 * linear(d_model, d_key) + linear(d_query, d_model)
     feed_forward = linear(d_model, d_ff) + linear(d_ff, d_model)
     norms = (2 * n_layers + 1) * 2 * d_model
-    return (vocab_size + max_length) * d_model, n_layers * attention, n_layers * feed_forward, norms
+    tables = (vocab_size + max_length) * d_model
+    return tables, n_layers * attention, n_layers * feed_forward, norms
 
 
 exercise = Exercise(

@@ -21,12 +21,12 @@ def reference(query, key, value, words):
 
 def solution(query, key, value, words):
     n = words.shape[1]
-    past = torch.ones(n, n, dtype=torch.bool).tril()                     # (n, n)
-    mask = past & words[:, None, None, :]                                # (batch, 1, n, n)
-    scores = query @ key.mT / math.sqrt(query.shape[-1])                 # (batch, n_heads, n, n)
+    past = torch.ones(n, n, dtype=torch.bool).tril()               # (n, n)
+    mask = past & words[:, None, None, :]                          # (batch, 1, n, n)
+    scores = query @ key.mT / math.sqrt(query.shape[-1])           # (batch, n_heads, n, n)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    weights = weights.masked_fill(~mask, 0.0)                            # padding in front sees nobody: no NaN
-    return weights @ value                                               # (batch, n_heads, n, d_head)
+    weights = weights.masked_fill(~mask, 0.0)                # a row of padding alone: no NaN
+    return weights @ value                                         # (batch, n_heads, n, d_head)
 
 
 exercise = Exercise(

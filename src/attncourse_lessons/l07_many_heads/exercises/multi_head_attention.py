@@ -17,14 +17,14 @@ from .split_heads import solution as split_heads
 
 def solution(self, x, memory=None, mask=None):
     memory = x if memory is None else memory
-    query = split_heads(self.query(x), self.n_heads)             # (batch, n_heads, n_query, d_head)
-    key = split_heads(self.key(memory), self.n_heads)            # (batch, n_heads, n_key, d_head)
-    value = split_heads(self.value(memory), self.n_heads)        # (batch, n_heads, n_key, d_head)
-    scores = query @ key.mT / math.sqrt(key.shape[-1])           # (batch, n_heads, n_query, n_key)
+    query = split_heads(self.query(x), self.n_heads)  # (batch, n_heads, n_query, d_head)
+    key = split_heads(self.key(memory), self.n_heads)  # (batch, n_heads, n_key, d_head)
+    value = split_heads(self.value(memory), self.n_heads)  # (batch, n_heads, n_key, d_head)
+    scores = query @ key.mT / math.sqrt(key.shape[-1])  # (batch, n_heads, n_query, n_key)
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None], -torch.inf)
-    output = scores.softmax(dim=-1) @ value                      # (batch, n_heads, n_query, d_head)
-    return self.output(merge_heads(output))                      # (batch, n_query, d_model)
+    output = scores.softmax(dim=-1) @ value  # (batch, n_heads, n_query, d_head)
+    return self.output(merge_heads(output))  # (batch, n_query, d_model)
 
 
 exercise = Exercise(
