@@ -41,6 +41,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=3,
     minutes=25,
+    extra=True,
     hints=(
         "Four steps: the new key and value go into the caches, the query meets all keys that are there now, softmax, "
         "average. In which order, if the new token may look at itself?",

@@ -30,6 +30,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=2,
     minutes=15,
+    extra=True,
     hints=(
         "Write the shapes: E is (k, n_max), the keys are (batch, n_key, d). Which product leaves k mixtures of keys?",
         "After the mixing it is plain attention over k keys in place of n: scores (batch, n_query, k), scale, softmax, "
