@@ -18,7 +18,6 @@ from attncourse.viz.style import (
     INK,
     ORANGE,
     PALE,
-    PURPLE,
     WEIGHTS,
     bare,
     check_places,
@@ -49,6 +48,25 @@ def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
         ax.set_title(title)
         said.append(f"{title}: {_shape_in_words(table)}")
     show(drawn, alt or f"Tables of weights, rows ask and columns answer. {'; '.join(said)}.")
+
+
+def jobs_of_heads(maps: Tensor, marked: Tensor) -> list[str]:
+    """What each head attends to most: "mark", "before" or "mirror".
+
+    maps: (batch, n_heads, n, n), weights; marked: (batch, n), True at the one token that is marked.
+    Raises ValueError where shapes do not fit.
+    """
+    check_shape("maps", maps, "batch n_heads n n")
+    batch, _, n, _ = maps.shape
+    check_shape("marked", marked, "batch n", batch=batch, n=n)
+    i = torch.arange(n)
+    on = {
+        "mark": (maps * marked[:, None, None]).sum(dim=-1).mean(dim=(0, 2)),         # (n_heads,)
+        "before": maps[..., i, (i - 1) % n].mean(dim=(0, 2)),
+        "mirror": maps[..., i, n - 1 - i].mean(dim=(0, 2)),
+    }
+    names = list(on)
+    return [names[int(best)] for best in torch.stack(list(on.values())).argmax(dim=0)]
 
 
 def _shape_in_words(table: Tensor) -> str:
@@ -126,7 +144,8 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
             name = f"$K_{j + 1}V_{j + 1}$"
             ax.text(j + 0.5, -0.68, name, ha="center", va="center", fontsize=11, color=INK)
         kept = f"Q and O tile {row + 1}" if by_rows else f"K and V tile {column + 1}"
-        said.append(f"{title.splitlines()[0]} goes {'along the rows' if by_rows else 'down the columns'}: at step {now} "
+        way = "along the rows" if by_rows else "down the columns"
+        said.append(f"{title.splitlines()[0]} goes {way}: at step {now} "
                     f"query tile {row + 1} meets key tile {column + 1}, and {kept} stays for the whole inner loop")
     show(
         drawn,
@@ -168,9 +187,9 @@ def blocked_window(n: int, width: int) -> None:
     ax.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=10)
     show(
         drawn,
-        f"A window of {width} on each side over {n} positions, in blocks of {width}. Each block of queries meets its own "
-        f"block of keys and the two beside it. {used} scores are used, {computed - used} are computed and forbidden by the "
-        f"mask within the blocks, and {n * n - computed} are never computed.",
+        f"A window of {width} on each side over {n} positions, in blocks of {width}. Each block of queries meets its "
+        f"own block of keys and the two beside it. {used} scores are used, {computed - used} are computed and "
+        f"forbidden by the mask within the blocks, and {n * n - computed} are never computed.",
     )
 
 
@@ -178,7 +197,7 @@ Round = list[tuple[int, int]]  # who is joined to whom: (the place it comes from
 
 
 def doubling_rounds(n: int) -> list[Round]:
-    """Hillis and Steele 1986: in each round every position joins what ends `span` places before, and the span doubles."""
+    """In each round every position joins what ends `span` before it, and the span doubles. Hillis and Steele 1986."""
     spans = [2**r for r in range((n - 1).bit_length())]
     return [[(i - span, i) for i in range(span, n)] for span in spans]
 
@@ -283,7 +302,7 @@ def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chanc
 def seed_lines(
     lines: Mapping[str, Mapping[float, Sequence[float]]], x_name: str, y_name: str, chance: float | None = None
 ) -> None:
-    """Shares against a size that doubles, {name: {x: a value for each seed}}: marks for seeds, lines through medians."""
+    """Shares against a size that doubles, {name: {x: a value a seed}}: marks for seeds, lines through medians."""
     drawn, ax = figure(7.6, 3.6)
     said = []
     for i, (name, runs) in enumerate(lines.items()):
@@ -316,8 +335,8 @@ def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: st
         for i, name in enumerate(series):
             style = line_style(i)
             height = place + 0.2 * (i - (len(series) - 1) / 2)
-            ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"], markersize=6,
-                    alpha=0.8, label=name if place == 0 else None, linestyle="none")  # fmt: skip
+            ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"],
+                    markersize=6, alpha=0.8, label=name if place == 0 else None, linestyle="none")  # fmt: skip
         said.append(f"{row}: " + ", ".join(f"{name} {statistics.median(values[name]):.2f}" for name in series))
     ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
     ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)

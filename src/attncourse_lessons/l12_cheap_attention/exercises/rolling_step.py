@@ -47,9 +47,7 @@ exercise = Exercise(
         "The slots are not in the order of the text once the cache is full. Does the output of attention depend on the "
         "order of keys and values, if both have the same?",
         "While t is smaller than w − 1 some slots hold nothing of this text. How many of them have been written, when "
-        "token t is in?",
-        "`clone()` the caches before you write into them. An index or a slice on the axis of positions is all that a "
-        "slot needs.",
+        "token t is in? The others must get no share. (And `clone()` the caches before you write into them.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -85,7 +83,7 @@ def half_full(answer, draw):
 @aspect("full", points=2, hint=2)
 def full(answer, draw):
     """later, a token looks at the last w, itself among them"""
-    [batch, n_heads, d_head], [w] = draw.sizes(3, 2, 7), draw.sizes(1, 4, 6)
+    batch, n_heads, w, d_head = draw.sizes(4, 3, 7)
     return answer(*_token(draw, batch, n_heads, d_head), *_caches(draw, batch, n_heads, w, d_head), 2 * w + 1)[0]
 
 
@@ -106,7 +104,7 @@ def slots(answer, draw):
 )
 def as_a_window(answer, draw):
     """token by token, past the end of the cache, it gives what one pass with a window's mask gives"""
-    [batch, n_heads, d_head], w, n = draw.sizes(3, 2, 6), 4, 11
+    [batch, n_heads, d_head], w, n = draw.sizes(3, 5, 8), 4, 11
     tokens = [_token(draw, batch, n_heads, d_head) for _ in range(n)]
     outputs, caches = [], _caches(draw, batch, n_heads, w, d_head)
     for t, token in enumerate(tokens):
@@ -135,8 +133,8 @@ slip("one slot too far", ALL, {WRITE: "keys[:, :, (t + 1) % w], values[:, :, (t 
     too.""")
 slip("the last slot for all", LATE,
      {WRITE: "keys[:, :, min(t, w - 1)], values[:, :, min(t, w - 1)] = key, value"}, words="""
-    When the cache is full, each new token takes the last slot: the newest neighbour is thrown away, and the oldest token
-    stays forever. It is the oldest that has left the window.""")
+    When the cache is full, each new token takes the last slot: the newest neighbour is thrown away, and the oldest
+    token stays forever. It is the oldest that has left the window.""")
 slip("empty slots count", EARLY, {"torch.arange(w) > t": "torch.arange(w) < 0"}, words="""
     Slots that no token of this text has written took part in the softmax. What is in them may be zeros, or of another
     text; a key of zeros has a score of 0, and a share.""")
@@ -145,16 +143,17 @@ slip("not even itself", EARLY, {"torch.arange(w) > t": "torch.arange(w) >= t"}, 
     full.""")
 slip("read before it is written", OUTPUTS,
      {"@ keys.mT": "@ key_cache.mT", "weights @ values": "weights @ value_cache"}, words="""
-    The query met the cache as it came in: the new token was not there, and the one that should have left still was. Write
-    first, then look.""")
+    The query met the cache as it came in: the new token was not there, and the one that should have left still was.
+    Write first, then look.""")
 slip("the cache is not handed on", ("slots", "as a window"), {", keys, values": ", key_cache, value_cache"}, words="""
     The output is right, and the old caches came back: the next step will not know that this token was there.""")
 slip("keys for values", ALL, {"= key, value": "= key, key"}, words="""
-    The new *key* went into the cache of values. What is averaged is no longer what the tokens have to say, but what they
-    are found by.""")
-slip("queries in the cache", ("half full", "full", "slots", "as a window"), {"= key, value": "= query, value"}, words="""
-    The new *query* went into the cache of keys. A query asks once and is forgotten; keys and values are what later tokens
-    will look at.""")
+    The new *key* went into the cache of values. What is averaged is no longer what the tokens have to say, but what
+    they are found by.""")
+slip("queries in the cache", ("half full", "full", "slots", "as a window"), {"= key, value": "= query, value"},
+     words="""
+    The new *query* went into the cache of keys. A query asks once and is forgotten; keys and values are what later
+    tokens will look at.""")
 slip("not scaled", SEVERAL,
      {" / math.sqrt(query.shape[-1])": ""},
      {"math.sqrt(query.shape[-1])": "query.shape[-1]"},
@@ -165,17 +164,17 @@ slip("not scaled", SEVERAL,
 slip("normalises over the heads", OUTPUTS, {"softmax(dim=-1)": "softmax(dim=1)"}, words="""
     Softmax ran over the heads. Each head shares out its own attention, over the slots: the last axis of the scores.""")
 slip("only a half of the cache", ("full", "as a window"), {"torch.arange(w) > t": "torch.arange(w) > t % w"}, words="""
-    When the cache is full, the slots after the newest token were left out. They hold older tokens, and those are still in
-    the window: nothing in a full cache is forbidden.""")
+    When the cache is full, the slots after the newest token were left out. They hold older tokens, and those are still
+    in the window: nothing in a full cache is forbidden.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("pushed along", fails=("the first token", "half full", "slots", "as a window"))
+@misconception("pushed along", fails=("the first token", "half full", "full", "slots", "as a window"))
 def pushed_along(query, key, value, key_cache, value_cache, t):
-    """Every token moves up by one slot, and the newest stands at the end. When the cache is full the output is the same,
-    but all w keys are copied at each step, and the contract's slots are others. Token t stays in slot t mod w."""
+    """Every token moves up by one slot, and the newest stands at the end. That can be made to work, but
+    all w keys are copied at each step, and the caches that come in have other slots. Token t stays in slot t mod w."""
     keys = torch.cat([key_cache[:, :, 1:], key.unsqueeze(2)], dim=2)
     values = torch.cat([value_cache[:, :, 1:], value.unsqueeze(2)], dim=2)
     scores = query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])
@@ -222,7 +221,7 @@ def with_index_copy(query, key, value, key_cache, value_cache, t):
 @alternative("head by head")
 def head_by_head(query, key, value, key_cache, value_cache, t):
     """A loop over heads and a list of the slots that are full."""
-    batch, n_heads, w, d_head = key_cache.shape
+    _, n_heads, w, d_head = key_cache.shape
     keys, values = key_cache * 1, value_cache * 1
     keys[:, :, t - t // w * w], values[:, :, t - t // w * w] = key, value
     full, outputs = [slot for slot in range(w) if slot <= t], []

@@ -50,9 +50,8 @@ exercise = Exercise(
         "Put `width` rows of zeros before x and as many after it. In this longer x, the keys of block b begin at row "
         "b · width and end 3 · width rows later. A list of slices and `torch.stack` will do; `unfold` does it at once.",
         "For the mask you need two numbers for each cell: which position asks, i, and which one answers, j. With `b` a "
-        "column of block numbers, i counts on from b · width. Where does j begin to count?",
-        "Two conditions on j and one on both: the distance, without its sign, is at most `width`; and j is a position "
-        "of the text, neither before its first nor after its last.",
+        "column of block numbers, i counts on from b · width. Where does j begin to count? One condition is on the "
+        "distance of the two, and two are on j alone: there is nothing before the first position and after the last.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -85,7 +84,7 @@ def neighbours(answer, draw):
 @aspect("ends", points=1, hint=2)
 def ends(answer, draw):
     """where no block is, before the first and after the last, there are zeros"""
-    blocks, _, width = _answer(answer, draw, 3)
+    blocks, _, _ = _answer(answer, draw, 3)
     return torch.cat([blocks[:, 0], blocks[:, -1]], dim=1)
 
 
@@ -96,7 +95,7 @@ def window(answer, draw):
     return mask[1:-1]
 
 
-@aspect("mask at the ends", points=1, hint=4, explain=truth)
+@aspect("mask at the ends", points=1, hint=3, explain=truth)
 def mask_at_the_ends(answer, draw):
     """nobody may look at the zeros"""
     _, mask, _ = _answer(answer, draw, 3)
@@ -128,14 +127,14 @@ slip("a distance with its sign", MASKS, {DISTANCE: "i - j <= width"}, words="""
     On one side the window does not end. i − j is negative for keys that come later, and so never above the width. What
     counts is the distance, without its sign.""")
 slip("all three blocks", MASKS, {f"({DISTANCE})": "(i == i)"}, words="""
-    Every query may look at all three blocks of keys. They are what a block's window *can* touch. Each query's own window
-    is narrower: the first query of a block reaches no key of the block after.""")
+    Every query may look at all three blocks of keys. They are what a block's window *can* touch. Each query's own
+    window is narrower: the first query of a block reaches no key of the block after.""")
 slip("the zeros may be looked at", ("mask at the ends",), {EXISTS: ""}, words="""
     At the ends of the text queries may look at rows of zeros, positions that do not exist. A key of zeros gets a score
     of 0, not −∞, and so a share that is missing elsewhere.""")
 slip("one end forgotten", ("mask at the ends",), {" & (j >= 0)": ""}, {" & (j < n)": ""}, words="""
-    At one end of the text queries may look at positions that do not exist. There are two ends: before the first position
-    and after the last.""")
+    At one end of the text queries may look at positions that do not exist. There are two ends: before the first
+    position and after the last.""")
 slip("causal", MASKS, {EXISTS: f"{EXISTS} & (j <= i)"}, words="""
     The mask leaves out what comes later. That is right in a decoder. Here the window has two sides.""")
 slip("True where it is forbidden", MASKS,
@@ -143,11 +142,11 @@ slip("True where it is forbidden", MASKS,
     The mask has the opposite sense. In this course, as in torch's `scaled_dot_product_attention`, True means "may
     attend".""")
 slip("keys counted from the block's own", MASKS, {"j = start - width": "j = start"}, words="""
-    The mask takes the first of the three blocks of keys for the block's own. The keys begin one block *earlier* than the
-    queries: the middle third is the block's own.""")
+    The mask takes the first of the three blocks of keys for the block's own. The keys begin one block *earlier* than
+    the queries: the middle third is the block's own.""")
 slip("nothing before the first", BLOCKS, {"(0, 0, width, width)": "(0, 0, 0, 2 * width)"}, words="""
-    All zeros were put after the text, none before it. So each block has its own keys and two blocks that come later, and
-    none that comes before.""")
+    All zeros were put after the text, none before it. So each block has its own keys and two blocks that come later,
+    and none that comes before.""")
 slip("round in a circle", ("ends",), {PADDED: "torch.cat([x[:, -width:], x, x[:, :width]], dim=1)"}, words="""
     The text was closed to a circle: before the first block stands the last one. A text has two ends; nothing is there
     but zeros.""")
@@ -165,8 +164,7 @@ slip("cut off", ("gradient",), {PADDED: "torch.nn.functional.pad(x.detach(), (0,
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("blocks that do not overlap", fails=("own block", "neighbours", "ends", "window", "mask at the ends",
-                                                    "gradient"))
+@misconception("blocks that do not overlap", fails=("own block", "neighbours", "ends", "window", "mask at the ends"))
 def blocks_that_do_not_overlap(x, width):
     """Each block of queries has its own keys alone. Then a window is cut at the border of a block: the first query
     never sees the position just before it. Each block needs its two neighbours as well, 3 · width keys."""
