@@ -99,7 +99,7 @@ if solved("online_softmax"):
 def attend_tile(
     query: Tensor, key: Tensor, value: Tensor, largest: Tensor, total: Tensor, output: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Take one more tile of keys and values into account: scaled dot-product attention, not yet divided.
+    """Take one more tile of keys and values into account: attention, not yet divided.
 
     query: (batch, n_query, d)   key: (batch, n_tile, d)   value: (batch, n_tile, d_v)
     largest, total: (batch, n_query, 1), as in exercise 1
@@ -119,7 +119,8 @@ check("attend_tile", attend_tile)
 if solved("attend_tile"):
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 1, 4096, 64)
-    state = torch.full((1, 4096, 1), -torch.inf), torch.zeros(1, 4096, 1), torch.zeros(1, 4096, 64)
+    nothing = torch.zeros(1, 4096, 64)
+    state = torch.full((1, 4096, 1), -torch.inf), nothing[..., :1], nothing
     for keys, values in zip(key.split(128, dim=1), value.split(128, dim=1), strict=True):
         state = attend_tile(query, keys, values, *state)
     in_tiles = state[2] / state[1]
@@ -319,7 +320,7 @@ if solved("linear_attention") and solved("linear_step"):
     for name, seconds in spent.items():
         for last in (300, 900, 1500):
             middle = sorted(seconds[last - 300 : last])[150]
-            print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:>5.0f} µs")
+            print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:.0f} µs")
 
 # %% [markdown]
 # ## 7 · "So attention is linear now"
@@ -400,7 +401,7 @@ if solved("cached_step"):
     at_once = scores.softmax(dim=-1) @ wide_value
     off = float((torch.stack(outputs, dim=2) - at_once).abs().max())
     print(f"the two ways differ by at most {off:.0e}")
-    print(f"the caches hold {sum(x.numel() for x in caches):,} numbers, a quarter of 8 heads' own")
+    print(f"the caches hold {sum(x.numel() for x in caches):,} numbers, a quarter of 8 heads'")
 
 # %% [markdown]
 # ## Extension: Linformer
@@ -441,7 +442,7 @@ if solved("linformer_attention"):
     query, key, value = torch.randn(3, 1, 64, 16)
     exact = (query @ key.mT / 4).softmax(dim=-1) @ value
     for k in (4, 16, 32, 64):
-        E = torch.eye(k).repeat_interleave(64 // k, dim=1) * k / 64            # (k, 64) averages
+        E = torch.eye(k).repeat_interleave(64 // k, dim=1) * k / 64     # (k, 64) averages
         got = linformer_attention(query, key, value, E, E, torch.ones(1, 64).bool())
         print(f"k = {k:>2}: relative error {float((got - exact).norm() / exact.norm()):.2f}")
 
@@ -464,7 +465,7 @@ def norm(x: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
-    """Rotary position embeddings: x, (batch, n_heads, n, d_head), turned by the angles of its n positions.
+    """Rotary position embeddings: x, (batch, n_heads, n, d_head), turned by its positions.
 
     positions: (n,), whole numbers, counted from 0
     """
