@@ -155,3 +155,13 @@ def one_key_at_a_time(query, key, value, largest, total, output):
         total, output = total * shrink + weight, output * shrink + weight * v[:, None]
         largest = larger
     return largest, total, output
+
+
+@alternative("a column of ones after the values")
+def a_column_of_ones_after_the_values(query, key, value, largest, total, output):
+    """What sums the values sums the weights, too."""
+    scores = torch.matmul(query / query.size(-1) ** 0.5, key.transpose(1, 2))
+    larger = torch.maximum(largest, scores.max(dim=2, keepdim=True).values)
+    values = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+    sums = torch.cat([output, total], dim=-1) * torch.exp(largest - larger) + torch.exp(scores - larger) @ values
+    return larger, sums[..., -1:], sums[..., :-1]
