@@ -10,8 +10,8 @@
 * sinks: a layer that needs its one head at some positions only, trained with full causal attention, and tested with
   it, with a window of 8, and with that window and one early token, the first or the second.
 
-The models are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with the
-same numbers where they have the same parameters, and see the same examples. In `recall` each kind has the best of
+Finder and Clerk are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with
+equal numbers where they have the same parameters, and see the same examples. In `recall` each kind has the best of
 three learning rates, chosen with a seed that is not used again. One thread; about five minutes of processor time.
 """
 

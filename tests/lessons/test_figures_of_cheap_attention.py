@@ -6,7 +6,7 @@ from drawn import axes, boxed, cells, curves, grid, joined, labels, places, stro
 from proven import proven
 
 from attncourse.attention import causal_mask
-from attncourse.efficient import bigbird, dense_mask, longformer, receptive_field, sliding_window
+from attncourse.efficient import bigbird, dense_mask, longformer, random_keys, receptive_field, sliding_window
 from attncourse.viz.style import AMBER, BLUE
 from attncourse_lessons import course
 from attncourse_lessons.l12_cheap_attention.pattern_pad import pattern_in_words
@@ -24,6 +24,8 @@ def test_the_pads_presets_are_the_packages_patterns():
         "BigBird": dense_mask(bigbird(16, 1, 1, 2), 16),
         "itself alone": torch.eye(16, dtype=torch.bool),
         "full": torch.ones(16, 16, dtype=torch.bool),
+        "random": dense_mask(random_keys(16, 16, 3), 16),
+        "global": (torch.arange(16) == 0) | (torch.arange(16) == 0)[:, None],
     }
     for name, mask in expected.items():
         assert torch.equal(presets[name], mask), name
@@ -123,6 +125,7 @@ def test_the_pad_hands_the_browser_its_rows_its_presets_and_who_asks():
 def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks_hears_of():
     square, told = axes(lambda: drawn_on(pattern_pad.pattern_pad("itself alone", n=4, asking=2)))
     assert grid(square) == [[float(sign) for sign in row] for row in PATTERN]
+    assert (square.get_title(), told.get_title()) == ("rows ask, columns answer", "")
     assert [*cells(square)] == [(0, 2, 4, 1)]                             # a frame around the row that asks
     beside = {y: words for words, x, y in texts(square) if x < 0}
     above = {x: words for words, x, y in texts(square) if y < 0}

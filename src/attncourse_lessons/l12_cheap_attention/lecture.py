@@ -487,7 +487,7 @@ def learn(model, draw, steps, lr, batch=32, seed=0):
     return descend(model, losses(), steps, lr, progress=False).losses
 
 # %% [markdown]
-# Four patterns: full attention; a window of 2; the same with one global token; BigBird with a window of 1, one global
+# Four patterns: full attention; a window of 2 on each side; the same with one global token; BigBird with a window of 1, one global
 # token and two random keys. *Which will learn it, and which of those soonest?* Guessing costs $\ln 8 = 2.08$ nats. The
 # twelve runs, three seeds each, are in the record of `benchmarks/cheap_attention.py`, which trains the models of this
 # page. We repeat the start of one of them:
@@ -552,7 +552,7 @@ assert abs(sum(here[100:105]) / 5 - kept[20]) < 0.2
 #
 # This can be tested. In the lines of `triggered_lines`, a **trigger** asks for the letter before it, so the head has to
 # look. At a *letter*, the answer is the next letter of the alphabet, and no other position helps. One causal head and a
-# feed-forward network learn this, with full attention. Then we test under a window of 8, after the window has lost the
+# feed-forward network (`Copier` in the benchmark) learn this, with full attention. Then we test under a window of 8, after the window has lost the
 # first token, and in two repairs: the window and the *first* token, or, for control, the window and the *second*.
 # *Guess:* at which of the two kinds of position does the window do damage?
 
@@ -562,7 +562,7 @@ print("a line:", triggered_lines(1, torch.Generator().manual_seed(3), n=12)[0][0
 sinks = record["sinks"]
 for kind in ("trigger", "letter"):
     weight = [row["weight_on_first"][kind] for row in sinks]
-    print(f"at a {kind}: weight on the first token", ", ".join(f"{w:.3f}" for w in weight))
+    print(f"at a {kind}: weight on the first token", ", ".join(f"{w:.4f}" for w in weight))
     for name in sinks[0]["loss"]:
         losses = ", ".join(f"{row['loss'][name][kind]:6.3f}" for row in sinks)
         print(f"      loss with {name:>21}: {losses}")
@@ -702,7 +702,7 @@ print("the state after 200 tokens:", tuple(state.s.shape), "and", tuple(state.z.
 # decks say, and show how much time a model has spent when it has written $n$ tokens: a curve that bends for Transformers,
 # a straight line for RWKV. Let us see whether eight heads do the same. Attention has a cache with room for all tokens
 # from the start (**preallocated**), so that nothing is computed twice and nothing is copied. *Which will be ahead after
-# 250 tokens, and which after 4,000?*
+# 500 tokens, and which after 4,000?*
 
 # %%
 def with_cache(t, q, k, v, cache):                               # (heads, d) each
@@ -715,7 +715,7 @@ def with_state(t, q, k, v, state):
     return linear_attend_step(q, k, v, state)
 
 
-marks, spent = (250, 500, 1000, 2000, 3000, 4000), {"KV cache": {}, "linear attention": {}}
+marks, spent = (500, 1000, 2000, 3000, 4000), {"KV cache": {}, "linear attention": {}}
 tokens = torch.randn(4000, 3, 8, d)                              # q, k, v of 8 heads
 for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
                           ("linear attention", with_state, None)):
@@ -747,8 +747,9 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 #
 # Two things may limit the recall: the **size of the state**, and the **feature map**. With $\operatorname{elu} + 1$ all
 # features are positive, so no two keys can be orthogonal, and each pair disturbs the others (**interference**). To tell
-# them apart, change one at a time: drop the division by $\phi(q) \cdot z$; then replace $\phi$ by the identity. From the
-# record, three seeds, each at its best of three learning rates:
+# them apart, change one at a time: drop the division by $\phi(q) \cdot z$; then replace $\phi$ by the identity. The
+# model (`Recall` in the benchmark) has embeddings for names and numbers, one attention, and a linear readout. From the
+# record, three seeds, each kind at its best of three learning rates:
 
 # %%
 recalled = {(row["name"], row["d"]):
@@ -900,9 +901,9 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # %% [markdown]
 # Every row below the second is a way to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all
 # heads (MLA, **multi-head latent attention**), windows in most layers, recurrences in most layers. The recurrent layers
-# of the last two rows carry a state of a few megabytes besides, whatever the length. What nobody in this list but
-# Mistral does is go without full attention altogether, and later models of Mistral have dropped the windows. A
-# **hybrid** needs its direct look at everything in *some* layers. (Sources: [GPT-3](https://arxiv.org/abs/2005.14165),
+# of the last two rows carry a state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no
+# full attention at all, and its second version dropped the windows. Where windows or recurrences are used today, they
+# are mostly part of a **hybrid**, which keeps a direct look at everything in *some* layers. (Sources: [GPT-3](https://arxiv.org/abs/2005.14165),
 # [Llama 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437),
 # [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
 # [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
