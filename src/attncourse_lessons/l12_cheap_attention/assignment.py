@@ -70,8 +70,8 @@ def online_softmax(
 check("online_softmax", online_softmax)
 
 # %% [markdown]
-# **Use it.** Fifty thousand scores arrive in chunks of a thousand, and some of them are as large as 300. Your two numbers
-# give the logarithm of the whole sum, $m + \ln \ell$. Compare it with torch's `logsumexp`, which sees all scores at
+# **Use it.** Fifty thousand scores arrive in chunks of a thousand, and some of them are larger than 300. Your two
+# numbers give the logarithm of the whole sum, $m + \ln \ell$. Compare it with torch's `logsumexp`, which sees all scores at
 # once.
 
 # %%
@@ -308,16 +308,15 @@ if solved("linear_attention") and solved("linear_step"):
         _ = scores.softmax(dim=-1) @ values[:, : t + 1]
         return keys, values
 
-    spent = {"state": [], "cache": []}
-    states = {"state": (torch.zeros(8, 64, 64), torch.zeros(8, 64)),
-              "cache": (torch.zeros(8, 1500, 64), torch.zeros(8, 1500, 64))}
-    for t in range(1500):
-        token = torch.randn(3, 8, 64)                            # 8 heads, 64 wide
-        for name, step in (("state", state_step), ("cache", cache_step)):
-            begun = time.perf_counter()
-            states[name] = step(t, *token, *states[name])
-            spent[name].append(time.perf_counter() - begun)
-    for name, seconds in spent.items():
+    tokens = torch.randn(1500, 3, 8, 64)                         # 8 heads, 64 wide
+    begin = {"state": (state_step, torch.zeros(8, 64, 64), torch.zeros(8, 64)),
+             "cache": (cache_step, torch.zeros(8, 1500, 64), torch.zeros(8, 1500, 64))}
+    for name, (step, *kept) in begin.items():
+        seconds = []
+        for t in range(1500):
+            begun = time.process_time()
+            kept = step(t, *tokens[t], *kept)
+            seconds.append(time.process_time() - begun)
         for last in (300, 900, 1500):
             middle = sorted(seconds[last - 300 : last])[150]
             print(f"{name}: of the 300 tokens up to {last:>5,} one takes {1e6 * middle:.0f} µs")

@@ -19,10 +19,10 @@ EXERCISES = tuple(
         online_softmax,
         attend_tile,
         window_blocks,
-        cached_step,
         rolling_step,
         linear_attention,
         linear_step,
+        cached_step,
         linformer_attention,
         cached_block,
     )
