@@ -405,7 +405,7 @@ _, masked, in_blocks = (run(q, k, v) for run in runs.values())
 assert torch.allclose(masked, in_blocks, atol=1e-5), "the mask and the blocks agree"
 
 # %% tags=["hide-input"]
-assert seconds["full, under a mask"] > seconds["full"] > 2 * seconds["window, in blocks"]
+assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, in blocks"]
 
 # %% [markdown]
 # It is slower. A mask forbids a pair after its score has been computed, and the mask has to be read, too. Sparse
@@ -776,7 +776,7 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # %% [markdown]
 # With two pairs they are alike. At 64 pairs, linear attention with $d = 64$ recalls some 64 %, softmax attention with
 # $d = 16$ all. Is the state full? No: the same state, without the division, recalls some 82 %, and with the identity for
-# $\phi$ some 91 %. So at this width most of the loss comes from the positive feature map and the division, and little from
+# $\phi$ some 90 %. So at this width most of the loss comes from the positive feature map and the division, and little from
 # the state's size. At $d = 16$ even the identity recalls only some 55 %: there the 256 numbers of the state are the limit.
 # (This does not make the identity the better choice in general: its weights may be negative, and there is no sum to
 # divide by. Many newer models drop the division and normalise the output instead.)

@@ -27,8 +27,8 @@ def solution(query, key, value, key_cache, value_cache, t):
     w = key_cache.shape[2]
     keys, values = key_cache.clone(), value_cache.clone()        # (batch, n_heads, w, d_head)
     keys[:, :, t % w], values[:, :, t % w] = key, value
-    scores = query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])   # (batch, n_heads, 1, w)
-    empty = torch.arange(w) > t                                  # (w,), slots that nobody has written
+    scores = query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])  # (batch, n_heads, 1, w)
+    empty = torch.arange(w) > t                            # (w,), slots that nobody has written
     weights = scores.masked_fill(empty, -torch.inf).softmax(dim=-1)
     return (weights @ values).squeeze(2), keys, values
 

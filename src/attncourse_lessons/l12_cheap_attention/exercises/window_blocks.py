@@ -28,7 +28,7 @@ def reference(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
 def solution(x, width):
     n = x.shape[1]
     padded = torch.nn.functional.pad(x, (0, 0, width, width))    # (batch, n + 2 · width, d)
-    blocks = padded.unfold(1, 3 * width, width).mT               # (batch, n_blocks, 3 · width, d)
+    blocks = padded.unfold(1, 3 * width, width).mT             # (batch, n_blocks, 3 · width, d)
     start = torch.arange(0, n, width)[:, None, None]             # (n_blocks, 1, 1)
     i = start + torch.arange(width)[:, None]                     # (n_blocks, width, 1)
     j = start - width + torch.arange(3 * width)                  # (n_blocks, 1, 3 · width)
