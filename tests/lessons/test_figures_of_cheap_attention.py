@@ -1,13 +1,13 @@
-"""The pad counts what the package counts, offers the package's patterns, and stands still where scripts do not run."""
+"""The pad counts what the package counts; tiles, blocks, scans, families and runs are drawn as they are."""
 
 import pytest
 import torch
-from drawn import axes, cells, grid, strokes, texts
+from drawn import axes, boxed, cells, curves, grid, joined, labels, places, strokes, texts
 from proven import proven
 
 from attncourse.attention import causal_mask
-from attncourse.efficient import bigbird, dense_mask, longformer, receptive_field, sliding_window
-from attncourse.viz.style import BLUE
+from attncourse.efficient import bigbird, dense_mask, longformer, random_keys, receptive_field, sliding_window
+from attncourse.viz.style import AMBER, BLUE
 from attncourse_lessons import course
 from attncourse_lessons.l12_cheap_attention.pattern_pad import pattern_in_words
 
@@ -24,6 +24,8 @@ def test_the_pads_presets_are_the_packages_patterns():
         "BigBird": dense_mask(bigbird(16, 1, 1, 2), 16),
         "itself alone": torch.eye(16, dtype=torch.bool),
         "full": torch.ones(16, 16, dtype=torch.bool),
+        "random": dense_mask(random_keys(16, 16, 3), 16),
+        "global": (torch.arange(16) == 0) | (torch.arange(16) == 0)[:, None],
     }
     for name, mask in expected.items():
         assert torch.equal(presets[name], mask), name
@@ -123,6 +125,7 @@ def test_the_pad_hands_the_browser_its_rows_its_presets_and_who_asks():
 def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks_hears_of():
     square, told = axes(lambda: drawn_on(pattern_pad.pattern_pad("itself alone", n=4, asking=2)))
     assert grid(square) == [[float(sign) for sign in row] for row in PATTERN]
+    assert (square.get_title(), told.get_title()) == ("rows ask, columns answer", "")
     assert [*cells(square)] == [(0, 2, 4, 1)]                             # a frame around the row that asks
     beside = {y: words for words, x, y in texts(square) if x < 0}
     above = {x: words for words, x, y in texts(square) if y < 0}
@@ -138,3 +141,162 @@ def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks
         "whom position 3 hears of", "2 after 1 layer", "3 after 2 layers", "4 after 3 layers", "4 after 4 layers"
     ]  # fmt: skip
     assert said[0] == "7 of 16 pairs, 44%"
+
+
+def test_heads_are_named_by_what_they_attend_to():
+    marked = torch.zeros(2, 5, dtype=torch.bool)
+    marked[0, 1] = marked[1, 3] = True
+    mark = marked.float()[:, None].expand(-1, 5, -1)                      # (2, 5, 5)
+    before, mirror = torch.eye(5).roll(-1, 1), torch.eye(5).flip(1)
+    maps = torch.stack([mirror.expand(2, 5, 5), mark, before.expand(2, 5, 5)], dim=1)
+    assert figures.jobs_of_heads(0.7 * maps + 0.06, marked) == ["mirror", "mark", "before"]
+    with pytest.raises(ValueError, match="marked: got shape"):
+        figures.jobs_of_heads(maps, marked[:, :4])
+
+
+def joined_in_order(rounds, n):
+    """Which steps each place holds after all rounds, those of a round at the same time."""
+    held = [[i] for i in range(n)]
+    for joins in rounds:
+        before = [list(each) for each in held]
+        for start, end in joins:
+            held[end] = before[start] + before[end]
+    return held
+
+
+@pytest.mark.parametrize("n", [2, 8, 64])
+def test_both_scans_give_every_position_all_steps_up_to_its_own_in_order(n):
+    for rounds in (figures.doubling_rounds(n), figures.tree_rounds(n)):
+        assert joined_in_order(rounds, n) == [list(range(i + 1)) for i in range(n)]
+
+
+def test_doubling_takes_fewer_rounds_and_the_tree_fewer_joins():
+    doubling, tree = figures.doubling_rounds(1024), figures.tree_rounds(1024)
+    assert (len(doubling), sum(map(len, doubling))) == (10, 10 * 1024 - 1023)
+    assert (len(tree), sum(map(len, tree))) == (19, 2 * 1024 - 2 - 10)
+
+
+@proven
+def test_a_scan_is_drawn_with_a_dot_where_two_are_joined():
+    doubling, tree = axes(figures.scan_circuits, 4)
+    for ax, rounds, title in (
+        (doubling, figures.doubling_rounds(4), "doubling: 2 rounds, 5 joins"),
+        (tree, figures.tree_rounds(4), "a tree, up and down: 3 rounds, 4 joins"),
+    ):
+        upright, joins = strokes(ax)[:4], strokes(ax)[4:]
+        assert ax.get_title() == title and upright == [[(i, 0), (i, len(rounds))] for i in range(4)]
+        expected = []
+        for level, joined_now in enumerate(rounds):
+            for start, end in joined_now:
+                expected += [[(start, level), (end, level + 1)], [(end, level + 1)]]
+        assert joins == expected
+        above = [words for words, _, y in texts(ax) if y > len(rounds)]
+        below = [(words, x) for words, x, y in texts(ax) if y < 0]
+        sides = [(words, y) for words, x, y in texts(ax) if x < 0]
+        assert above == ["1", "1–2", "1–3", "1–4"] and below == [(f"{i + 1}", i) for i in range(4)]
+        assert sides == [(f"round {level + 1}", level + 1) for level in range(len(rounds))]
+        assert [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > len(rounds)] == above
+
+
+def test_a_scan_of_another_number_of_steps_is_refused():
+    with pytest.raises(ValueError, match="n: got 6, expected a power of two"):
+        figures.scan_circuits(6)
+
+
+@proven
+def test_a_window_in_blocks_shows_what_is_used_what_is_forbidden_and_what_is_never_computed():
+    (ax,) = axes(figures.blocked_window, 6, 2)
+    drawn = cells(ax)
+    window = dense_mask(sliding_window(2), 6)
+    for i in range(6):
+        for j in range(6):
+            colour, hatch = drawn[j, i, 1, 1]
+            used, computed = bool(window[i, j]), abs(i // 2 - j // 2) <= 1
+            assert (colour == BLUE) == used and bool(hatch) == (computed and not used)
+    assert strokes(ax) == [line for at in (0, 2, 4, 6) for line in ([(0, at), (1, at)], [(at, 0), (at, 1)])]
+    assert labels(ax.xaxis) == {1: "keys 1", 3: "keys 2", 5: "keys 3"}
+    assert labels(ax.yaxis) == {1: "queries 1", 3: "queries 2", 5: "queries 3"}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        f"used: {int(window.sum())}", f"computed, forbidden: {28 - int(window.sum())}", "never computed: 8"
+    ]  # fmt: skip
+
+
+def test_a_window_that_does_not_fit_into_blocks_is_refused():
+    with pytest.raises(ValueError, match="n: got 7, expected a multiple of the width, 2"):
+        figures.blocked_window(7, 2)
+
+
+@proven
+def test_tiles_are_numbered_down_the_columns_in_2022_and_along_the_rows_in_2023():
+    old, new = axes(figures.tile_orders, 2, 3, 3)
+    orders = {}
+    for ax in (old, new):
+        inside = sorted((x, y, words) for words, x, y in texts(ax) if words.isdigit())
+        orders[ax] = [[words for _, y, words in inside if y == row] for row in (0.5, 1.5)]
+    assert orders[old] == [["1", "3", "5"], ["2", "4", "6"]] and orders[new] == [["1", "2", "3"], ["4", "5", "6"]]
+    assert old.get_title().startswith("FlashAttention (2022)") and new.get_title().startswith("FlashAttention-2 (2023)")
+    for ax, here in ((old, {"3", "$Q_1$", "$O_1$", "$K_2V_2$"}), (new, {"3", "$Q_1$", "$O_1$", "$K_3V_3$"})):
+        orange = {place for place, (colour, _) in cells(ax).items() if colour == AMBER}
+        lit = {words for words, x, y in texts(ax) for left, low, width, height in orange
+               if left < x < left + width and low < y < low + height}  # fmt: skip
+        assert lit == here and len(cells(ax)) == 2 * 3 + 2 * 2 + 3
+    with pytest.raises(ValueError, match="now: got 7, expected a step from 1 to 6"):
+        figures.tile_orders(2, 3, 7)
+
+
+@proven
+def test_the_memories_stand_one_above_the_other_with_their_rates():
+    (ax,) = axes(figures.memory_levels)
+    at = places(ax)
+    assert boxed(ax) == ["arithmetic", "SRAM, on the chip", "HBM, beside the chip"]
+    assert at["arithmetic"][1] > at["SRAM, on the chip"][1] > at["HBM, beside the chip"][1]
+    for name, rate in (("arithmetic", "312 TFLOP/s (16 bits)"), ("SRAM, on the chip", "108 × 192 KB, about 19 TB/s"),
+                       ("HBM, beside the chip", "40 or 80 GB, 1.5 to 2.0 TB/s")):  # fmt: skip
+        assert at[rate][1] == at[name][1] and at[rate][0] > at[name][0]
+    assert joined(ax) == [("HBM, beside the chip", "SRAM, on the chip"), ("SRAM, on the chip", "arithmetic")]
+
+
+@proven
+def test_every_family_stands_beside_what_it_changes_and_its_examples():
+    (ax,) = axes(figures.taxonomy)
+    at = places(ax)
+    assert boxed(ax) == [*figures.FAMILIES]
+    middles = [(left + width / 2, low + height / 2) for left, low, width, height in cells(ax)]
+    assert middles == [pytest.approx(at[name]) for name in figures.FAMILIES]
+    assert [colour for colour, _ in cells(ax).values()][::2] == [colour for colour, _ in cells(ax).values()][1::2]
+    for name, (changed, members) in figures.FAMILIES.items():
+        assert at[name][1] == at[changed][1] == at[members][1]
+        assert at[name][0] < at[changed][0] == at["what changes"][0] < at[members][0] == at["for example"][0]
+
+
+@proven
+def test_loss_curves_have_a_line_a_seed_and_a_thick_one_for_the_median():
+    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 1.0], [1.5, 0.4], [1.9, 0.5]], "b": [[2.1, 2.0]]}, 5, 1.7)
+    assert curves(ax) == {"a": {2.5: 1.9, 7.5: 0.5}, "b": {2.5: 2.1, 7.5: 2.0}}
+    seeds = [[y for _, y in line] for line in strokes(ax)]
+    assert seeds[:3] == [[2.0, 1.0], [1.5, 0.4], [1.9, 0.5]] and seeds[-1] == [1.7, 1.7]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("training step", "loss (nats)") and [*places(ax)] == ["guessing"]
+    assert places(ax)["guessing"] == (1, 1.7)
+
+
+@proven
+def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
+    lines = {"a": {2: [1.0, 0.9, 0.95], 4: [0.5, 0.7, 0.4]}, "b": {2: [0.3], 4: [0.2]}}
+    (ax,) = axes(figures.seed_lines, lines, "pairs", "right", 0.125)
+    assert curves(ax) == {"a": {"2": 0.95, "4": 0.5}, "b": {"2": 0.3, "4": 0.2}}
+    assert strokes(ax)[0] == [(2, 1.0), (2, 0.9), (2, 0.95)] and strokes(ax)[1] == [(4, 0.5), (4, 0.7), (4, 0.4)]
+    assert places(ax) == {"guessing": (1, 0.125)} and strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("pairs", "right")
+
+
+@proven
+def test_shares_in_rows_are_points_on_their_row():
+    rows = {"x": {"mark": [1.0, 0.9], "before": [0.3, 0.2]}, "y": {"mark": [0.5, 0.6], "before": [0.7, 0.8]}}
+    (ax,) = axes(figures.shares_in_rows, rows, "share", 0.125)
+    assert labels(ax.yaxis) == {0: "x", 1: "y"} and ax.get_xlabel() == "share" and ax.yaxis_inverted()
+    points = [line for line in strokes(ax) if len(line) == 2 and line[0][1] == line[1][1] and line[0][0] not in (0, 1)]
+    every = strokes(ax)
+    assert every[1] == [(1.0, -0.1), (0.9, -0.1)] and every[2] == [(0.3, 0.1), (0.2, 0.1)]
+    assert every[4] == [(0.5, 0.9), (0.6, 0.9)] and every[5] == [(0.7, 1.1), (0.8, 1.1)] and points
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mark", "before"]
+    assert texts(ax) == [("guessing", 0.125, -0.75)] and every[-1] == [(0.125, 0), (0.125, 1)]

@@ -1,13 +1,32 @@
-"""Whole tables of weights as pictures: columns, diagonals, and what else a head may do with a long sequence."""
+"""Cheap attention: tiles and memories, a window in blocks, scans, families of methods, runs, tables of weights."""
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 
 import torch
+from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
 from attncourse._checks import check_shape
+from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.figures import check_shares
-from attncourse.viz.style import INK, WEIGHTS, bare, figure, show
+from attncourse.viz.style import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    WEIGHTS,
+    bare,
+    check_places,
+    figure,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 
 def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
@@ -31,6 +50,25 @@ def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
     show(drawn, alt or f"Tables of weights, rows ask and columns answer. {'; '.join(said)}.")
 
 
+def jobs_of_heads(maps: Tensor, marked: Tensor) -> list[str]:
+    """What each head attends to most: "mark", "before" or "mirror".
+
+    maps: (batch, n_heads, n, n), weights; marked: (batch, n), True at the one token that is marked.
+    Raises ValueError where shapes do not fit.
+    """
+    check_shape("maps", maps, "batch n_heads n n")
+    batch, _, n, _ = maps.shape
+    check_shape("marked", marked, "batch n", batch=batch, n=n)
+    i = torch.arange(n)
+    on = {
+        "mark": (maps * marked[:, None, None]).sum(dim=-1).mean(dim=(0, 2)),         # (n_heads,)
+        "before": maps[..., i, (i - 1) % n].mean(dim=(0, 2)),
+        "mirror": maps[..., i, n - 1 - i].mean(dim=(0, 2)),
+    }
+    names = list(on)
+    return [names[int(best)] for best in torch.stack(list(on.values())).argmax(dim=0)]
+
+
 def _shape_in_words(table: Tensor) -> str:
     """Whether most of the weight lies in a column or along a diagonal, and which."""
     n_query, n_key = table.shape
@@ -48,3 +86,263 @@ def _shape_in_words(table: Tensor) -> str:
     }
     name = max(found, key=found.__getitem__)
     return f"{found[name] / total:.0%} lies in {name}"
+
+
+def memory_levels() -> None:
+    """The two memories of a GPU and its arithmetic, with an A100's sizes and rates, as Dao et al. (2022) give them."""
+    drawn, ax = figure(7.2, 2.5)
+    stage(ax, (0, 14.4), (0, 5))
+    rows = (
+        (7.2, 4.2, 4.0, "arithmetic", "312 TFLOP/s (16 bits)", GREEN),
+        (7.2, 2.4, 6.4, "SRAM, on the chip", "108 × 192 KB, about 19 TB/s", ORANGE),
+        (7.2, 0.6, 9.6, "HBM, beside the chip", "40 or 80 GB, 1.5 to 2.0 TB/s", BLUE),
+    )
+    for x, y, width, name, numbers, colour in rows:
+        box(ax, x, y, name, colour, width=width)
+        ax.text(x + width / 2 + 0.25, y, numbers, ha="left", va="center", fontsize=10, color=INK)
+    for low in (1.12, 2.92):
+        arrow(ax, (7.2, low), (7.2, low + 0.76), both=True)
+    show(
+        drawn,
+        "A GPU from the top: arithmetic, 312 TFLOP/s in 16 bits; under it SRAM on the chip, 108 times 192 KB at about "
+        "19 TB/s; under that HBM beside the chip, 40 or 80 GB at 1.5 to 2.0 TB/s. Arrows both ways between neighbours.",
+    )
+
+
+def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
+    """In which order the tiles of the scores are computed, and what lies in SRAM at step `now`, in 2022 and in 2023.
+
+    Raises ValueError for a step that there is not.
+    """
+    if not 1 <= now <= rows * columns:
+        raise ValueError(f"now: got {now}, expected a step from 1 to {rows * columns}")
+    drawn, axes = figure(7.4, 3.6, columns=2)
+    said = []
+    for ax, by_rows, title in (
+        (axes[0], False, "FlashAttention (2022):\nouter loop over keys and values"),
+        (axes[1], True, "FlashAttention-2 (2023):\nouter loop over queries"),
+    ):
+        stage(ax, (-1.7, columns + 1.5), (rows + 0.2, -1.25))
+        ax.set_title(title)
+        major, minor = divmod(now - 1, columns if by_rows else rows)
+        row, column = (major, minor) if by_rows else (minor, major)
+        for i in range(rows):
+            for j in range(columns):
+                step = 1 + (i * columns + j if by_rows else j * rows + i)
+                here = (i, j) == (row, column)
+                face = AMBER if here else WEIGHTS(0.28) if step < now else "white"
+                ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, edgecolor=GREY, linewidth=1))
+                ax.text(j + 0.5, i + 0.5, f"{step}", ha="center", va="center", fontsize=11, color=INK)
+        for i in range(rows):
+            for x, name, width in ((-1.15, "Q", 0.7), (columns + 0.35, "O", 0.7)):
+                face = AMBER if i == row else "white"
+                ax.add_patch(Rectangle((x, i + 0.08), width, 0.84, facecolor=face, edgecolor=GREY, linewidth=1))
+                ax.text(x + width / 2, i + 0.5, f"${name}_{i + 1}$", ha="center", va="center", fontsize=11, color=INK)
+        for j in range(columns):
+            face = AMBER if j == column else "white"
+            ax.add_patch(Rectangle((j + 0.08, -1.05), 0.84, 0.75, facecolor=face, edgecolor=GREY, linewidth=1))
+            name = f"$K_{j + 1}V_{j + 1}$"
+            ax.text(j + 0.5, -0.68, name, ha="center", va="center", fontsize=11, color=INK)
+        kept = f"Q and O tile {row + 1}" if by_rows else f"K and V tile {column + 1}"
+        way = "along the rows" if by_rows else "down the columns"
+        said.append(f"{title.splitlines()[0]} goes {way}: at step {now} "
+                    f"query tile {row + 1} meets key tile {column + 1}, and {kept} stays for the whole inner loop")
+    show(
+        drawn,
+        f"Tiles of the score matrix, {rows} rows of queries by {columns} columns of keys, numbered in the order of "
+        f"computing; orange is what lies in SRAM at step {now}. {'. '.join(said)}.",
+    )
+
+
+def blocked_window(n: int, width: int) -> None:
+    """Which scores a window in blocks computes and uses, computes and forbids (hatched), and never computes (white).
+
+    Raises ValueError for an n that is not a multiple of the width.
+    """
+    check_places(n=n)
+    if width < 1 or n % width:
+        raise ValueError(f"n: got {n}, expected a multiple of the width, {width}")
+    drawn, ax = figure(5.6, 4.2)
+    ax.set_aspect("equal")
+    ax.set_xlim(0, n)
+    ax.set_ylim(n, 0)
+    used = computed = 0
+    for i in range(n):
+        for j in range(n):
+            in_reach, near = abs(i // width - j // width) <= 1, abs(i - j) <= width
+            computed, used = computed + in_reach, used + near
+            face, hatch = (BLUE, "") if near else ("white", "////" if in_reach else "")
+            ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, hatch=hatch, edgecolor=PALE if near else GREY,
+                                   linewidth=0.4))  # fmt: skip
+    for at in range(0, n + 1, width):
+        ax.axhline(at, color=INK, linewidth=1.4)
+        ax.axvline(at, color=INK, linewidth=1.4)
+    middles = [at + width / 2 for at in range(0, n, width)]
+    ax.set_xticks(middles, [f"keys {1 + k}" for k in range(n // width)])
+    ax.set_yticks(middles, [f"queries {1 + k}" for k in range(n // width)])
+    ax.tick_params(length=0)
+    handles = [Patch(facecolor=BLUE, label=f"used: {used}"),
+               Patch(facecolor="white", hatch="////", edgecolor=GREY, label=f"computed, forbidden: {computed - used}"),
+               Patch(facecolor="white", edgecolor=GREY, label=f"never computed: {n * n - computed}")]  # fmt: skip
+    ax.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=10)
+    show(
+        drawn,
+        f"A window of {width} on each side over {n} positions, in blocks of {width}. Each block of queries meets its "
+        f"own block of keys and the two beside it. {used} scores are used, {computed - used} are computed and "
+        f"forbidden by the mask within the blocks, and {n * n - computed} are never computed.",
+    )
+
+
+Round = list[tuple[int, int]]  # who is joined to whom: (the place it comes from, the place where the join stands)
+
+
+def doubling_rounds(n: int) -> list[Round]:
+    """In each round every position joins what ends `span` before it, and the span doubles. Hillis and Steele 1986."""
+    spans = [2**r for r in range((n - 1).bit_length())]
+    return [[(i - span, i) for i in range(span, n)] for span in spans]
+
+
+def tree_rounds(n: int) -> list[Round]:
+    """Up a tree and down again, for n a power of two: about 2n joins. Brent and Kung 1982; Blelloch 1990."""
+    spans = [2**r for r in range((n - 1).bit_length())]
+    up = [[(i - span, i) for i in range(2 * span - 1, n, 2 * span)] for span in spans]
+    down = [[(i - span, i) for i in range(3 * span - 1, n, 2 * span)] for span in reversed(spans[:-1])]
+    return up + [joins for joins in down if joins]
+
+
+def scan_circuits(n: int = 8) -> None:
+    """Two parallel scans of n steps, from the bottom up: a dot joins what comes from the left to what stands there.
+
+    Raises ValueError for an n that is no power of two.
+    """
+    if n < 2 or n & (n - 1):
+        raise ValueError(f"n: got {n}, expected a power of two")
+    drawn, axes = figure(7.4, 3.6, columns=2)
+    said = []
+    for ax, title, rounds in (
+        (axes[0], "doubling", doubling_rounds(n)),
+        (axes[1], "a tree, up and down", tree_rounds(n)),
+    ):
+        joins = sum(map(len, rounds))
+        stage(ax, (-1.9, n - 0.4), (-0.75, len(rounds) + 0.75))
+        ax.set_title(f"{title}: {len(rounds)} rounds, {joins} joins")
+        covers = [(i, i) for i in range(n)]
+        for i in range(n):
+            ax.plot([i, i], [0, len(rounds)], color=PALE, linewidth=1, zorder=1)
+            ax.text(i, -0.25, f"{i + 1}", ha="center", va="top", fontsize=10, color=INK)
+        for level, joined in enumerate(rounds):
+            before = list(covers)
+            for start, end in joined:
+                ax.plot([start, end], [level, level + 1], color=BLUE, linewidth=1.3, zorder=2)
+                ax.plot(end, level + 1, "o", color=ORANGE, markersize=7, zorder=3)
+                if before[start][1] + 1 != before[end][0]:
+                    raise ValueError(f"rounds: {before[start]} and {before[end]} are no neighbours")
+                covers[end] = before[start][0], before[end][1]
+            ax.text(-0.5, level + 1, f"round {level + 1}", ha="right", va="center", fontsize=9.5, color=INK)
+        for i, (first, last) in enumerate(covers):
+            ax.text(i, len(rounds) + 0.25, f"{first + 1}–{last + 1}" if last > first else f"{first + 1}", ha="center",
+                    va="bottom", fontsize=9, color=INK)  # fmt: skip
+        said.append(f"{title}: {len(rounds)} rounds and {joins} joins")
+    show(
+        drawn,
+        f"Two ways to join {n} steps so that each position holds all steps up to its own, written on top. "
+        f"{'; '.join(said)}. A dot joins what comes from the left along the line to what stands below it.",
+    )
+
+
+# What changes, and who does it. The first line gives the same answer, the others another one.
+FAMILIES = {
+    "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
+    "smaller cache": ("how much is kept of a key", "MQA 2019, GQA 2023, MLA 2024"),
+    "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020, Reformer 2020"),
+    "low rank": ("how many keys there are", "Linformer 2020, Nyströmformer 2021"),
+    "kernel": ("the softmax", "linear attention 2020, Performer 2020, DeltaNet 2021, GLA 2023"),
+    "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
+}
+
+
+def taxonomy() -> None:
+    """Families of cheaper attention, by what each of them changes, with examples. After Tay et al. 2020, figure 2."""
+    drawn, ax = figure(10.2, 3.3)
+    stage(ax, (-1.1, 18.4), (-6.9, 1.0))
+    colours = (BLUE, BLUE, ORANGE, ORANGE, GREEN, GREEN)
+    for words, x in (("what changes", 2.6), ("for example", 7.5)):
+        ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
+    for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
+        y = -0.3 - 1.2 * row
+        box(ax, 0.6, y, name, colour, width=3.2)
+        ax.text(2.6, y, changed, va="center", fontsize=10.5, color=INK)
+        ax.text(7.5, y, members, va="center", fontsize=10.5, color=INK)
+    said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
+    show(drawn, f"Families of cheaper attention. {said}.")
+
+
+def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chance: float) -> None:
+    """Losses of training, {name: a list for each seed}, each number the mean of `every` steps; `chance` is dotted."""
+    drawn, ax = figure(7.2, 3.4)
+    said = []
+    for i, (name, seeds) in enumerate(runs.items()):
+        style = line_style(i)
+        steps = [every * (at + 0.5) for at in range(len(seeds[0]))]
+        for losses in seeds:
+            ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.6)
+        middle = [statistics.median(at) for at in zip(*seeds, strict=True)]
+        ax.plot(steps, middle, label=name, markevery=max(1, len(steps) // 10), **style | {"markersize": 5})
+        ends = sorted(losses[-1] for losses in seeds)
+        said.append(f"{name}: from {middle[0]:.2f}, the seeds end between {ends[0]:.2f} and {ends[-1]:.2f}")
+    ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+    ax.annotate("guessing", (1, chance), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                ha="right", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
+    ax.set_ylim(0, 1.15 * max(chance, *(max(losses) for seeds in runs.values() for losses in seeds)))
+    name_lines(ax, "training step", "loss (nats)")
+    show(drawn, f"Loss against training step, thin lines for seeds, thick ones for their median. {'; '.join(said)}. "
+                f"Guessing costs {chance:.2f}.")  # fmt: skip
+
+
+def seed_lines(
+    lines: Mapping[str, Mapping[float, Sequence[float]]], x_name: str, y_name: str, chance: float | None = None
+) -> None:
+    """Shares against a size that doubles, {name: {x: a value a seed}}: marks for seeds, lines through medians."""
+    drawn, ax = figure(7.6, 3.6)
+    said = []
+    for i, (name, runs) in enumerate(lines.items()):
+        style = line_style(i)
+        for x, values in runs.items():
+            ax.plot([x] * len(values), list(values), style["marker"], color=style["color"], markersize=4, alpha=0.7)
+        middles = {x: statistics.median(values) for x, values in runs.items()}
+        ax.plot(list(middles), list(middles.values()), label=name, **style | {"markersize": 5, "markeredgewidth": 1})
+        said.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
+    if chance is not None:
+        ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ax.annotate("guessing", (1, chance), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                    ha="right", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
+    ax.set_xscale("log")
+    xs = sorted({x for runs in lines.values() for x in runs})
+    ax.set_xticks(xs, [f"{x:g}" for x in xs])
+    ax.minorticks_off()
+    ax.set_ylim(0, 1.05)
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
+
+
+def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float) -> None:
+    """Shares of right answers, {row: {series: a value for each seed}}, as points on a line for each row."""
+    drawn, ax = figure(7.2, 0.9 + 0.42 * len(rows))
+    series = list(next(iter(rows.values())))
+    said = []
+    for place, (row, values) in enumerate(rows.items()):
+        ax.axhline(place, color=PALE, linewidth=0.8, zorder=1)
+        for i, name in enumerate(series):
+            style = line_style(i)
+            height = place + 0.2 * (i - (len(series) - 1) / 2)
+            ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"],
+                    markersize=6, alpha=0.8, label=name if place == 0 else None, linestyle="none")  # fmt: skip
+        said.append(f"{row}: " + ", ".join(f"{name} {statistics.median(values[name]):.2f}" for name in series))
+    ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+    ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.5, -1)
+    ax.set_xlim(0, 1.05)
+    ax.set_xlabel(x_name)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
+    show(drawn, f"{x_name}, a mark a seed; the medians. {'; '.join(said)}. Guessing gives {chance:.3g}.")

@@ -17,6 +17,7 @@ from attncourse.efficient import (
     dilated,
     global_tokens,
     longformer,
+    random_keys,
     receptive_field,
     sliding_window,
 )
@@ -38,6 +39,8 @@ def pattern_presets(n: int = 16) -> dict[str, Bool[Tensor, "{n} {n}"]]:
         "causal": causal(),
         "window": sliding_window(2),
         "dilated": dilated(2, dilation=3),
+        "global": global_tokens(1),
+        "random": random_keys(n, n, n_random=min(3, n)),
         "window + global": longformer(2, n_global=1),
         "BigBird": bigbird(n, width=1, n_global=1, n_random=2),
         "strided": any_of(sliding_window(BLOCK, causal=True), dilated(n, BLOCK, causal=True)),
@@ -91,6 +94,7 @@ class pattern_pad(LiveWidget):
         drawn, (grid, told) = figure(7.6, 3.4, columns=2)
         stage(grid, (-2.2, n), (n, -1.6))
         grid.set_aspect("equal")
+        grid.set_title("rows ask, columns answer", fontsize=10)
         grid.pcolormesh(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.3, edgecolors=PALE, linewidth=0.6)
         grid.add_patch(Rectangle((0, asking), n, 1, fill=False, edgecolor=ORANGE, linewidth=2))
         for i in range(n):

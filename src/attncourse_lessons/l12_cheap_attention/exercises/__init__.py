@@ -1,15 +1,15 @@
-"""Attention that costs less: in chunks, under a pattern, with fewer keys, one token at a time, without a softmax."""
+"""Attention that costs less: in chunks, in blocks, one token at a time, without a softmax, with fewer keys."""
 
 from . import (
     attend_tile,
-    bigbird_mask,
     cached_block,
     cached_step,
     linear_attention,
     linear_step,
     linformer_attention,
     online_softmax,
-    sliding_window_mask,
+    rolling_step,
+    window_blocks,
 )
 
 # In the order in which they are set.
@@ -17,13 +17,13 @@ EXERCISES = tuple(
     module.exercise
     for module in (
         online_softmax,
-        sliding_window_mask,
-        bigbird_mask,
-        linformer_attention,
-        cached_step,
+        attend_tile,
+        window_blocks,
+        rolling_step,
         linear_attention,
         linear_step,
-        attend_tile,
+        cached_step,
+        linformer_attention,
         cached_block,
     )
 )

@@ -12,7 +12,7 @@ from .common import READY_MADE, start
 
 
 def reference(query, key, value, largest, total, output):
-    """One tile more. Dao et al. 2022, algorithm 1, with the division left to the end."""
+    """One tile more: the inner loop of Dao 2023, algorithm 1, which divides at the end. (That of 2022 divides here.)"""
     scores = query @ key.mT / math.sqrt(query.shape[-1])                  # (batch, n_query, n_tile)
     larger, total = efficient.online_softmax_step(scores, largest, total)
     weights = (scores - larger).exp()                                     # (batch, n_query, n_tile)
@@ -36,11 +36,12 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=2,
     minutes=15,
-    extra=True,
     hints=(
         "`output` is a sum like `total`, with the values in it. What happens to one, when a larger score turns up, "
         "must happen to the other.",
         "Nothing is divided here: the caller divides `output` by `total` once, when all tiles have been seen.",
+        "Four lines: the tile's scores; the largest so far; the factor for all that was summed before it; the two "
+        "sums, old part times the factor plus the tile's part.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -67,14 +68,14 @@ def _asked(draw, sizes: list[int], level: float, width: int = 0) -> list[Tensor]
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("one tile", points=0.5, hint=2)
+@aspect("one tile", points=1, hint=2)
 def one_tile(answer, draw):
     """the weighted average over the first tile"""
     sizes = draw.sizes(1, 3, 7)
     return _averages(answer, sizes, *_asked(draw, sizes, 0.0))[0]
 
 
-@aspect("several tiles", points=1, hint=1)
+@aspect("several tiles", points=2, hint=1)
 def several_tiles(answer, draw):
     """tile by tile it is attention over all keys"""
     sizes = draw.sizes(3, 2, 6)
@@ -84,7 +85,7 @@ def several_tiles(answer, draw):
     return torch.cat([*rising, *falling], dim=-1)
 
 
-@aspect("large scores", points=0.5, hint=1)
+@aspect("large scores", points=1, hint=1)
 def large_scores(answer, draw):
     """no overflow, however large the scores become"""
     sizes = draw.sizes(3, 2, 6)
@@ -112,7 +113,8 @@ slip("divided in every tile", EVERY_TILE,
      {NEW_OUTPUT: "(output * total * shrink + weights @ value) / new_total"},  # and multiplied again: a running mean
      words="""
     The output was divided by the total in this step, and will be again in the next, and once more at the end. Keep the
-    bare sum; the caller divides once.""")
+    bare sum; the caller divides once. (A running mean, multiplied by the old total and divided by the new one in every
+    tile, is what FlashAttention did in 2022; FlashAttention-2 keeps the sum.)""")
 
 slip("a softmax for each tile", EVERY_TILE, {"weights @ value": "scores.softmax(dim=-1) @ value"}, words="""
     Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts as
@@ -153,3 +155,13 @@ def one_key_at_a_time(query, key, value, largest, total, output):
         total, output = total * shrink + weight, output * shrink + weight * v[:, None]
         largest = larger
     return largest, total, output
+
+
+@alternative("a column of ones after the values")
+def a_column_of_ones_after_the_values(query, key, value, largest, total, output):
+    """What sums the values sums the weights, too."""
+    scores = torch.matmul(query / query.size(-1) ** 0.5, key.transpose(1, 2))
+    larger = torch.maximum(largest, scores.max(dim=2, keepdim=True).values)
+    values = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+    sums = torch.cat([output, total], dim=-1) * torch.exp(largest - larger) + torch.exp(scores - larger) @ values
+    return larger, sums[..., -1:], sums[..., :-1]

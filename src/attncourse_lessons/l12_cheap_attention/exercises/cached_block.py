@@ -15,11 +15,13 @@ from .common import READY_MADE, norm, rotate
 def solution(x, keys, values, W_Q, W_K, W_V, W_O, W_up, W_down):
     n_heads, n, m = keys.shape[1], keys.shape[2], x.shape[1]
     heard = norm(x)
-    query, key, value = ((heard @ W).unflatten(-1, (n_heads, -1)).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    query, key, value = (
+        (heard @ W).unflatten(-1, (n_heads, -1)).transpose(1, 2) for W in (W_Q, W_K, W_V)
+    )
     positions = torch.arange(n, n + m)                             # of the new tokens
-    keys = torch.cat([keys, rotate(key, positions)], dim=2)        # (batch, n_heads, n + m, d_head)
+    keys = torch.cat([keys, rotate(key, positions)], dim=2)  # (batch, n_heads, n + m, d_head)
     values = torch.cat([values, value], dim=2)
-    scores = rotate(query, positions) @ keys.mT / math.sqrt(query.shape[-1])    # (batch, n_heads, m, n + m)
+    scores = rotate(query, positions) @ keys.mT / math.sqrt(query.shape[-1])
     past = torch.arange(n + m) <= positions[:, None]               # (m, n + m)
     weights = scores.masked_fill(~past, -torch.inf).softmax(dim=-1)
     x = x + (weights @ values).transpose(1, 2).flatten(2) @ W_O

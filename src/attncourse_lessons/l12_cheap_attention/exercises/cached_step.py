@@ -24,12 +24,12 @@ def reference(query, key, value, key_cache, value_cache):
 
 
 def solution(query, key, value, key_cache, value_cache):
-    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)       # (batch, n_kv_heads, n + 1, d_head)
+    keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)  # (batch, n_kv_heads, n + 1, d_head)
     values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
     group = query.shape[1] // key.shape[1]
-    shared_keys = keys.repeat_interleave(group, dim=1)           # (batch, n_heads, n + 1, d_head)
-    scores = query.unsqueeze(2) @ shared_keys.mT / math.sqrt(query.shape[-1])    # (batch, n_heads, 1, n + 1)
-    output = scores.softmax(dim=-1) @ values.repeat_interleave(group, dim=1)     # (batch, n_heads, 1, d_head)
+    shared_keys = keys.repeat_interleave(group, dim=1)  # (batch, n_heads, n + 1, d_head)
+    scores = query.unsqueeze(2) @ shared_keys.mT / math.sqrt(query.shape[-1])
+    output = scores.softmax(dim=-1) @ values.repeat_interleave(group, dim=1)
     return output.squeeze(2), keys, values
 
 
@@ -41,6 +41,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=3,
     minutes=25,
+    extra=True,
     hints=(
         "Four steps: the new key and value go into the caches, the query meets all keys that are there now, softmax, "
         "average. In which order, if the new token may look at itself?",

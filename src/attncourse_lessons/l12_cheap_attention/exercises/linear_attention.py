@@ -19,7 +19,7 @@ def reference(query, key, value, causal):
 def solution(query, key, value, causal):
     query, key = features(query), features(key)                  # (batch, n, d_k)
     if causal:
-        pairs = key.unsqueeze(-1) * value.unsqueeze(-2)          # (batch, n, d_k, d_v): φ(k) vᵀ of each position
+        pairs = key.unsqueeze(-1) * value.unsqueeze(-2)          # (batch, n, d_k, d_v)
         s = pairs.cumsum(dim=1)                                  # (batch, n, d_k, d_v)
         z = key.cumsum(dim=1)                                    # (batch, n, d_k)
         summed = (query.unsqueeze(-2) @ s).squeeze(-2)           # (batch, n, d_v)

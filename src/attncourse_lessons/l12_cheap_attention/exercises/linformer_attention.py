@@ -18,7 +18,7 @@ def solution(query, key, value, E, F, mask):
     missing = ~mask[:, :, None]                                  # (batch, n_key, 1)
     mixed_keys = E[:, :n_key] @ key.masked_fill(missing, 0.0)    # (batch, k, d)
     mixed_values = F[:, :n_key] @ value.masked_fill(missing, 0.0)
-    weights = (query @ mixed_keys.mT / math.sqrt(d)).softmax(dim=-1)             # (batch, n_query, k)
+    weights = (query @ mixed_keys.mT / math.sqrt(d)).softmax(dim=-1)   # (batch, n_query, k)
     return weights @ mixed_values
 
 
@@ -30,6 +30,7 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=2,
     minutes=15,
+    extra=True,
     hints=(
         "Write the shapes: E is (k, n_max), the keys are (batch, n_key, d). Which product leaves k mixtures of keys?",
         "After the mixing it is plain attention over k keys in place of n: scores (batch, n_query, k), scale, softmax, "

@@ -13,8 +13,8 @@ from .common import READY_MADE, start
 
 
 def solution(scores, largest, total):
-    new_largest = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))         # (batch, n_query, 1)
-    base = new_largest.clamp(min=torch.finfo(scores.dtype).min)  # finite, also where nothing but −∞ has come
+    new_largest = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+    base = new_largest.clamp(min=torch.finfo(scores.dtype).min)  # finite, even after −∞ alone
     old = total * (largest - base).exp()
     return new_largest, old + (scores - base).exp().sum(dim=-1, keepdim=True)
 

@@ -1,0 +1,331 @@
+"""Lecture 12's trained models: what each cheaper attention gives up, with three seeds each.
+
+    python benchmarks/cheap_attention.py [--seeds 0 1 2] [--only patterns recall …] [--save FILE] [--json]
+
+* patterns: two layers of attention under four patterns, and one layer of minGRU, must find a marked letter; the loss of
+  every step, averaged over five.
+* partners: one layer with four heads answers three questions at every position: full attention, a window, Linformer.
+* recall: associative recall by softmax attention and by linear attention, where one thing differs at a time: the
+  feature map, the division by the sum of the weights, keys of length one, the update of the state, the width.
+* sinks: a layer that needs its one head at some positions only, trained with full causal attention, and tested with
+  it, with a window of 8, and with that window and one early token, the first or the second.
+
+Finder and Clerk are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with
+equal numbers where they have the same parameters, and see the same examples. In `recall` each kind has the best of
+three learning rates, chosen with a seed that is not used again. One thread; about five minutes of processor time.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from record import about, as_text
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, elu, normalize
+
+from attncourse.attention import MultiHeadAttention, attend, causal_mask
+from attncourse.data.lookups import (
+    FIRST,
+    LETTERS,
+    NAMES,
+    TRIGGER,
+    marked_lines,
+    name_pairs,
+    three_questions,
+    triggered_lines,
+)
+from attncourse.efficient import LinformerAttention, bigbird, dense_mask, longformer, receptive_field, sliding_window
+from attncourse.recurrent import LinearRecurrence
+from attncourse.training import descend
+from attncourse.transformer import Block, TransformerConfig
+
+PILOT_SEED = 100
+N = 32
+
+
+def learn(model: nn.Module, draw: Callable, steps: int, lr: float, batch: int, seed: int) -> list[float]:
+    """Adam on fresh examples; the loss of each step."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def losses():
+        while True:
+            *seen, answers = draw(batch, generator)
+            yield cross_entropy(model(*seen).flatten(0, -2), answers.flatten())
+
+    return descend(model, losses(), steps, lr, progress=False).losses
+
+
+@torch.no_grad()
+def right(model: nn.Module, draw: Callable, seed: int, batch: int = 2000) -> Tensor:
+    *seen, answers = draw(batch, torch.Generator().manual_seed(10_000 + seed))
+    return (model(*seen).argmax(dim=-1) == answers).double()
+
+
+def thinned(losses: list[float], every: int = 5) -> list[float]:
+    return [round(sum(losses[at : at + every]) / every, 4) for at in range(0, len(losses), every)]
+
+
+# Patterns
+
+
+class Finder(nn.Module):
+    def __init__(self, mask=None, n=N, d=32):
+        super().__init__()
+        config = TransformerConfig(vocab_size=16, d_model=d, n_layers=2, n_heads=2, d_ff=64, dropout=0.0)
+        self.token, self.place, self.mask = nn.Embedding(16, d), nn.Embedding(n, d), mask
+        self.blocks = nn.ModuleList(Block(config) for _ in range(2))
+        self.read = nn.Linear(d, LETTERS)
+
+    def forward(self, tokens):
+        x = self.token(tokens) + self.place.weight                               # (batch, n, d)
+        for block in self.blocks:
+            x = block(x, mask=self.mask)
+        return self.read(x[:, -1])                                               # (batch, letters)
+
+
+class Carrier(nn.Module):
+    def __init__(self, d=32):
+        super().__init__()
+        self.token, self.layer, self.read = nn.Embedding(16, d), LinearRecurrence(d), nn.Linear(d, LETTERS)
+        nn.init.constant_(self.layer.gate.bias, -3.0)                            # lets little in at first
+
+    def forward(self, tokens):
+        return self.read(self.layer(self.token(tokens))[:, -1])                  # (batch, letters)
+
+
+PATTERNS = {
+    "full": sliding_window(N - 1),
+    "window": sliding_window(2),
+    "window + global": longformer(2, 1),
+    "BigBird": bigbird(N, 1, 1, 2),
+}
+
+
+def patterns(seeds: list[int]) -> list[dict]:
+    rows = []
+    for name in (*PATTERNS, "minGRU"):
+        row: dict = {"name": name, "runs": []}
+        mask = None
+        if name in PATTERNS:
+            mask = dense_mask(PATTERNS[name], N)
+            reached = receptive_field(mask, layers=2)[-1, : N // 2]              # of the half that holds the mark
+            row |= {"pairs": mask.double().mean().item(), "reached": reached.double().mean().item()}
+        for seed in seeds:
+            torch.manual_seed(seed)
+            model = Finder(mask) if name in PATTERNS else Carrier()
+            losses = learn(model, marked_lines, 350, 1e-2, 32, seed)
+            row["runs"].append({"seed": seed, "right": right(model, marked_lines, seed).mean().item(),
+                                "losses": thinned(losses)})  # fmt: skip
+        print(f"{name:>16}: right", *(f"{run['right']:.3f}" for run in row["runs"]), flush=True)
+        rows.append(row)
+    return rows
+
+
+# Partners
+
+
+class Clerk(nn.Module):
+    def __init__(self, attention, n=N, d=32):
+        super().__init__()
+        self.token, self.place = nn.Embedding(16, d), nn.Embedding(n, d)
+        self.attention, self.read = attention, nn.Linear(d, 3 * LETTERS)
+
+    def forward(self, tokens):
+        x = self.token(tokens) + self.place.weight                               # (batch, n, d)
+        return self.read(self.attention(x)).unflatten(-1, (3, LETTERS))          # (batch, n, 3, letters)
+
+
+class Windowed(MultiHeadAttention):
+    def forward(self, x):
+        return super().forward(x, mask=dense_mask(sliding_window(2), x.shape[1]))
+
+
+CLERKS = {"full": lambda: MultiHeadAttention(32, 4), "window 2": lambda: Windowed(32, 4)} | {
+    f"Linformer, k = {k}": lambda k=k: LinformerAttention(32, 4, n_max=N, k=k) for k in (4, 8, 16)
+}
+
+
+def partners(seeds: list[int]) -> list[dict]:
+    rows = []
+    for name, build in CLERKS.items():
+        runs = []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            model = Clerk(build())
+            learn(model, three_questions, 400, 1e-2, 32, seed)
+            answers = right(model, three_questions, seed, 500).mean(dim=(0, 1))              # (3,)
+            runs.append({"seed": seed} | dict(zip(("mark", "before", "mirror"), answers.tolist(), strict=True)))
+        print(f"{name:>18}:", *(f"{r['mark']:.2f}/{r['before']:.2f}/{r['mirror']:.2f}" for r in runs), flush=True)
+        rows.append({"name": name, "runs": runs})
+    return rows
+
+
+# Recall
+
+
+def positive(x):
+    return elu(x) + 1
+
+
+def identity(x):
+    return x
+
+
+def unit(x):
+    return normalize(x, dim=-1)
+
+
+def summed(phi, divided=False):
+    """Attention by a state: S is the sum of φ(k) vᵀ over all pairs."""
+
+    def attention(query, key, value):                                            # (batch, 1, d), (batch, m, d) twice
+        query, key = phi(query), phi(key)
+        found = query @ (key.mT @ value)                                         # (batch, 1, d)
+        return found / (query @ key.sum(dim=1, keepdim=True).mT) if divided else found
+
+    return attention
+
+
+def corrected(query, key, value):
+    """The delta rule: what is stored under a key is taken off before its value is added, S ← S + kᵀ (v − k S).
+
+    What is added at each step solves a triangular system: u_t + Σ_{s<t} (k_t · k_s) u_s = v_t. Yang et al. 2024.
+    """
+    query, key = unit(query), unit(key)
+    earlier = (key @ key.mT).tril(-1)                                            # (batch, m, m)
+    added = torch.linalg.solve_triangular(earlier, value, upper=False, unitriangular=True)
+    return query @ (key.mT @ added)                                              # (batch, 1, d)
+
+
+class Recall(nn.Module):
+    def __init__(self, attention, d=16):
+        super().__init__()
+        self.query, self.key = nn.Embedding(NAMES, d), nn.Embedding(NAMES, d)
+        self.value, self.read = nn.Embedding(LETTERS, d), nn.Linear(d, LETTERS)
+        self.attention = attention
+
+    def forward(self, names, numbers, asked):
+        q, k, v = self.query(asked), self.key(names), self.value(numbers)
+        return self.read(self.attention(q, k, v))                                # (batch, 1, numbers)
+
+
+SIZES = (2, 4, 8, 16, 32, 64)
+KINDS = {
+    "softmax": lambda *qkv: attend(*qkv)[0],
+    "elu + 1, divided": summed(positive, divided=True),
+    "elu + 1": summed(positive),
+    "identity": summed(identity),
+    "unit keys": summed(unit),
+    "unit keys, delta rule": corrected,
+}
+WIDTHS = {"softmax": (16,), "unit keys, delta rule": (16, 64)}
+
+
+def recall(seeds: list[int]) -> list[dict]:
+    rows = []
+    for name, attention in KINDS.items():
+        for d in WIDTHS.get(name, (16, 64)):
+
+            def run(seed, lr, attention=attention, d=d):
+                torch.manual_seed(seed)
+                model = Recall(attention, d)
+                learn(model, name_pairs, 600, lr, 64, seed)
+                return {m: right(model, lambda b, g, m=m: name_pairs(b, g, m), seed, 1000).mean().item()
+                        for m in SIZES}  # fmt: skip
+
+            pilots = {lr: sum(run(PILOT_SEED, lr).values()) for lr in (1e-2, 2e-2, 5e-2)}
+            lr = max(pilots, key=pilots.__getitem__)
+            runs = [{"seed": seed, "right": run(seed, lr)} for seed in seeds]
+            means = [sum(r["right"][m] for r in runs) / len(runs) for m in SIZES]
+            print(f"{name:>22}, d = {d}, lr {lr}:", *(f"{mean:.2f}" for mean in means), flush=True)
+            rows.append({"name": name, "d": d, "lr": lr, "runs": runs})
+    return rows
+
+
+# Sinks
+
+
+class Copier(nn.Module):
+    """One causal head and a feed-forward network."""
+
+    def __init__(self, n=N, d=32):
+        super().__init__()
+        self.token, self.place = nn.Embedding(10, d), nn.Embedding(n, d)
+        self.project, self.output = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.think = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.ReLU(), nn.Linear(4 * d, d))
+        self.read, self.mask = nn.Linear(d, LETTERS), causal_mask(n)
+
+    def forward(self, tokens):
+        x = self.token(tokens) + self.place.weight                               # (batch, n, d)
+        found, self.weights = attend(*self.project(x).chunk(3, dim=-1), self.mask)
+        x = x + self.output(found)
+        return self.read(x + self.think(x))                                      # (batch, n, letters)
+
+
+WINDOW = 8
+
+
+def sinks(seeds: list[int]) -> list[dict]:
+    query, key = torch.arange(N)[:, None], torch.arange(N)
+    near = (key <= query) & (query - key < WINDOW)                               # (n, n)
+    masks = {
+        "full": causal_mask(N),
+        "window": near,
+        "window + first token": near | (key == 0),
+        "window + second token": near | ((key == 1) & (key <= query)),
+    }
+    rows: list[dict] = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        model = Copier()
+        learn(model, triggered_lines, 400, 1e-2, 64, seed)
+        tokens, answers = triggered_lines(1000, torch.Generator().manual_seed(10_000 + seed))
+        late = torch.arange(N) >= WINDOW                                         # where the window has lost the first
+        asks = {"trigger": (tokens == TRIGGER) & late, "letter": (tokens < FIRST) & late}
+        row: dict = {"seed": seed, "weight_on_first": {}, "loss": {}, "right": {}}
+        for name, mask in masks.items():
+            model.mask = mask
+            with torch.no_grad():
+                logits = model(tokens)                                           # (batch, n, letters)
+            losses = cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none").view_as(tokens)
+            hits = (logits.argmax(dim=-1) == answers).double()
+            row["loss"][name] = {kind: losses[where].mean().item() for kind, where in asks.items()}
+            row["right"][name] = {kind: hits[where].mean().item() for kind, where in asks.items()}
+            if name == "full":
+                first = model.weights[..., 0]
+                row["weight_on_first"] = {kind: first[where].mean().item() for kind, where in asks.items()}
+        print(f"sinks, seed {seed}:", json.dumps(row), flush=True)
+        rows.append(row)
+    return rows
+
+
+PARTS = {"patterns": patterns, "partners": partners, "recall": recall, "sinks": sinks}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    command = f"python benchmarks/cheap_attention.py --seeds {' '.join(map(str, args.seeds))}"
+    result = {**about("cheap_attention", command), "seeds": args.seeds}
+    for name in args.only:
+        began = time.process_time()
+        result[name] = PARTS[name](args.seeds)
+        print(f"{name}: {time.process_time() - began:.0f} s of processor time", flush=True)
+    result["processor_seconds"] = round(time.process_time())
+    if args.save:
+        args.save.write_text(as_text(result, depth=4), encoding="utf-8")
+    if args.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
