@@ -40,7 +40,8 @@ SURE = 1.96  # standard errors to each side: 95 %
 def mistakes(runs: Mapping[str, Sequence[int]], n: int) -> None:
     """A row for each model, a mark for each run's mistakes of `n`; the bar is what n test images can tell of the mean.
 
-    It is Wilson's 95 % interval for a share of n. Raises ValueError for more mistakes than n, or fewer than none.
+    It is Wilson's 95 % interval for a share of n. Marks of equal runs stand above each other.
+    Raises ValueError for more mistakes than n, or fewer than none.
     """
     if not all(0 <= wrong <= n for group in runs.values() for wrong in group):
         raise ValueError(f"runs: got {dict(runs)}, expected mistakes from 0 to n = {n}")
@@ -51,7 +52,8 @@ def mistakes(runs: Mapping[str, Sequence[int]], n: int) -> None:
         middle, half = _wilson(share, n)
         ax.barh(y, 2 * n * half, left=n * (middle - half), height=0.5, color=PALE, zorder=1)
         ax.plot([n * share] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2, zorder=2)
-        ax.plot(group, [y] * len(group), **line_style(0) | {"linestyle": "none", "markersize": 7, "zorder": 3})
+        heights = [y + 0.13 * (group[:i].count(wrong) - (group.count(wrong) - 1) / 2) for i, wrong in enumerate(group)]
+        ax.plot(group, heights, **line_style(0) | {"linestyle": "none", "markersize": 6, "zorder": 3})
         said.append(f"{name}: {', '.join(map(str, group))}, interval {n * (middle - half):.0f} to "
                     f"{n * (middle + half):.0f}")  # fmt: skip
     ax.set_yticks(range(len(runs)), list(runs))
@@ -225,8 +227,10 @@ def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
                 steps = abs(j // side - row) + abs(j % side - column)
                 (beside if steps == 1 else far if steps > 1 else []).append(table[i, j])
         grid[0, left + side // 2].set_title(title, fontsize=11, loc="center" if side % 2 else "right")
-        said.append(f"{title}: {side * side} maps, one for each place, a dot at the place; places side by side have a "
-                    f"cosine of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}")  # fmt: skip
+        said.append(
+            f"{title}: {side * side} maps, one for each place, a dot at the place; places side by side have a cosine "
+            f"of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}"
+        )
         if k:
             for ax in grid[:, left - gap]:
                 ax.set_axis_off()
@@ -251,7 +255,7 @@ def confusions(tables: Mapping[str, Tensor], words: Sequence[str], predicted: Se
             i, j = words.index(one), words.index(other)
             inside += float(counts[i, j] + counts[j, i])
             for x, y in ((i, j), (j, i)):
-                ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2.4, zorder=5))
+                ax.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2.4, zorder=5))
         right = float(counts.diag().sum() / counts.sum())
         ax.set_title(f"{title}: {right:.0%} right", fontsize=10.5)
         ax.set_xlabel("taken for")
@@ -309,7 +313,8 @@ def waveform_and_spectrogram(
     show(
         drawn,
         f"{title or 'A sound'}: {seconds:g} s, its waveform above, and below how loud each frequency is in each of "
-        f"{len(loudness)} frames, darker for louder. Bands lie at the formants{lines}, and move from vowel to vowel: {words}.",
+        f"{len(loudness)} frames, darker for louder. Bands lie at the formants{lines}, and move from vowel to "
+        f"vowel: {words}.",
     )
 
 
@@ -402,8 +407,8 @@ def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:
         heights = used.sort(descending=True).values.numpy()
         ax.bar(range(1, len(heights) + 1), heights, color=SERIES[i], hatch=HATCHES[i % 4], edgecolor="white")
         ax.axhline(1 / len(heights), color=INK, linestyle=":", linewidth=1.2)
-        ax.annotate(f"all alike: 1/{len(heights)}", (1, 1 / len(heights)), (0, 4), ha="right", va="bottom", fontsize=8.5,
-                    xycoords=("axes fraction", "data"), textcoords="offset points")  # fmt: skip
+        ax.annotate(f"all alike: 1/{len(heights)}", (1, 1 / len(heights)), (0, 4), textcoords="offset points",
+                    xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8.5)  # fmt: skip
         ax.set_ylim(0, 1)
         ax.set_xlabel("entries, the most used first")
         ax.set_title(name, fontsize=10)
