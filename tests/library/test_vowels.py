@@ -47,6 +47,16 @@ def test_a_tone_at_a_formant_is_louder_than_its_neighbours():
         assert at > 3 * above
 
 
+def test_a_voice_is_loud_where_its_formants_are():
+    sounds = vowels(20, 1.0, noise=0.0, shortest=30.0, longest=30.0, generator=seed(4))       # one vowel each
+    power = torch.fft.rfft(sounds.waveform).abs().square()                                    # (20, 4001)  hertz
+    first = torch.tensor(list(FORMANTS.values()))[sounds.vowel[:, 0], 0] * sounds.size
+    for spectrum, formant, pitch in zip(power, first.tolist(), sounds.pitch.tolist(), strict=True):
+        peak = spectrum.argmax().item()
+        assert abs(peak - formant) <= max(0.75 * pitch, 60)                                   # the harmonic beside it
+    assert SIZES[0] <= sounds.size.min() < 1 < sounds.size.max() <= SIZES[1]
+
+
 def test_voices_differ_in_pitch_and_stay_within_their_range():
     pitch = vowels(50, 0.1, generator=seed(3)).pitch
     assert 90 <= pitch.min() < 120 and 200 < pitch.max() <= 240 and SIZES[0] < 1 < SIZES[1]

@@ -55,7 +55,8 @@ from torch import Tensor, nn
 def patchify(images: Tensor, patch: int) -> Tensor:
     """Cut images into patches of patch × patch pixels.
 
-    images: (batch, channels, height, width)   patch: height and width of a patch, a divisor of both
+    images: (batch, channels, height, width)
+    patch: height and width of a patch, a divisor of both
     returns (batch, n_patches, channels · patch · patch)
     """
     ...  # solution
@@ -120,7 +121,7 @@ if solved("patchify") and solved("vit_forward"):
     from attncourse.beyond_text import ViT, ViTConfig
 
     torch.manual_seed(0)
-    torch.set_num_threads(1)                                 # enough for a model as small as this
+    torch.set_num_threads(1)                                 # enough for a small model
     parts = ViT(ViTConfig(image_size=8, patch=2, channels=1, n_classes=10,
                           d_model=64, n_layers=2, n_heads=4, d_ff=128))
 
@@ -146,7 +147,7 @@ if solved("patchify") and solved("vit_forward"):
     with torch.no_grad():
         said = your_vit(digits[test]).argmax(dim=-1)         # (397,)
     wrong = (said != labels[test]).nonzero()[:, 0]
-    print(f"your ViT reads {1 - len(wrong) / len(test):.1%} of {len(test)} digits right; it misread")
+    print(f"your ViT reads {1 - len(wrong) / len(test):.1%} of {len(test)} digits; it misread")
     figures.image_row([digits[test[i], 0] for i in wrong[:6]],
                       [f"{labels[test[i]]} as {said[i]}" for i in wrong[:6]])
 
@@ -171,8 +172,8 @@ def span_mask(lot: Tensor, lengths: Tensor, p: float, span: int) -> Tensor:
     """Which frames to mask.
 
     lot: (batch, n_frames), random numbers in 0..1, no two of a row alike
-    lengths: (batch,), how many frames of each sound are real   p: the share of its frames at which a span starts
-    span: frames in a span
+    lengths: (batch,), how many frames of each sound are real
+    p: the share of its frames at which a span starts   span: frames in a span
     returns (batch, n_frames), boolean, True where a frame is masked
     """
     ...  # solution
@@ -234,7 +235,8 @@ if solved("draw_negatives"):
     for row in vowel:
         negatives = draw_negatives(torch.rand(49, 10, generator=draws))      # (49, 10)
         same.append((row[negatives] == row[:, None]).float().mean())
-    print(f"same vowel as the target: {torch.stack(same).mean():.0%} of the negatives of its sound")
+    share = torch.stack(same).mean()
+    print(f"same vowel as the target: {share:.0%} of the negatives from its own sound")
 
 # %% [markdown]
 # ## 5 · The contrastive loss (InfoNCE)
@@ -285,7 +287,7 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
         q = target(z[masked])                                                # (n, 64)
         loss = contrastive_loss(c, q, q[draw_negatives(torch.rand(len(q), 10))], 0.1)
         if step % 20 == 0:
-            print(f"step {step:>2}: your loss {loss.item():.2f}   (guessing {math.log(11):.2f})")
+            print(f"step {step:>2}: your loss {loss.item():.2f}, guessing {math.log(11):.2f}")
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
