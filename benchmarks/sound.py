@@ -6,8 +6,7 @@ wav2vec's game as on the page, 400 sung sounds to learn from, 360 steps of 24 so
 the batches, the spans and the negatives. Listeners differ in where their negatives come from:
 
 * any sound: from the whole batch, in all steps;
-* one sound: for 30 steps from the whole batch, then from the sound of the frame itself;
-* one sound from the start: no such 30 steps.
+* one sound: for 30 steps from the whole batch, then from the sound of the frame itself.
 
 A linear probe for the vowel of a frame and one for the logarithm of the pitch are fitted to the 400 sounds and asked
 about 200 others: on each listener, on one that was not trained, on log spectra, and on the first formant as it was
@@ -15,7 +14,7 @@ sung (powers of its logarithm). `confusions` counts, over all seeds, which vowel
 are means over ten steps each. `codes` is the share of each entry of a codebook, most used first, on points of eight
 kinds: from a fair start, with an entry that starts as the favourite, and so with the diversity loss.
 
-One thread; about three minutes of processor time.
+One thread; about two minutes of processor time.
 """
 
 import argparse
@@ -41,7 +40,7 @@ from attncourse.beyond_text import (
 from attncourse.data.vowels import FORMANTS, vowels
 
 STEPS = 360
-LISTENERS = {"any sound": STEPS, "one sound": 30, "one sound from the start": 0}  # steps with negatives from any sound
+LISTENERS = {"any sound": STEPS, "one sound": 30}  # how many steps begin with negatives from any sound
 CENTRES = 100 + 160 * torch.arange(49)  # the middle sample of each frame
 
 draws = torch.Generator().manual_seed(1)

@@ -24,10 +24,10 @@
 #
 # ## How much of the Transformer is about words?
 #
-# Go back in your mind over the Transformer of lecture @transformer, line by line, and cross out whatever is about language.
-# Queries and keys? They are products of rows with matrices. Softmax, heads, norms, the feed-forward network? Not a
-# word in any of them. You will be able to cross out one line only: the first, which looks up a row for each token in a
-# table. After that there are rows of numbers, and nobody asks where they came from.
+# Go back in your mind over the Transformer of lecture @transformer, line by line, and cross out whatever is about
+# language. Queries and keys? They are products of rows with matrices. Softmax, heads, norms, the feed-forward
+# network? Not a word in any of them. You will be able to cross out one line only: the first, which looks up a row for
+# each token in a table. After that there are rows of numbers, and nobody asks where they came from.
 #
 # So suppose that somebody hands you a photograph, or a second of somebody singing. *Before you read on:* what would you
 # make the rows of? For an image there is an obvious answer, and it is too expensive. Which, and why?
@@ -39,8 +39,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -103,9 +103,10 @@ figures.picture_to_sequence(images[3, 0], patch=2)
 
 # %% [markdown]
 # Follow the image from left to right. It is cut into patches, read like a page. Each patch is flattened to a vector
-# and multiplied by one matrix $W$, the same for all: the **patch embedding**. In front comes a vector that belongs to no
-# patch, the **class token** (written [CLS], as in BERT); it is learned, and the same for every image. To every row a
-# **learned position embedding** is added. Then the encoder takes over, and at the top the class token's row is read out:
+# and multiplied by one matrix $W$, the same for all: the **patch embedding**. In front comes a vector that belongs to
+# no patch, the **class token** (written [CLS], as in BERT); it is learned, and the same for every image. To every row
+# a **learned position embedding** is added. Then the encoder takes over, and at the top the class token's row is read
+# out:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, V$$
@@ -165,7 +166,8 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 #
 # The 1,797 images are shuffled once and split: a **training set** of 1,200; a **validation set** of 200, by which the
 # number of steps was chosen; a **test set** of 397 for the numbers that are reported. (All three were written by the
-# same thirteen people. On a stranger's digits every figure below would be worse.)
+# same thirteen people; on a stranger's digits every figure below would be worse. And test figures were seen while this
+# page was written. Nothing was chosen by them.)
 
 # %%
 order = torch.randperm(len(images), generator=torch.Generator().manual_seed(12))
@@ -221,8 +223,8 @@ print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 
 # %% [markdown]
 # One run says little; its last digit is chance. So this page keeps a record: the same program from six seeds, which
-# decide first weights and batches. Each mark is a run. The grey bar is what 397 test images can tell, a 95 % interval around
-# the mean: with another 397 the marks would lie elsewhere within it.
+# decide first weights and batches. Each mark is a run. The grey bar is what 397 test images can tell, a 95 % interval
+# around the mean: with another 397 the marks would lie elsewhere within it.
 
 # %%
 record = measured("vision")
@@ -239,17 +241,17 @@ for name, share in record["baselines"]["1200"].items():
 figures.mistakes(rows, n=397)
 
 # %% [markdown]
-# The nearest neighbour, which has no parameters and no idea, beats our ViT. So do a few small convolutions. This is not
-# a slip of ours. It is what the paper found on its own scale: trained on a million images, ViT was a little behind
-# convolutional networks of its size; it took fourteen million, or better three hundred million, to come out ahead. (With a
-# better recipe the million is enough: see *Where this went*.)
+# The nearest neighbour, which has no parameters and no idea, beats our ViT. So do a few small convolutions. This is
+# not a slip of ours. It is what the paper found on its own scale: trained on a million images, ViT was a little
+# behind convolutional networks of its size; it took fourteen million, or better three hundred million, to come out
+# ahead. (With a better recipe the million is enough: see *Where this went*.)
 #
 # ## Inductive bias: locality and translation equivariance
 #
-# What does the CNN have that the ViT lacks? The usual answer is its **inductive bias**: what a model assumes before it
-# has seen any data. A convolution assumes two things. **Locality**: what belongs together lies side by side.
-# **Translation equivariance**: a stroke is a stroke wherever it stands. If the image moves, what the layer computes moves along, and
-# is otherwise the same. The second can be checked without any training:
+# What does the CNN have that the ViT lacks? The usual answer is its **inductive bias**: what a model assumes before
+# it has seen any data. A convolution assumes two things. **Locality**: what belongs together lies side by side.
+# **Translation equivariance**: a stroke is a stroke wherever it stands. If the image moves, what the layer computes
+# moves along, and is otherwise the same. The second can be checked without any training:
 
 # %%
 here, there = torch.zeros(1, 1, 12, 12), torch.zeros(1, 1, 12, 12)
@@ -290,11 +292,12 @@ assert all(a < b for a, b in zip(plain, strewn_too, strict=True)), "in every see
 assert mean(strewn_too) > 1.5 * mean(plain)
 
 # %% [markdown]
-# The nearest neighbour cannot notice, since a distance is the same in any order, and the MLP does not notice either. The CNN
-# makes more mistakes, seed by seed: its bias is worth something. And the ViT? For patches there is no need to
-# train it. Shuffle its positions in the same way, and every row that goes into the stack is the same row as before; only
-# the order of the rows has changed, and self-attention is permutation equivariant ([lecture
-# @self_attention](@self_attention)). For every ViT that reads images there is one, exactly as good, that reads them shuffled:
+# The nearest neighbour cannot notice, since a distance is the same in any order, and the MLP does not notice either.
+# The CNN makes more mistakes, seed by seed: its bias is worth something. And the ViT? For patches there is no need to
+# train it. Shuffle its positions in the same way, and every row that goes into the stack is the same row as before;
+# only the order of the rows has changed, and self-attention is permutation equivariant ([lecture
+# @self_attention](@self_attention)). For every ViT that reads images there is one, exactly as good, that reads them
+# shuffled:
 
 # %%
 torch.manual_seed(0)
@@ -308,15 +311,15 @@ assert same
 
 # %% [markdown]
 # Since its positions start as random numbers, neither of the two is harder to find. A ViT does not know that an image
-# is flat. It does not know that patch 5 lies below patch 1. What little it assumes is that four pixels belong together, and
-# that all patches deserve the same matrix.
+# is flat. It does not know that patch 5 lies below patch 1. What little it assumes is that four pixels belong
+# together, and that all patches deserve the same matrix.
 #
 # ## What inductive bias does not explain: a shuffled CNN still beats this ViT
 #
 # Now lay the two figures side by side. The CNN on shuffled *pixels*, with its bias turned against it, makes **fewer
-# mistakes than the ViT on intact images**. Locality, then, is not what separates the two on these data. A story that sounds
-# right, and is in every textbook, does not account for what we measured. What else differs? *Make a list before you
-# look.* Here are three suspects, each with the cheapest experiment that could clear it:
+# mistakes than the ViT on intact images**. Locality, then, is not what separates the two on these data. A story that
+# sounds right, and is in every textbook, does not account for what we measured. What else differs? *Make a list
+# before you look.* Here are three suspects, each with the cheapest experiment that could clear it:
 #
 # * **the readout.** The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.
 #   Give the ViT such a layer ("all rows read"), and take it away from the CNN ("mean over places");
@@ -336,22 +339,22 @@ assert mean(mistakes("ViT, no positions")) > 3 * mean(mistakes("ViT"))
 # %% [markdown]
 # RESULT_EXPLORE
 #
-# What is not built in must be learned; that part of the story stands, and the last row shows how much there is to learn.
-# But "a CNN is better because of its bias" was a claim about a cause, and one cheap control was enough to cut it to size.
-# **A table that fits your story is not a test of it. Look for the row that could contradict it.**
+# What is not built in must be learned; that part of the story stands, and the last row shows how much there is to
+# learn. But "a CNN is better because of its bias" was a claim about a cause, and one cheap control was enough to cut
+# it to size. **A table that fits your story is not a test of it. Look for the row that could contradict it.**
 #
 # ## Data augmentation: does it make the position map?
 #
-# The trained model's positions are sixteen vectors, one for each place in the grid. Nobody has told them where they stand.
-# In figure 7 of the paper, the **cosine similarity** of each position with all others shows rows and columns to
-# the naked eye. *What do you expect of ours:* are neighbours more alike than opposite corners?
+# The trained model's positions are sixteen vectors, one for each place in the grid. Nobody has told them where they
+# stand. In figure 7 of the paper, the **cosine similarity** of each position with all others shows rows and columns
+# to the naked eye. *What do you expect of ours:* are neighbours more alike than opposite corners?
 #
 # The paper's model was trained on many millions of images; ours on 1,200 digits that all stand in the middle. **Data
-# augmentation** shows each training image in altered form, moved, turned, cropped, drawn anew at every step. It is
-# a way of *telling* a model what a convolution is born with: here, that a moved digit is the same digit. Three
-# conditions, for digits in a frame of 12 × 12 pixels (36 patches): always in the middle; each digit **moved once**, by up to two
-# pixels, and then left there; **moved anew** at every step. The middle one is the control: digits stand everywhere, but nobody ever
-# sees one digit in two places.
+# augmentation** shows each training image in altered form, moved, turned, cropped, drawn anew at every step. It is a
+# way of *telling* a model what a convolution is born with: here, that a moved digit is the same digit. Three
+# conditions, for digits in a frame of 12 × 12 pixels (36 patches): always in the middle; each digit **moved once**,
+# by up to two pixels, and then left there; **moved anew** at every step. The middle one is the control: digits stand
+# everywhere, but nobody ever sees one digit in two places.
 
 # %%
 frame = F.pad(images[3, 0], (2, 2, 2, 2))                     # (12, 12)
@@ -382,17 +385,18 @@ for how, by_distance in cosines.items():
 # has ink.) Moved anew, neighbours resemble each other, and places four steps apart point away from each other: there is
 # the map of the paper's figure 7. So training data can tell a model that an image is flat.
 #
-# But look at the control. Digits that were moved *once* give the same map, a little paler, and nobody showed that model
-# a digit twice. What makes the map is not the repeated showing; it is that strokes occur **everywhere**, so that what
-# must be learned at one place must be learned at the next one, too. Our guess at the rest: positions that resemble each other let
-# the model learn it once. What drawing anew adds is accuracy, though after 400 steps all of these models are far from done, and the
-# first is helpless with a digit that has moved. A figure in a paper is a finding about that model, and about its data.
+# But look at the control. Digits that were moved *once* give the same map, a little paler, and nobody showed that
+# model a digit twice. What makes the map is not the repeated showing; it is that strokes occur **everywhere**, so
+# that what must be learned at one place must be learned at the next one, too. Our guess at the rest: positions that
+# resemble each other let the model learn it once. What drawing anew adds is accuracy, though after 400 steps all of
+# these models are far from done, and the first is helpless with a digit that has moved. A figure in a paper is a
+# finding about that model, and about its data.
 #
 # ## Attention maps and rollout: do they show what mattered?
 #
-# Where does the model look? The class token's row of attention weights has a number for each patch. Two layers, four heads
-# each, both counted from 0; the line in the picture is the digit's outline. *Before you move the sliders:* to tell a 3
-# from an 8, where would you look?
+# Where does the model look? The class token's row of attention weights has a number for each patch. Two layers, four
+# heads each, both counted from 0; the line in the picture is the digit's outline. *Before you move the sliders:* to
+# tell a 3 from an 8, where would you look?
 
 # %%
 with torch.no_grad():
@@ -413,8 +417,8 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 # deeper reason for caution than untidiness: in layer 1, the row that is called "patch 5" is no longer patch 5. It is
 # what layer 0 has made of all patches, at that place.
 #
-# **Attention rollout** (Abnar and Zuidema 2020) follows the mixing down to the pixels. Each layer's weights are averaged
-# over its heads, half of each row is what the residual connection has kept, and the layers are multiplied:
+# **Attention rollout** (Abnar and Zuidema 2020) follows the mixing down to the pixels. Each layer's weights are
+# averaged over its heads, half of each row is what the residual connection has kept, and the layers are multiplied:
 #
 # $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$
 
@@ -428,9 +432,10 @@ figures.attention_on_images([images[test][i, 0] for i in some],
                             [f"a {labels[test][i]}" for i in some])
 
 # %% [markdown]
-# Pretty. Is it true? A picture of weights makes a claim, *these patches mattered*, and a claim can be tested. Take away
-# the four patches to which rollout gives most: put in their place what stands there on average. If they mattered,
-# accuracy must fall by more than for four patches at random, or for the four with least. For the six ViTs of the record:
+# Pretty. Is it true? A picture of weights makes a claim, *these patches mattered*, and a claim can be tested. Take
+# away the four patches to which rollout gives most: put in their place what stands there on average. If they
+# mattered, accuracy must fall by more than for four patches at random, or for the four with least. For the six ViTs
+# of the record:
 
 # %%
 left = {name: [run[name] for run in record["removed"]] for name in record["removed"][0]}
@@ -441,15 +446,15 @@ for run in record["removed"]:
     assert run["rollout's most"] < run["rollout's least"]
 
 # %% [markdown]
-# Four patches at random are the yardstick. What rollout points at matters more, and what it leaves out matters less; the last
-# layer alone does worse, so following the mixing down was worth it. So far, good. The last row is sobering: choose
-# the four patches that differ most from what usually stands there, which needs no model at all, and even more is lost. A
-# map that lies on the ink looks like insight, and a ruler would have drawn it. (Rollout knows the weights and nothing of
-# the values, the feed-forward networks, the signs; lecture @many_heads said the same of heads.)
+# Four patches at random are the yardstick. What rollout points at matters more, and what it leaves out matters less;
+# the last layer alone does worse, so following the mixing down was worth it. So far, good. The last row is sobering:
+# choose the four patches that differ most from what usually stands there, which needs no model at all, and even more
+# is lost. A map that lies on the ink looks like insight, and a ruler would have drawn it. (Rollout knows the weights
+# and nothing of the values, the feed-forward networks, the signs; lecture @many_heads said the same of heads.)
 #
-# Such controls have a literature: *sanity checks* (Adebayo et al. 2018), removal with retraining (ROAR, Hooker et al. 2019);
-# Chefer et al. (2021) propose a map that uses values and gradients, too. Before you believe a map, ask what a dull
-# method would have shown.
+# Such controls have a literature: *sanity checks* (Adebayo et al. 2018, who compare maps with an edge detector),
+# removal with retraining (ROAR, Hooker et al. 2019); Chefer et al. (2021) propose a map that uses values and
+# gradients, too. Before you believe a map, ask what a dull method would have shown.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
@@ -458,9 +463,10 @@ for run in record["removed"]:
 # are cheap, transcripts are not. Can a Transformer learn something from sound *alone*?
 #
 # We need sound of which we know everything, to see what was learned. So we make it: a voice sings vowel after vowel,
-# each for one or two tenths of a second (the first is cut off), on one pitch. A voice is a sum of **harmonics**, whole multiples of the pitch. The
-# mouth decides how loud each of them is, by its resonances, the **formants**. Which vowel you hear lies in the
-# formants, and only there. Every voice has a pitch of its own, and a head of its own size, which multiplies all formants.
+# each for one or two tenths of a second (the first is cut off), on one pitch. A voice is a sum of **harmonics**,
+# whole multiples of the pitch. The mouth decides how loud each of them is, by its resonances, the **formants**. Which
+# vowel you hear lies in the formants, and only there. Every voice has a pitch of its own, and a head of its own size,
+# which multiplies all formants.
 
 # %%
 draws = torch.Generator().manual_seed(1)
@@ -485,13 +491,13 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
                                  formants=sung, title="one second of a voice that was made")
 
 # %% [markdown]
-# Each vowel is named by an English word that has it (the values are Peterson and Barney's, 1952). Below the waveform is
-# a **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The orange
-# lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes in the band are harmonics.
-# F2 and F3 are nearly lost in the noise: a voice has little to give so far up.
+# Each vowel is named by an English word that has it (the values are Peterson and Barney's, 1952). Below the waveform
+# is a **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The
+# orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes in the
+# band are harmonics. F2 and F3 are nearly lost in the noise: a voice has little to give so far up.
 #
-# So what can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head to the
-# smallest. Whoever hears F1 alone will confuse vowels whose ranges overlap. Which are they?
+# So what can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head
+# to the smallest. Whoever hears F1 alone will confuse vowels whose ranges overlap. Which are they?
 
 # %%
 for word, (f1, *_) in sorted(FORMANTS.items(), key=lambda item: item[1]):
@@ -499,8 +505,9 @@ for word, (f1, *_) in sorted(FORMANTS.items(), key=lambda item: item[1]):
 
 # %% [markdown]
 # *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test it we need something that reads. A
-# **linear probe** is the usual way to ask what numbers know: a linear map is fitted from them to something that we care
-# about, here the vowel of each frame, and asked about sounds that it has not seen. What a *linear* map can read lies there openly.
+# **linear probe** is the usual way to ask what numbers know: a linear map is fitted from them to something that we
+# care about, here the vowel of each frame, and asked about sounds that it has not seen. What a *linear* map can read
+# lies there openly.
 
 # %%
 centres = 100 + 160 * torch.arange(49)                        # the middle sample of each frame
@@ -569,12 +576,12 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 #
 # ## Self-supervised learning: mask, and tell the target from negatives
 #
-# What is there to be learned from, without labels? From text one masks a token and has it predicted
-# ([lecture @transformer](@transformer)); the label is made from the data itself, and that is **self-supervised
-# learning**. Do the same with frames. But what does it mean to predict a *frame*? A token is right or wrong. A frame is a
-# vector of real numbers, much of which is chance; a model that must hit it exactly will spend its strength on the
-# noise. So the question is made easier, and better: *here are eleven frames of this sound. One of them was masked at this
-# place. Which?*
+# What is there to be learned from, without labels? From text one masks a token and has it predicted ([lecture
+# @transformer](@transformer)); the label is made from the data itself, and that is **self-supervised learning**. Do
+# the same with frames. But what does it mean to predict a *frame*? A token is right or wrong. A frame is a vector of
+# real numbers, much of which is chance; a model that must hit it exactly will spend its strength on the noise. So the
+# question is made easier, and better: *here are eleven frames of this sound. One of them was masked at this place.
+# Which?*
 
 # %%
 figures.wav2vec_diagram()
@@ -591,8 +598,9 @@ figures.wav2vec_diagram()
 # \text{ and the negatives}$$
 #
 # This **contrastive loss** is known as **InfoNCE** (van den Oord et al. 2018). It is a lookup again, a query among
-# candidates, and $\kappa$ is the temperature of lecture @lookup. Cosines lie between −1 and 1. *Before you run it:* with ten
-# negatives and $\kappa = 1$, how low can the loss get, for a perfect guess?
+# candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
+# Transformer gives, not the context vector of lecture @cross_attention.) Cosines lie between −1 and 1. *Before you
+# run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for a perfect guess?
 
 # %%
 c = torch.eye(2)[:1]                                          # (1, 2)
@@ -604,13 +612,13 @@ twice = contrastive_loss(c, c, candidates, 0.1).item()
 print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 
 # %% [markdown]
-# At $\kappa = 1$ a perfect guess still pays 0.86, because no cosine can be far enough above another; at 0.1, the paper's
-# choice, it pays nothing worth mentioning. The last line is a mistake that is easily made: who draws negatives from
-# *all* masked frames draws the right one now and then, and asks the model to tell a thing from itself.
+# At $\kappa = 1$ a perfect guess still pays 0.86, because no cosine can be far enough above another; at 0.1, the
+# paper's choice, it pays nothing worth mentioning. The last line is a mistake that is easily made: who draws
+# negatives from *all* masked frames draws the right one now and then, and asks the model to tell a thing from itself.
 #
-# How much should be masked? In wav2vec 2.0 each frame is the start of a span with probability $p = 0.065$, and a span has
-# $M = 10$ frames. Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or what?* A frame stays visible if none of
-# the ten places at which a span could reach it is a start:
+# How much should be masked? In wav2vec 2.0 each frame is the start of a span with probability $p = 0.065$, and a span
+# has $M = 10$ frames. Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or what?* A frame stays
+# visible if none of the ten places at which a span could reach it is a start:
 
 # %%
 long = span_mask(1, 100_000, p=0.065, span=10, generator=torch.Generator().manual_seed(0))
@@ -626,17 +634,18 @@ viz.explore(spans, p=[0.02, 0.065, 0.12, 0.2, 0.5], span=[1, 3, 5, 10],
             start={"p": 0.065, "span": 10})
 
 # %% [markdown]
-# Why spans? Set the span to 1 at p = 0.5: half is masked, and almost every masked frame has a visible neighbour, 20
-# milliseconds away, in the same vowel. The mean of the two is a good guess that requires no understanding. Spans must be
-# longer than what can be bridged by drawing a line. In our sounds a vowel lasts 4 to 10 frames; we take spans of 3.
+# Why spans? Set the span to 1 at p = 0.5: half is masked, and three in four of the masked frames have a visible
+# neighbour, 20 milliseconds away, most often in the same vowel. To copy it is a good guess that requires no
+# understanding. Spans must be longer than what can be bridged by drawing a line. In our sounds a vowel lasts 4 to 10
+# frames; we take spans of three.
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 3 to 5.
 #
 # ## Negatives decide what is learned: an experiment
 #
-# From what should a frame be told apart? From other frames of its own sound, says the paper. Somebody proposes to draw from the
-# whole batch: there are more of them, and of many voices. It sounds reasonable. Here are the two games. They differ
-# in one line.
+# From what should a frame be told apart? From other frames of its own sound, says the paper. Somebody proposes to
+# draw from the whole batch: there are more of them, and of many voices. It sounds reasonable. Here are the two games.
+# They differ in one line.
 
 # %%
 def one_sound(mask, generator):                               # negatives from the same sound
@@ -671,11 +680,12 @@ with torch.no_grad():
         print(f"untrained, {draw.__name__}: {loss:.2f}   (guessing: {math.log(11):.2f})")
 
 # %% [markdown]
-# (Positions are RoPE here; the paper uses one more convolution, over 128 frames.) *Write down two predictions.* Each sound has
-# one pitch throughout, and its vowels change. What will the one model have learned, the vowel or the pitch? And the other?
+# (Positions are RoPE here; the paper uses one more convolution, over 128 frames.) *Write down two predictions.* Each
+# sound has one pitch throughout, and its vowels change. What will the one model have learned, the vowel or the pitch?
+# And the other?
 #
-# Both are trained for 360 steps of 24 sounds, from three seeds. (A model that has found nothing yet sits at the loss of
-# guessing. To get it moving, *both* start with 30 steps with negatives from any sound; after that one of them changes.)
+# Both are trained for 360 steps of 24 sounds, from three seeds. (The game with negatives from one sound is slow to
+# get going. So *both* start with 30 steps with negatives from any sound; after that one of them changes.)
 
 # %%
 print(listened["command"])
@@ -689,8 +699,8 @@ figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 st
 
 # %% [markdown]
 # With negatives from any sound the loss falls at once, and deep. With negatives from the same sound it comes down
-# slowly, and not far. So the first is the better idea? A loss says how well a game is played, and the game itself is of no use to
-# anybody. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
+# slowly, and not far. So the first is the better idea? A loss says how well a game is played, and the game itself is
+# of no use to anybody. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
 
 # %%
 order_of_rows = ("untrained", "any sound", "one sound", "log spectra")
@@ -708,11 +718,11 @@ for i in range(3):
 
 # %% [markdown]
 # Read the two pictures together; each mark is a training seed, and all are asked about sounds that neither model nor
-# probe has heard. The untrained network shows little of either. With negatives from any sound the model knows the pitch
-# nearly perfectly, and of the vowels hardly more than before. It is what you would have done, too: to tell a frame from those
-# of other singers, listen to the voice. With negatives from the same sound pitch is of no use, for all candidates share
-# it; and now, with no label anywhere, about two vowels in three can be read off. And the better loss belongs to
-# the model that knows nothing of vowels.
+# probe has heard. The untrained network shows little of either. With negatives from any sound the model knows the
+# pitch nearly perfectly, and of the vowels hardly more than before. It is what you would have done, too: to tell a
+# frame from those of other singers, listen to the voice. With negatives from the same sound pitch is of no use, for
+# all candidates share it; and now, with no label anywhere, about two vowels in three can be read off. And the better
+# loss belongs to the model that knows nothing of vowels.
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing obliges it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.
@@ -725,9 +735,9 @@ by_listener = {name: torch.tensor(listened["confusions"][name])
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
 
 # %% [markdown]
-# RESULT_CONFUSED Log spectra, which an engineer designed, still beat it. It had 400 sounds to find out by itself, from bare
-# samples, that frequencies are worth looking at. The paper's models had up to fifty-three thousand hours. Fine-tuned on *ten
-# minutes* of transcribed speech, they recognise it.
+# RESULT_CONFUSED Log spectra, which an engineer designed, still beat it. It had 400 sounds to find out by itself,
+# from bare samples, that frequencies are worth looking at. The paper's models had up to fifty-three thousand hours.
+# Fine-tuned on *ten minutes* of transcribed speech, they recognise it.
 #
 # ## Where this went: DeiT, MAE, CLIP, HuBERT, Whisper
 #
@@ -735,7 +745,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
-# | [DeiT](https://arxiv.org/abs/2012.12877) (Touvron et al. 2021) | ViT on ImageNet's 1.2 million images alone, 83.1 %: heavy augmentation, and a CNN as teacher; [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % (Beyer et al. 2022) | augmentation tells what is not built in |
+# | [DeiT](https://arxiv.org/abs/2012.12877) (Touvron et al. 2021) | ViT on ImageNet's 1.2 million images alone, 83.1 %: heavy augmentation, and a CNN as teacher; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % (Beyer et al. 2022); [how to choose](https://arxiv.org/abs/2106.10270) (Steiner et al. 2022) | augmentation tells what is not built in |
 # | [Swin](https://arxiv.org/abs/2103.14030) (Liu et al. 2021) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
 # | [MAE](https://arxiv.org/abs/2111.06377) (He et al. 2022) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
 # | [SimCLR](https://arxiv.org/abs/2002.05709) (Chen et al. 2020) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
@@ -750,16 +760,17 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | | | shapes |
 # |---|---|---|
-# | patch embedding | $x_i W$, flattened patches of $P \times P$ pixels; $n = HW / P^2$ | $(n, C P^2) \to (n, d)$ |
+# | patch embedding | $x_i W$, flattened patches of $s \times s$ pixels; $n = H W / s^2$ for $H \times W$ | $(n, C s^2) \to (n, d)$ |
 # | ViT | $\operatorname{norm}(\operatorname{blocks}([\text{class}; XW] + P))_0\, V$ | $(1 + n, d) \to$ classes |
 # | rollout | $\tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$ | $(1 + n, 1 + n)$ |
 # | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target; guessing costs $\log(1 + K)$ with $K$ negatives | one number a masked frame |
 # | masked share | $1 - (1 - p)^M$ | |
 #
-# An image becomes a sequence of patches, a sound a sequence of frames, and the Transformer does not notice the difference.
-# A ViT has little inductive bias, so what a convolution is born with it must learn from data; but on our digits bias
-# explains only a small part of the gap. Its positions become a map if objects stand in many places, and not otherwise. A map of
-# attention weights is a claim that needs a control. A contrastive model learns what tells the target from its negatives.
+# An image becomes a sequence of patches, a sound a sequence of frames, and the Transformer does not notice the
+# difference. A ViT has little inductive bias, so what a convolution is born with it must learn from data; but on our
+# digits bias explains only a small part of the gap. Its positions become a map if objects stand in many places, and
+# not otherwise. A map of attention weights is a claim that needs a control. A contrastive model learns what tells the
+# target from its negatives.
 #
 # **In the package.** `attncourse.beyond_text` has `patchify`, `ViT`, `attention_rollout`, `FeatureEncoder`,
 # `span_mask`, `sample_negatives`, `contrastive_loss`, `Quantizer`, `diversity_loss` and `Wav2Vec2`, which has the codes
@@ -774,19 +785,20 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > colours tell them from other images. So colour is all that is needed. Change the colours of each crop at random:
 # > what is to be ignored must be made useless. (It is SimCLR's finding: Chen et al. 2020, section 3.)</details>
 #
-# **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in words,
-# and an extension. **Next:** [lecture @errata_lab](@errata_lab), which turns this lecture's question on ourselves: what does
-# a falling loss oblige a *program* to get right? Below are two sections for those who have time left.
+# **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
+# words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which turns this lecture's question on
+# ourselves: what does a falling loss oblige a *program* to get right? Below are two sections for those who have time
+# left.
 #
 # **Further reading.** Dosovitskiy et al., [*An image is worth 16x16 words*](https://arxiv.org/abs/2010.11929) (2021):
-# section 3 is two pages, section 4.3 is about the hunger for images. Abnar and Zuidema, [*Quantifying attention flow in
-# Transformers*](https://arxiv.org/abs/2005.00928) (2020). Adebayo et al., [*Sanity checks for saliency
-# maps*](https://arxiv.org/abs/1810.03292) (2018); Hooker et al., [*A benchmark for interpretability methods in deep neural
-# networks*](https://arxiv.org/abs/1806.10758) (2019); Chefer, Gur and Wolf, [*Transformer interpretability beyond attention
-# visualization*](https://arxiv.org/abs/2012.09838) (2021). Baevski et al., [*wav2vec 2.0*](https://arxiv.org/abs/2006.11477)
-# (2020): sections 2 and 3 are what you have played. Van den Oord et al., [*Representation learning with contrastive
-# predictive coding*](https://arxiv.org/abs/1807.03748) (2018). Peterson and Barney, [*Control methods used in a study of the
-# vowels*](https://doi.org/10.1121/1.1906875) (1952).
+# section 3 is two pages, section 4.3 is about the hunger for images. Abnar and Zuidema, [*Quantifying attention flow
+# in Transformers*](https://arxiv.org/abs/2005.00928) (2020). Adebayo et al., [*Sanity checks for saliency
+# maps*](https://arxiv.org/abs/1810.03292) (2018); Hooker et al., [*A benchmark for interpretability methods in deep
+# neural networks*](https://arxiv.org/abs/1806.10758) (2019); Chefer, Gur and Wolf, [*Transformer interpretability
+# beyond attention visualization*](https://arxiv.org/abs/2012.09838) (2021). Baevski et al.,
+# [*wav2vec 2.0*](https://arxiv.org/abs/2006.11477) (2020): sections 2 and 3 are what you have played. Van den Oord
+# et al., [*Representation learning with contrastive predictive coding*](https://arxiv.org/abs/1807.03748) (2018). Peterson
+# and Barney, [*Control methods used in a study of the vowels*](https://doi.org/10.1121/1.1906875) (1952).
 
 # %% [markdown]
 # ## Going further: a tenth of the images
@@ -810,23 +822,24 @@ assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], 
 #
 # ## Going further: a codebook, Gumbel-softmax and straight-through gradients
 #
-# One thing was left out. wav2vec 2.0 does not compare guesses with frames but with **codes**: each frame is replaced by
-# an entry of a small table, the **codebook**, which is learned as well. (In the paper there are two tables of 320
-# entries, and an entry of each is taken.) What for? A frame is full of detail that is easy to match and worth nothing, this
-# microphone, this breath. In the choice among a few hundred entries there is little room for it, and in the paper's
-# ablation continuous targets did worse. (HuBERT answers the same question with k-means.)
+# One thing was left out. wav2vec 2.0 does not compare guesses with frames but with **codes**: each frame is replaced
+# by an entry of a small table, the **codebook**, which is learned as well. (In the paper there are two tables of 320
+# entries, and an entry of each is taken.) What for? A frame is full of detail that is easy to match and worth
+# nothing, this microphone, this breath. In the choice among a few hundred entries there is little room for it, and in
+# the paper's ablation continuous targets did worse. (HuBERT answers the same question with k-means.)
 #
-# To choose is not differentiable. Two tricks help. Noise $g$ is added to the scores $s$, Gumbel's, so that each entry wins with its
-# softmax probability: the **Gumbel-softmax** ([Jang et al. 2017](https://arxiv.org/abs/1611.01144), [Maddison et al.
-# 2017](https://arxiv.org/abs/1611.00712)). And the gradient is taken of another function than the one that was computed:
+# To choose is not differentiable. Two tricks help. Noise $g$ is added to the scores $s$, Gumbel's, so that each entry
+# wins with its softmax probability: the **Gumbel-softmax** ([Jang et al. 2017](https://arxiv.org/abs/1611.01144),
+# [Maddison et al. 2017](https://arxiv.org/abs/1611.00712)). And the gradient is taken of another function than the
+# one that was computed:
 #
 # $$\text{forward: } \operatorname{onehot}(\arg\max_e (s_e + g_e)) \qquad
-# \text{backward, as if: } \operatorname{softmax}((s + g) / \tau)$$
+# \text{backward, as if: } \operatorname{softmax}((s + g) / T)$$
 #
-# This is the **straight-through estimator** ([Bengio et al. 2013](https://arxiv.org/abs/1308.3432)). The temperature $\tau$ falls
-# during training: at first a soft gradient that reaches all entries, later one that is nearer to the choice. Let us watch it where we
-# know the answer: points of eight kinds, seen twice with different noise, a codebook of 16 entries, and nobody says
-# which kinds there are.
+# This is the **straight-through estimator** ([Bengio et al. 2013](https://arxiv.org/abs/1308.3432)). The temperature
+# $T$ falls during training: at first a soft gradient that reaches all entries, later one that is nearer to the
+# choice. Let us watch it where we know the answer: points of eight kinds, seen twice with different noise, a codebook
+# of 16 entries, and nobody says which kinds there are.
 
 # %%
 codes = {}
@@ -842,16 +855,16 @@ assert max(favoured) < min(fair) and all(a < b for a, b in zip(favoured, cured, 
 
 # %% [markdown]
 # (The number printed is the exponential of the entropy: how many entries there would be, if all were used alike.)
-# From a fair start it finds the eight kinds by itself, with an entry or so for each. In the second run one entry was ahead
-# of the others from the beginning. It wins too often, the others are seldom chosen and seldom get better, and several
-# kinds share one code for good: **codebook collapse**, here halfway. (If it is complete, all targets are one code, and nothing can
-# be told from anything.) The last two runs add the **diversity loss**, the negative entropy of how often the entries are
-# used on average, which is lowest when all are used alike. With a weight of 100 it cures a part, with 1,000 the eight are back. The
-# paper's weight is 0.1. Ours must undo a start that was made bad on purpose: the favourite is so far ahead that the softmax
-# is nearly one-hot, and almost no gradient comes through it.
+# From a fair start it finds the eight kinds by itself, with an entry or so for each. In the second run one entry was
+# ahead of the others from the beginning. It wins too often, the others are seldom chosen and seldom get better, and
+# several kinds share one code for good: **codebook collapse**, here halfway. (If it is complete, all targets are one
+# code, and nothing can be told from anything.) The last two runs add the **diversity loss**, the negative entropy of
+# how often the entries are used on average, which is lowest when all are used alike. With a weight of 100 it cures a
+# part, with 1,000 the eight are back. The paper's weight is 0.1. Ours must undo a start that was made bad on purpose:
+# the favourite is so far ahead that the softmax is nearly one-hot, and almost no gradient comes through it.
 #
-# With codes in the loop our small listener takes several times as long to get going; `Wav2Vec2.loss` is the whole game, if you
-# would like to let it run over lunch.
+# With codes in the loop our small listener takes several times as long to get going; `Wav2Vec2.loss` is the whole
+# game, if you would like to let it run over lunch.
 #
 # > **A common mistake: what is masked is masked for the targets, too.** In the first figure of the wav2vec 2.0 paper the
 # > codes are made of what stands *below* the mask. What is hidden from the Transformer is not hidden from the targets. (And

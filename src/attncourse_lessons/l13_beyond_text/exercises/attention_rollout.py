@@ -9,7 +9,7 @@ from .common import READY_MADE
 
 
 def solution(weights):
-    tables = (weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2                 # (batch, n_layers, n, n)
+    tables = (weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2  # (batch, n_layers, n, n)
     rolled = tables[:, 0]
     for layer in range(1, tables.shape[1]):
         rolled = tables[:, layer] @ rolled
