@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape
@@ -59,6 +60,7 @@ def mistakes(runs: Mapping[str, Sequence[int]], n: int) -> None:
     ax.set_yticks(range(len(runs)), list(runs))
     ax.set_ylim(len(runs) - 0.5, -0.5)
     ax.set_xlim(left=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
