@@ -361,7 +361,8 @@ assert mean(mistakes("ViT, no positions")) > 3 * mean(mistakes("ViT"))
 
 # %%
 for name in ("CNN", "CNN, shifts", "ViT", "ViT, shifts"):
-    plain, moved = (mean(run[key] for run in record["models"][name]) for key in ("report", "moved"))
+    runs = record["models"][name]
+    plain, moved = (mean(run[key] for run in runs) for key in ("report", "moved"))
     print(f"{name:<12} {plain:.1%} of the digits as they are, {moved:.1%} when moved")
 
 # %% [markdown]
