@@ -4,7 +4,24 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, bars, boxed, cells, contours, grid, grids, joined, places, strokes, texts
+from drawn import (
+    arrows,
+    axes,
+    bars,
+    boxed,
+    cells,
+    contours,
+    curves,
+    grid,
+    grids,
+    joined,
+    labels,
+    places,
+    strokes,
+    table,
+    texts,
+    written,
+)
 from proven import proven
 
 from attncourse_lessons import course
@@ -41,8 +58,9 @@ def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
     side = torch.arange(9) % 3
     line = torch.arange(9) // 3
     beside = ((side[:, None] - side).abs() + (line[:, None] - line).abs()) == 1
-    figures.position_maps(beside.float(), side=3)
-    assert "cosine of 1.00 on average, those further apart of 0.00" in alt[0]
+    figures.position_maps({"trained": beside.float(), "new": torch.eye(9)}, side=3)
+    assert "trained: 9 maps" in alt[0] and "cosine of 1.00 on average, those further apart of 0.00" in alt[0]
+    assert "new: 9 maps" in alt[0] and "cosine of 0.00 on average" in alt[0]
 
 
 def test_a_frame_of_spans_tells_the_share_and_the_longest_stretch():
@@ -150,22 +168,79 @@ def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, f
 @proven
 def test_each_place_has_a_map_with_a_dot_where_it_is():
     similarity = torch.arange(16.0).view(4, 4) / 16
-    for i, ax in enumerate(axes(figures.position_maps, similarity, 2)):
-        assert grid(ax) == similarity[i].view(2, 2).tolist()
-        assert strokes(ax) == [[(i % 2, i // 2)]]                                # column and row
+    turned = similarity.flip(0)
+    *maps, _ = axes(figures.position_maps, {"one": similarity, "two": turned}, 2)        # the last is the colour bar
+    for row in range(2):
+        places_in_row = maps[5 * row : 5 * row + 5]
+        assert not places_in_row[2].axison                                               # between two titles
+        for k, cosines in enumerate((similarity, turned)):
+            for column in range(2):
+                ax = places_in_row[3 * k + column]
+                assert grid(ax) == cosines[2 * row + column].view(2, 2).tolist()
+                assert strokes(ax) == [[(column, row)]]
+    assert [ax.get_title(loc="right") for ax in maps if ax.get_title(loc="right")] == ["one", "two"]
 
 
 @proven
 def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_between_their_ends():
     wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
-    up, down = axes(figures.waveform_and_spectrogram, wave, loudness, [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], 2, 2)
+    spoken, formants = [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], [[0.5, 0.75], [0.25, 0.875]]
+    up, down = axes(figures.waveform_and_spectrogram, wave, loudness, spoken, 2, 2, formants)
     ends = [[(0.25, 0), (0.25, 1)], [(2, 0), (2, 1)]]
     assert strokes(up) == [[(0, 0), (0.5, 1), (1, -0.75), (1.5, 0.5)], *ends]
-    assert strokes(down) == ends
+    assert strokes(down)[:2] == ends
+    assert strokes(down)[2:] == [                                                # each vowel's, while it lasts
+        [(0, 0.5), (0.25, 0.5)], [(0, 0.75), (0.25, 0.75)], [(0.25, 0.25), (2, 0.25)], [(0.25, 0.875), (2, 0.875)],
+    ]  # fmt: skip
+    assert [(words, y) for words, _, y in texts(down)] == [("F1", 0.25), ("F2", 0.875)]
     assert [(words, x) for words, x, _ in texts(up)] == [("hod", 0.125), ("heed", 1.125)]
     assert grid(down) == [[4, 32], [2, 16], [1, 8]]                              # frames go right, frequencies up
     assert down.images[0].get_extent() == [0, 2, 0, 1]                           # seconds, and half the rate in hertz
     assert (down.get_xlabel(), down.get_ylabel()) == ("seconds", "hertz") and not down.yaxis_inverted()
+
+
+@proven
+def test_every_run_has_a_mark_at_its_mistakes_over_what_the_test_set_can_tell():
+    (ax,) = axes(figures.mistakes, {"CNN": [4, 2, 4, 2], "ViT": [16]}, 100)
+    assert labels(ax.yaxis) == {0: "CNN", 1: "ViT"}
+    mean, marks, other_mean, other = strokes(ax)
+    assert [x for x, _ in marks] == [4, 2, 4, 2] and other == [(16, 1)]
+    assert [y for _, y in marks] == pytest.approx([-0.065, -0.065, 0.065, 0.065])        # equal runs are all to be seen
+    assert mean == [(3, -0.3), (3, 0.3)] and other_mean == [(16, 0.7), (16, 1.3)]
+    first, second = ((bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches)
+    assert first == pytest.approx((1.03, 8.45), abs=0.01)                        # Wilson's, for 3 of 100
+    assert second == pytest.approx((10.10, 24.42), abs=0.01)                     # and for 16
+    with pytest.raises(ValueError, match="mistakes from 0 to n = 3"):
+        figures.mistakes({"CNN": [4]}, 3)
+
+
+@proven
+def test_a_line_runs_through_the_means_of_the_seeds():
+    runs = {"any": {10: [1.0, 3.0], 20: [0.5, 0.5]}, "one": {10: [2.0, 3.0]}}
+    (ax,) = axes(figures.runs_over, runs, "step", "loss", ("guessing", 2.75))
+    assert strokes(ax) == [
+        [(10, 1), (10, 3)], [(20, 0.5), (20, 0.5)], [(10, 2), (20, 0.5)], [(10, 2), (10, 3)], [(10, 2.5)],
+        [(0, 2.75), (1, 2.75)],
+    ]  # fmt: skip
+    named = curves(ax)
+    assert named["any"] == {10: 2, 20: 0.5} and named["one"] == {10: 2.5} and [*named["guessing"].values()][-1] == 2.75
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "loss")
+
+
+@proven
+def test_the_cells_of_predicted_confusions_are_framed_and_shares_are_of_the_row():
+    counts = torch.tensor([[3, 1, 0], [0, 2, 2], [0, 4, 4]])
+    (ax,) = axes(figures.confusions, {"probe": counts}, ["a", "b", "c"], [("b", "c")])
+    assert table(ax) == {"a": {"a": 0.75, "b": 0.25, "c": 0}, "b": {"a": 0, "b": 0.5, "c": 0.5},
+                         "c": {"a": 0, "b": 0.5, "c": 0.5}}  # fmt: skip
+    assert written(ax)["a"] == {"a": "0.75", "b": "0.25", "c": "0.00"}
+    assert [*cells(ax)] == [(1, 2, 1, 1), (2, 1, 1, 1)]
+    assert ax.get_title() == "probe: 56% right" and (ax.get_xlabel(), ax.get_ylabel()) == ("taken for", "sung")
+
+
+def test_confusions_say_how_many_mistakes_were_predicted(alt):
+    figures.confusions({"probe": torch.tensor([[3, 1, 0], [0, 2, 2], [0, 4, 4]])}, ["a", "b", "c"], [("b", "c")])
+    assert "probe: 56% right, 86% of the mistakes in the framed cells" in alt[0]
 
 
 @proven
@@ -225,4 +300,6 @@ def test_codes_stand_in_the_order_of_their_use():
     assert (even.get_title(), uneven.get_title()) == ("even", "uneven")
     assert bars(even) == {"": {1: 0.5, 2: 0.375, 3: 0.125}}
     assert bars(uneven) == {"": {1: 0.75, 2: 0.25, 3: 0, 4: 0}}
+    assert texts(even) == [("all alike: 1/3", 1, pytest.approx(1 / 3))]
+    assert texts(uneven) == [("all alike: 1/4", 1, 0.25)]
     assert strokes(even) == [[(0, 0.333333), (1, 0.333333)]] and strokes(uneven) == [[(0, 0.25), (1, 0.25)]]

@@ -47,6 +47,17 @@ def test_a_tone_at_a_formant_is_louder_than_its_neighbours():
         assert at > 3 * above
 
 
+def test_each_harmonic_is_as_loud_as_the_formants_of_the_voices_size_make_it():
+    sounds = vowels(6, 1.0, noise=0.0, shortest=30.0, longest=30.0, generator=seed(4))       # one vowel each
+    power = torch.fft.rfft(sounds.waveform * torch.hann_window(RATE)).abs().square()         # (6, 4001)  a hertz apart
+    formants = torch.tensor(list(FORMANTS.values()))[sounds.vowel[:, 0]] * sounds.size[:, None]
+    for spectrum, of_voice, pitch in zip(power, formants, sounds.pitch.tolist(), strict=True):
+        there = [spectrum[round(k * pitch) - 4 : round(k * pitch) + 5].sum().sqrt().item() for k in range(1, 12)]
+        meant = [resonance(torch.tensor([k * pitch]), of_voice[:, None]).item() / k for k in range(1, 12)]
+        ratios = torch.tensor(there) / torch.tensor(meant)
+        assert ratios.max() < 1.05 * ratios.min()
+
+
 def test_voices_differ_in_pitch_and_stay_within_their_range():
     pitch = vowels(50, 0.1, generator=seed(3)).pitch
     assert 90 <= pitch.min() < 120 and 200 < pitch.max() <= 240 and SIZES[0] < 1 < SIZES[1]

@@ -39,6 +39,8 @@ class Sounds(NamedTuple):
     """Which of FORMANTS is said, by number: at a change, the one that is nearer."""
     pitch: Float[Tensor, " batch"]
     """Hertz."""
+    size: Float[Tensor, " batch"]
+    """The voice's formants are this many times those of FORMANTS."""
 
 
 def vowels(
@@ -78,7 +80,8 @@ def vowels(
     formants = torch.nn.functional.pad(formants, (glide // 2, glide // 2), mode="replicate")
     formants = torch.nn.functional.avg_pool1d(formants, glide, stride=1)              # (n, 3, n_steps)
     low, high = SIZES
-    formants = formants * (low + (high - low) * uniform(n, 1, 1))
+    size = low + (high - low) * uniform(n, 1, 1)                                      # (n, 1, 1)
+    formants = formants * size
     low, high = PITCHES
     pitch = low * (high / low) ** uniform(n)                                          # (n,)
 
@@ -92,7 +95,7 @@ def vowels(
     voice = voice / voice.std(dim=1, keepdim=True)
     waveform = voice + math.sqrt(noise) * torch.randn(voice.shape, generator=generator)
     waveform = (waveform - waveform.mean(dim=1, keepdim=True)) / waveform.std(dim=1, keepdim=True)
-    return Sounds(waveform, vowel.repeat_interleave(HOP, dim=1), pitch)
+    return Sounds(waveform, vowel.repeat_interleave(HOP, dim=1), pitch, size.flatten())
 
 
 def resonance(

@@ -9,14 +9,16 @@
 # %% [markdown]
 # # Assignment @beyond_text · Beyond text
 #
-# In this assignment you build what [lecture @beyond_text](@beyond_text) puts around the Transformer: for
-# pictures the cutting into patches and the way in and out of a ViT, and for sound the three parts of wav2vec's game,
-# which hides spans, draws negatives, and scores the guesses.
+# In this assignment you build what [lecture @beyond_text](@beyond_text) puts around the Transformer. For
+# images: the cutting into patches, and the way into a ViT and out of it. For sound: the three parts of wav2vec's game,
+# which masks spans, draws negatives, and scores the guesses. After each check comes a cell that *uses* what you wrote:
+# **your ViT reads digits**, and your three parts train a listener. It waits until the check gives all points, and is not
+# graded.
 #
-# Two of them are drawn by chance in training. Here the random numbers are handed to you, so that there is one right
+# In training, masks and negatives are random. Here the random numbers are handed to you, so that there is one right
 # result. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
+# Two rules hold throughout. Return new tensors, and leave those that come in as they are. And let a
 # gradient through wherever something is to be learned.
 #
 # {exercises}
@@ -26,7 +28,9 @@
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
+
+    from . import figures
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -39,19 +43,20 @@ import torch
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · A picture as a sequence
+# ## 1 · Patches: an image as a sequence
 #
-# Cut each picture into square patches, side by side, and make one vector of each. The patches are read as one reads a
+# Cut each image into square patches, side by side, and make one vector of each. The patches are read as one reads a
 # page: the top row of patches from left to right, then the next row. Inside a patch the numbers run over channel, then
 # row, then column. So the first numbers of a vector are the top row of the patch's pixels in channel 0.
 #
-# Pictures need not be square. The patch divides both sides.
+# Images need not be square. The patch divides both sides.
 
 # %% exercise="patchify"
 def patchify(images: Tensor, patch: int) -> Tensor:
-    """Cut pictures into patches of patch × patch pixels.
+    """Cut images into patches of patch × patch pixels.
 
-    images: (batch, channels, height, width)   patch: height and width of a patch, a divisor of both
+    images: (batch, channels, height, width)
+    patch: height and width of a patch, a divisor of both
     returns (batch, n_patches, channels · patch · patch)
     """
     ...  # solution
@@ -60,10 +65,30 @@ def patchify(images: Tensor, patch: int) -> Tensor:
 check("patchify", patchify)
 
 # %% [markdown]
+# **Use it.** Your patches, shuffled and put together again, in three sizes. *Guess first:* at which size does an "8"
+# stop being one for you? (For a ViT without positions it never was one: it gets the patches, and not their places.)
+
+# %%
+if solved("patchify"):
+    from sklearn.datasets import load_digits
+
+    from attncourse.beyond_text import unpatchify
+
+    digits = torch.tensor(load_digits().data, dtype=torch.float32).view(-1, 1, 8, 8) / 16
+    labels = torch.tensor(load_digits().target)
+    eight = digits[labels == 8][:1]                          # (1, 1, 8, 8)
+    shown = {"whole": eight}
+    for side in (4, 2, 1):
+        x = patchify(eight, side)                            # (1, n, side²)
+        order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(1))
+        shown[f"{side} × {side}"] = unpatchify(x[:, order], side, 8, 8)
+    figures.image_row([picture[0, 0] for picture in shown.values()], list(shown))
+
+# %% [markdown]
 # ## 2 · Into a ViT, and out of it
 #
 # The patches are embedded. In front of them comes the class token, one learned vector that is the same for every
-# picture; its row is the one that will be read out. All $1 + n$ rows get a position, the class token's first:
+# image; its row is the one that will be read out. All $1 + n$ rows get a position, the class token's first:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{head}\bigl(\operatorname{stack}(X)_0\bigr)$$
@@ -72,8 +97,10 @@ check("patchify", patchify)
 # inside the stack.
 
 # %% exercise="vit_forward"
-def vit_forward(patches: Tensor, embed, class_token: Tensor, positions: Tensor, stack, head) -> Tensor:
-    """Logits of the classes of pictures that are cut into patches.
+def vit_forward(
+    patches: Tensor, embed, class_token: Tensor, positions: Tensor, stack, head
+) -> Tensor:
+    """Logits of the classes of images that are cut into patches.
 
     patches: (batch, n_patches, d_patch)   embed(patches) -> (batch, n_patches, d)
     class_token: (d,)   positions: (1 + n_patches, d)
@@ -86,15 +113,55 @@ def vit_forward(patches: Tensor, embed, class_token: Tensor, positions: Tensor, 
 check("vit_forward", vit_forward)
 
 # %% [markdown]
-# ## 3 · Hide spans of a sound
+# **Use it: your ViT reads digits.** The parameters come from the package, the way through them is yours: 200 steps
+# of 64 images. *Guess* how many of 397 digits that it never saw it gets wrong after so short a training.
+
+# %%
+if solved("patchify") and solved("vit_forward"):
+    from attncourse.beyond_text import ViT, ViTConfig
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)                                 # enough for a small model
+    parts = ViT(ViTConfig(image_size=8, patch=2, channels=1, n_classes=10,
+                          d_model=64, n_layers=2, n_heads=4, d_ff=128))
+
+    def your_vit(images):
+        return vit_forward(patchify(images, 2), parts.patches, parts.class_token,
+                           parts.positions.table, parts.stack, parts.head)
+
+    order = torch.randperm(len(digits))
+    training, test = order[:1400], order[1400:]
+    optimiser = torch.optim.AdamW(parts.parameters(), 4e-3, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=200,
+                                                   pct_start=0.2)
+    for step in range(200):
+        batch = training[torch.randint(1400, (64,))]
+        loss = nn.functional.cross_entropy(your_vit(digits[batch]), labels[batch])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        if step % 50 == 0:
+            print(f"step {step:>3}: loss {loss.item():.2f}")
+    parts.eval()
+    with torch.no_grad():
+        said = your_vit(digits[test]).argmax(dim=-1)         # (397,)
+    wrong = (said != labels[test]).nonzero()[:, 0]
+    print(f"your ViT reads {1 - len(wrong) / len(test):.1%} of {len(test)} digits; it misread")
+    figures.image_row([digits[test[i], 0] for i in wrong[:6]],
+                      [f"{labels[test[i]]} as {said[i]}" for i in wrong[:6]])
+
+# %% [markdown]
+# ## 3 · Mask spans of a sound
 #
-# A batch of sounds is given as frames, `lengths[b]` of them in sound $b$ and padding behind. You decide which frames
-# are hidden:
+# A batch of sounds is given as frames, `lengths[b]` of them in sound $b$, and padding after them. You decide which frames
+# are masked. (The paper lets each frame start a span with probability $p$. Here the number of spans is fixed, so that
+# there is one right result.)
 #
 # * A sound of $n$ frames gets $s$ spans: $p \cdot n$, rounded to the nearest whole number, and at least one.
 # * A span covers `span` frames in a row and lies wholly within the sound. So it may start at the frames
 #   $0, \dots, n - \text{span}$.
-# * Where the spans start is a lottery: each frame has a random number in `lot`, and of the frames at which a span may
+# * Where the spans start is decided by a lottery. Each frame has a random number in `lot`, and of the frames at which a span may
 #   start, the $s$ with the *lowest* numbers win.
 # * Spans may overlap.
 #
@@ -102,12 +169,12 @@ check("vit_forward", vit_forward)
 
 # %% exercise="span_mask"
 def span_mask(lot: Tensor, lengths: Tensor, p: float, span: int) -> Tensor:
-    """Which frames to hide.
+    """Which frames to mask.
 
     lot: (batch, n_frames), random numbers in 0..1, no two of a row alike
-    lengths: (batch,), how many frames of each sound are real   p: the share of its frames at which a span starts
-    span: frames in a span
-    returns (batch, n_frames), boolean, True where a frame is hidden
+    lengths: (batch,), how many frames of each sound are real
+    p: the share of its frames at which a span starts   span: frames in a span
+    returns (batch, n_frames), boolean, True where a frame is masked
     """
     ...  # solution
 
@@ -115,9 +182,26 @@ def span_mask(lot: Tensor, lengths: Tensor, p: float, span: int) -> Tensor:
 check("span_mask", span_mask)
 
 # %% [markdown]
-# ## 4 · Whom to be told apart from
+# **Use it.** Three sounds of different lengths, with the paper's $p$ and span, and with single frames. *Guess* in
+# which of the two a masked frame can be filled in from its neighbours.
+
+# %%
+if solved("span_mask"):
+    draws = torch.Generator().manual_seed(0)
+    lot, lengths = torch.rand(3, 90, generator=draws), torch.tensor([90, 70, 45])
+    for p, span in ((0.065, 10), (0.5, 1)):
+        masked = span_mask(lot, lengths, p, span)            # (3, 90)
+        share = masked.sum() / lengths.sum()
+        beside = masked[:, 1:-1] & ~(masked[:, :-2] & masked[:, 2:])
+        print(f"p = {p}, spans of {span}: {share:.0%} masked,",
+              f"{beside.sum() / masked.sum():.0%} of them next to a visible frame")
+        for row, n in zip(masked.tolist(), lengths.tolist(), strict=True):
+            print("   ", "".join("█" if hidden else "·" for hidden in row[:n]))
+
+# %% [markdown]
+# ## 4 · Negatives: what a frame is told apart from
 #
-# In one sound $n$ frames are hidden. For each of them, `k` negatives are drawn from the *others*, with replacement,
+# In one sound $n$ frames are masked. For each of them, `k` negatives are drawn from the *others*, with replacement,
 # each of the others as likely as any. Again the random numbers are given. For frame $i$ count the others from 0, in the
 # order in which they stand, leaving $i$ out. A number $u$ picks other number $\lfloor u \cdot (n - 1) \rfloor$.
 #
@@ -126,7 +210,7 @@ check("span_mask", span_mask)
 
 # %% exercise="draw_negatives"
 def draw_negatives(lot: Tensor) -> Tensor:
-    """For each of n hidden frames, which other frames are its negatives.
+    """For each of n masked frames, which other frames are its negatives.
 
     lot: (n, k), random numbers, 0 ≤ u < 1
     returns (n, k), indices from 0 to n − 1, of an integer dtype; i does not occur in row i
@@ -137,9 +221,27 @@ def draw_negatives(lot: Tensor) -> Tensor:
 check("draw_negatives", draw_negatives)
 
 # %% [markdown]
-# ## 5 · Score the guesses
+# **Use it.** The lecture's singers repeat their vowels. So a negative from the same sound may hold the very vowel that
+# is to be recognised: a **false negative**, which the loss punishes all the same. *Guess* how many of your negatives are.
+
+# %%
+if solved("draw_negatives"):
+    from attncourse.data.vowels import vowels
+
+    draws = torch.Generator().manual_seed(0)
+    sounds = vowels(100, noise=0.1, generator=draws)
+    vowel = sounds.vowel[:, 100 + 160 * torch.arange(49)]    # (100, 49) of each frame
+    same = []
+    for row in vowel:
+        negatives = draw_negatives(torch.rand(49, 10, generator=draws))      # (49, 10)
+        same.append((row[negatives] == row[:, None]).float().mean())
+    share = torch.stack(same).mean()
+    print(f"same vowel as the target: {share:.0%} of the negatives from its own sound")
+
+# %% [markdown]
+# ## 5 · The contrastive loss (InfoNCE)
 #
-# For each hidden frame the model has a guess, `context`, and should tell the right target from the negatives:
+# For each masked frame the model has a guess, `context`, and should tell the right target from the negatives:
 #
 # $$\mathcal L = \frac1n \sum_i -\log
 # \frac{\exp\bigl(\cos(c_i, q_i) / \kappa\bigr)}{\sum_{\tilde q} \exp\bigl(\cos(c_i, \tilde q) / \kappa\bigr)}$$
@@ -149,8 +251,10 @@ check("draw_negatives", draw_negatives)
 # learned as well, so gradients must reach all three tensors.
 
 # %% exercise="contrastive_loss"
-def contrastive_loss(context: Tensor, targets: Tensor, negatives: Tensor, temperature: float) -> Tensor:
-    """Cross entropy of telling each target from its negatives, in nats, mean over the rows.
+def contrastive_loss(
+    context: Tensor, targets: Tensor, negatives: Tensor, temperature: float
+) -> Tensor:
+    """Cross-entropy of telling each target from its negatives, in nats, mean over the rows.
 
     context: (n, d)   targets: (n, d)   negatives: (n, n_negatives, d)   temperature: above 0
     returns a single number
@@ -161,12 +265,40 @@ def contrastive_loss(context: Tensor, targets: Tensor, negatives: Tensor, temper
 check("contrastive_loss", contrastive_loss)
 
 # %% [markdown]
-# ## 6 · In your own words: a larger picture
+# **Use it: the whole game.** Your spans, your negatives (drawn from all masked frames of the batch) and your loss train
+# a small listener. *Guess* after how many steps it beats guessing, $\log 11 \approx 2.40$. And what will it have learned:
+# the vowels, or something easier?
+
+# %%
+if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss"):
+    from attncourse.beyond_text import Wav2Vec2, Wav2Vec2Config
+
+    torch.manual_seed(0)
+    listener = Wav2Vec2(Wav2Vec2Config(d_model=64, n_layers=2, n_heads=4, d_ff=128, dropout=0.0,
+                                       positions="rope", d_feature=64, kernels=(80, 4),
+                                       strides=(40, 4), d_code=64))
+    target = nn.Linear(64, 64)
+    optimiser = torch.optim.Adam([*listener.parameters(), *target.parameters()], 2e-3)
+    for step in range(61):
+        waveform = sounds.waveform[torch.randint(100, (16,))]                # (16, 8000)
+        z = listener.frames(waveform)                                        # (16, 49, 64)
+        masked = span_mask(torch.rand(16, 49), torch.full((16,), 49), 0.12, 3)
+        c = listener.guess(listener.contextualise(z, mask=masked)[masked])   # (n, 64)
+        q = target(z[masked])                                                # (n, 64)
+        loss = contrastive_loss(c, q, q[draw_negatives(torch.rand(len(q), 10))], 0.1)
+        if step % 20 == 0:
+            print(f"step {step:>2}: your loss {loss.item():.2f}, guessing {math.log(11):.2f}")
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+# %% [markdown]
+# ## 6 · In your own words: a larger image
 #
-# A ViT was trained on pictures of 224 × 224 pixels with patches of 16 × 16. Now it is to look at pictures of
+# A ViT was trained on images of 224 × 224 pixels with patches of 16 × 16. Now it is to look at images of
 # 448 × 448, cut into patches of the same size.
 #
-# **(a)** How many tokens were there, and how many are there now? By what factor do the tables of attention weights
+# **(a)** How many tokens were there, and how many are there now? By what factor do the attention weights
 # grow?
 # **(b)** Which of its learned parameters no longer fit, and which could be used as they are?
 # **(c)** Suggest what to do with those that do not fit, without training them from nothing, and say what your
@@ -220,13 +352,13 @@ check("contrastive_loss", contrastive_loss)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: where did it all come from?
+# ## Extension: attention rollout
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# A table of weights says what a layer averages. But what it averages has been mixed by the layers below. *Attention
-# rollout* (Abnar and Zuidema 2020) follows the mixing through the whole stack. Each layer's table is averaged over the
-# heads, and half of every token is what the residual path kept:
+# Attention weights say what a layer averages. But what it averages has been mixed by the layers below. *Attention
+# rollout* (Abnar and Zuidema 2020) follows the mixing through the whole stack. Each layer's weights are averaged over the
+# heads, and half of every token is what the residual connection kept:
 #
 # $$\hat A_\ell = \tfrac12 \Bigl(\tfrac1h \textstyle\sum_{\text{heads}} A_\ell + I\Bigr), \qquad
 # R = \hat A_{L-1} \cdots \hat A_1\, \hat A_0$$
@@ -244,3 +376,19 @@ def attention_rollout(weights: Tensor) -> Tensor:
 
 # %% check="attention_rollout"
 check("attention_rollout", attention_rollout)
+
+# %% [markdown]
+# **Use it.** Where does the ViT that you trained look, by your rollout? Beside it stands what a dull method says: how
+# much ink each patch has. *Guess* how much they agree, then read again what the lecture found about such maps.
+
+# %%
+if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
+    some = torch.stack([(labels[test] == digit).nonzero()[0, 0] for digit in (3, 8, 0)])
+    with torch.no_grad():
+        _, weights = parts(digits[test[some]], with_weights=True)            # (3, 2, 4, 17, 17)
+    rolled = attention_rollout(weights)[:, 0, 1:].view(3, 4, 4)
+    ink = patchify(digits[test[some]], 2).sum(dim=-1).view(3, 4, 4)
+    ink = ink / ink.sum(dim=(1, 2), keepdim=True)
+    figures.attention_on_images([digits[test[i], 0] for i in some],
+                                {"your rollout": list(rolled), "ink": list(ink)},
+                                [f"a {labels[test[i]]}" for i in some])

@@ -6,10 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape
 from attncourse.viz.diagrams import arrow, box, rgb
+from attncourse.viz.figures import cells
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -25,11 +28,63 @@ from attncourse.viz.style import (
     check_places,
     figure,
     hold_still,
+    line_style,
+    name_lines,
     show,
     stage,
 )
 
 MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
+SURE = 1.96  # standard errors to each side: 95 %
+
+
+def mistakes(runs: Mapping[str, Sequence[int]], n: int) -> None:
+    """A row for each model, a mark for each run's mistakes of `n`; the bar is what n test images can tell of the mean.
+
+    It is Wilson's 95 % interval for a share of n. Marks of equal runs stand above each other.
+    Raises ValueError for more mistakes than n, or fewer than none.
+    """
+    if not all(0 <= wrong <= n for group in runs.values() for wrong in group):
+        raise ValueError(f"runs: got {dict(runs)}, expected mistakes from 0 to n = {n}")
+    drawn, ax = figure(7.0, 0.9 + 0.4 * len(runs))
+    said = []
+    for y, (name, group) in enumerate(runs.items()):
+        share = sum(group) / len(group) / n
+        middle, half = _wilson(share, n)
+        ax.barh(y, 2 * n * half, left=n * (middle - half), height=0.5, color=PALE, zorder=1)
+        ax.plot([n * share] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2, zorder=2)
+        heights = [y + 0.13 * (group[:i].count(wrong) - (group.count(wrong) - 1) / 2) for i, wrong in enumerate(group)]
+        ax.plot(group, heights, **line_style(0) | {"linestyle": "none", "markersize": 6, "zorder": 3})
+        said.append(f"{name}: {', '.join(map(str, group))}, interval {n * (middle - half):.0f} to "
+                    f"{n * (middle + half):.0f}")  # fmt: skip
+    ax.set_yticks(range(len(runs)), list(runs))
+    ax.set_ylim(len(runs) - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(f"mistakes in {n} test images (fewer is better)")
+    show(drawn, f"Mistakes in {n} test images, a mark a seed, a line at the mean. {'; '.join(said)}.")
+
+
+def runs_over(
+    lines: Mapping[str, Mapping[float, Sequence[float]]], x_name: str, y_name: str, level: tuple[str, float]
+) -> None:
+    """A mark for each seed at each x, and a line through the means; `level` is dotted, with its name."""
+    drawn, ax = figure(7.2, 3.5)
+    said = []
+    for i, (name, runs) in enumerate(lines.items()):
+        style = line_style(i)
+        for x, values in runs.items():
+            ax.plot([x] * len(values), values, style["marker"], color=style["color"], markersize=3.5, alpha=0.6)
+        means = [sum(values) / len(values) for values in runs.values()]
+        ax.plot(list(runs), means, label=name, **style | {"marker": ""})
+        said.append(f"{name} from {means[0]:.2f} to {means[-1]:.2f}, lowest {min(means):.2f}")
+    ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1, label=level[0])
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the means. {'; '.join(said)}; dotted, "
+                f"{level[0]}: {level[1]:.2f}.")  # fmt: skip
 
 
 def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
@@ -62,7 +117,8 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         row, column = divmod(i, columns)
         left, top = column * side, 4.4 - row * side
         ax.add_patch(Rectangle((left, top - side), side, side, fill=False, edgecolor=ORANGE, linewidth=1.2))
-        ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=7, color=ORANGE, fontweight="bold")
+        ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=7, color=ORANGE, fontweight="bold",
+                path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
     arrow(ax, (4.8, 2.2), (6.4, 2.2))
     shown = [*range(6), *range(n - 2, n)] if n > 9 else list(range(n))
     x = 7.0
@@ -118,6 +174,7 @@ def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[
         where = "; ".join(f"{title} most at {_place(tables[i])}" for title, tables in maps.items())
         said.append(f"{name}: {where}")
     grid[0, 0].set_title("picture", fontsize=10)
+    drawn.supxlabel("white is 0; each map's darkest patch is its largest share", fontsize=8.5)
     show(drawn, f"Where was looked, by patch (row, column), counted from 1 at the top left. {'. '.join(said)}.")
 
 
@@ -146,40 +203,84 @@ def attention_on_image(
     return drawn, f"{title}: of {table.sum():.0%} that {who} gives to patches, most goes to {_place(table)}."
 
 
-def position_maps(similarity: Tensor, side: int, title: str = "") -> None:
-    """How much the position of each patch resembles those of all, (side², side²): a small map for each place.
+def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
+    """How much the position of each patch resembles those of all, {title: (side², side²)}: a small map for each place.
 
     Raises ValueError for a table of another size, and for more places than can be shown.
     """
     check_places(side=side)
-    check_shape("similarity", similarity, "n n", n=side * side)
-    table = similarity.detach().numpy()
-    drawn, grid = figure(4.6, 4.6, side, side)
-    beside: list[float] = []
-    far: list[float] = []
-    for i, ax in enumerate(np.asarray(grid).flat):
-        bare(ax, PALE)
-        ax.imshow(table[i].reshape(side, side), cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
-        row, column = divmod(i, side)
-        ax.plot(column, row, "o", markersize=4, color=ORANGE)
-        for j in range(side * side):
-            steps = abs(j // side - row) + abs(j % side - column)
-            (beside if steps == 1 else far if steps > 1 else []).append(table[i, j])
-    if title:
-        drawn.suptitle(title, fontsize=11)
-    show(
-        drawn,
-        f"{title or 'Cosines of positions'}: {side * side} maps, one for each place, a dot at the place. Places "
-        f"side by side have a cosine of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}.",
-    )
+    gap = 1  # a column of maps is left out between two titles
+    columns = (side + gap) * len(similarities) - gap
+    drawn, grid = figure(0.62 * columns + 0.9, 0.62 * side + 0.5, side, columns)
+    grid = np.asarray(grid).reshape(side, columns)
+    said = []
+    for k, (title, similarity) in enumerate(similarities.items()):
+        check_shape("similarities", similarity, "n n", n=side * side)
+        table, left = similarity.detach().numpy(), k * (side + gap)
+        beside: list[float] = []
+        far: list[float] = []
+        for i in range(side * side):
+            row, column = divmod(i, side)
+            ax = grid[row, left + column]
+            bare(ax, PALE)
+            image = ax.imshow(table[i].reshape(side, side), cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
+            ax.plot(column, row, "o", markersize=3.5, color=ORANGE)
+            for j in range(side * side):
+                steps = abs(j // side - row) + abs(j % side - column)
+                (beside if steps == 1 else far if steps > 1 else []).append(table[i, j])
+        grid[0, left + side // 2].set_title(title, fontsize=11, loc="center" if side % 2 else "right")
+        said.append(
+            f"{title}: {side * side} maps, one for each place, a dot at the place; places side by side have a cosine "
+            f"of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}"
+        )
+        if k:
+            for ax in grid[:, left - gap]:
+                ax.set_axis_off()
+    drawn.colorbar(image, ax=grid, label="cosine", fraction=0.03, aspect=30)
+    show(drawn, f"Cosines of positions. {'. '.join(said)}.")
+
+
+def confusions(tables: Mapping[str, Tensor], words: Sequence[str], predicted: Sequence[tuple[str, str]] = ()) -> None:
+    """Which word (row) was taken for which (column), in shares of the row, {title: counts (n, n)}.
+
+    Both cells of each `predicted` pair are framed. Raises ValueError where words and table do not fit.
+    """
+    drawn, grid = figure(4.1 * len(tables), 3.6, columns=len(tables))
+    said = []
+    for k, (ax, (title, counts)) in enumerate(zip(np.atleast_1d(np.asarray(grid)), tables.items(), strict=True)):
+        check_shape("tables", counts, "n n", n=len(words))
+        shares = (counts / counts.sum(dim=1, keepdim=True)).numpy()
+        cells(ax, shares, list(words), list(words), True, digits=2)
+        wrong = float(counts.sum() - counts.diag().sum())
+        inside = 0.0
+        for one, other in predicted:
+            i, j = words.index(one), words.index(other)
+            inside += float(counts[i, j] + counts[j, i])
+            for x, y in ((i, j), (j, i)):
+                ax.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2.4, zorder=5))
+        right = float(counts.diag().sum() / counts.sum())
+        ax.set_title(f"{title}: {right:.0%} right", fontsize=10.5)
+        ax.set_xlabel("taken for")
+        if k == 0:
+            ax.set_ylabel("sung")
+        framed = f", {inside / wrong:.0%} of the mistakes in the framed cells" if predicted and wrong else ""
+        said.append(f"{title}: {right:.0%} right{framed}")
+    show(drawn, f"Which vowel was taken for which, in shares of the vowel that was sung. {'; '.join(said)}.")
 
 
 def waveform_and_spectrogram(
-    waveform: Tensor, loudness: Tensor, spoken: Sequence[tuple[float, float, str]], rate: int, hop: int, title: str = ""
+    waveform: Tensor,
+    loudness: Tensor,
+    spoken: Sequence[tuple[float, float, str]],
+    rate: int,
+    hop: int,
+    formants: Sequence[Sequence[float]] = (),
+    title: str = "",
 ) -> None:
     """A sound (n_samples,), and below it what each frame sounds like: log spectra (n_frames, n_frequencies).
 
-    `spoken` says what is said from when to when, in seconds; frames are `hop` samples apart.
+    `spoken` says what is said from when to when, in seconds; frames are `hop` samples apart. `formants` are lines over
+    the spectra, some hertz for each that is spoken.
     """
     drawn, (up, down) = figure(7.4, 3.9, rows=2)
     seconds = len(waveform) / rate
@@ -197,16 +298,25 @@ def waveform_and_spectrogram(
     low, high = np.quantile(shown, [0.2, 0.998])
     extent = (0.0, len(loudness) * hop / rate, 0.0, rate / 2)
     down.imshow(shown, cmap=WEIGHTS, vmin=low, vmax=high, origin="lower", aspect="auto", extent=extent)
+    for (start, end, _), hertz in zip(spoken, formants, strict=False):
+        for height in hertz:
+            down.plot([start, end], [height, height], color=ORANGE, linewidth=1.8, solid_capstyle="butt")
+    for number, height in enumerate(formants[-1] if formants else (), start=1):
+        down.annotate(f"F{number}", (1, height), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                      va="center", fontsize=9.5, color=ORANGE)  # fmt: skip
     down.set_xlim(0, seconds)
+    down.set_ylim(0, rate / 2)
     down.set_xlabel("seconds")
     down.set_ylabel("hertz")
     if title:
         drawn.suptitle(title, fontsize=11)
     words = ", ".join(word for _, _, word in spoken)
+    lines = ", which are drawn as lines" if formants else ""
     show(
         drawn,
         f"{title or 'A sound'}: {seconds:g} s, its waveform above, and below how loud each frequency is in each of "
-        f"{len(loudness)} frames, darker for louder. Bands lie at the formants, and move from vowel to vowel: {words}.",
+        f"{len(loudness)} frames, darker for louder. Bands lie at the formants{lines}, and move from vowel to "
+        f"vowel: {words}.",
     )
 
 
@@ -299,8 +409,10 @@ def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:
         heights = used.sort(descending=True).values.numpy()
         ax.bar(range(1, len(heights) + 1), heights, color=SERIES[i], hatch=HATCHES[i % 4], edgecolor="white")
         ax.axhline(1 / len(heights), color=INK, linestyle=":", linewidth=1.2)
+        ax.annotate(f"all alike: 1/{len(heights)}", (1, 1 / len(heights)), (0, 4), textcoords="offset points",
+                    xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8.5)  # fmt: skip
         ax.set_ylim(0, 1)
-        ax.set_xlabel("entries, most used first")
+        ax.set_xlabel("entries, the most used first")
         ax.set_title(name, fontsize=10)
         used_at_all = int((heights > 0.01).sum())
         said.append(f"{name}: the most used entry has {heights[0]:.0%}, {used_at_all} of {len(heights)} more than 1 %")
@@ -344,3 +456,10 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False) -> No
 def _place(table: Tensor) -> str:
     row, column = divmod(int(table.argmax()), table.shape[1])
     return f"({row + 1}, {column + 1})"
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """Middle and half width of the 95 % interval for a share that was found in n cases."""
+    middle = (share + SURE**2 / (2 * n)) / (1 + SURE**2 / n)
+    half = SURE * np.sqrt(share * (1 - share) / n + SURE**2 / (4 * n * n)) / (1 + SURE**2 / n)
+    return float(middle), float(half)

@@ -9,7 +9,7 @@ from .common import READY_MADE
 
 
 def solution(weights):
-    tables = (weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2                 # (batch, n_layers, n, n)
+    tables = (weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2  # (batch, n_layers, n, n)
     rolled = tables[:, 0]
     for layer in range(1, tables.shape[1]):
         rolled = tables[:, layer] @ rolled
@@ -112,3 +112,16 @@ def picture_by_picture(weights):
     return torch.stack([
         reduce(lambda rolled, table: (table.mean(0) + one) / 2 @ rolled, layers, one) for layers in weights
     ])
+
+
+@alternative("token by token")
+def token_by_token(weights):
+    """Follows each token of the top down, one row of shares at a time."""
+    layers = (weights.mean(2) + torch.eye(weights.shape[-1])) / 2                    # (batch, n_layers, n, n)
+    rows = []
+    for i in range(weights.shape[-1]):
+        share = layers[:, -1, i]                                                     # (batch, n)
+        for layer in reversed(range(layers.shape[1] - 1)):
+            share = (share[:, :, None] * layers[:, layer]).sum(dim=1)
+        rows.append(share)
+    return torch.stack(rows, dim=1)

@@ -11,8 +11,8 @@ from .common import READY_MADE
 
 
 def solution(context, targets, negatives, temperature):
-    candidates = torch.cat([targets[:, None], negatives], dim=1)                      # (n, 1 + n_negatives, d)
-    cosines = torch.cosine_similarity(context[:, None], candidates, dim=-1)           # (n, 1 + n_negatives)
+    candidates = torch.cat([targets[:, None], negatives], dim=1)    # (n, 1 + n_negatives, d)
+    cosines = torch.cosine_similarity(context[:, None], candidates, dim=-1)  # (n, candidates)
     return -(cosines / temperature).log_softmax(dim=-1)[:, 0].mean()
 
 

@@ -14,7 +14,7 @@ def solution(images, patch):
     batch, channels, height, width = images.shape
     rows, columns = height // patch, width // patch
     x = images.reshape(batch, channels, rows, patch, columns, patch)
-    x = x.permute(0, 2, 4, 1, 3, 5)                        # (batch, rows, columns, channels, patch, patch)
+    x = x.permute(0, 2, 4, 1, 3, 5)    # (batch, rows, columns, channels, patch, patch)
     return x.reshape(batch, rows * columns, channels * patch**2)
 
 

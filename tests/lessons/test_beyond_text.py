@@ -1,0 +1,146 @@
+"""Lecture 13's models are the ones that were measured, and the records say what the lecture says."""
+
+from statistics import mean
+
+import jupytext
+import pytest
+import torch
+
+import benchmarks
+from attncourse_lessons import course
+from attncourse_lessons.results import measured
+
+DEFINES = ("import torch\n", "pixels, labels =", "order = torch.randperm", "def train(", "def small_cnn", "def play(",
+           "def spectra(", "def probe(")  # fmt: skip
+RUNS = ("torch.manual_seed(0)\nvit", "torch.manual_seed(0)\nprint", "with torch.no_grad():\n    for", "sung =",
+        "known =", "figures.")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def vision():
+    return benchmarks.load("vision")
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return benchmarks.load("sound")
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the lecture's cells define: data, models, training, the game; what they train or draw is left out."""
+    (lesson,) = [lesson for lesson in course.lessons if lesson.name == "beyond_text"]
+    package = f"{course.package}.{lesson.module}"
+    names = {"__name__": f"{package}.lecture", "__package__": package}
+    for cell in jupytext.read(lesson.folder / "lecture.py", fmt="py:percent").cells:
+        if cell.cell_type == "code" and any(words in cell.source for words in DEFINES):
+            source = cell.source
+            for words in RUNS:
+                source = source.split(f"\n{words}")[0]
+            exec(source, names)
+    return names
+
+
+def weights(model):
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def test_the_page_splits_as_the_benchmark_does(vision, page):
+    for shown, kept in (("training", "learn"), ("validation", "choose"), ("test", "report")):
+        assert torch.equal(page[shown], getattr(vision, kept))
+    assert torch.equal(page["normed"], vision.normed)
+    assert len({*page["order"].tolist()}) == 1797 == sum(map(len, (vision.learn, vision.choose, vision.report)))
+
+
+def test_the_page_trains_as_the_benchmark_does(vision, page):
+    kept = vision.train(vision.fresh(vision.small_cnn, 3), steps=3, seed=3)
+    torch.manual_seed(3)
+    shown = page["train"](page["small_cnn"](), steps=3, seed=3)
+    assert all(torch.equal(shown.state_dict()[name], value) for name, value in weights(kept).items())
+
+
+def test_all_rows_are_read_and_nothing_else_is_changed(vision):
+    model, images = vision.AllRowsRead().eval(), vision.normed[:3]
+    with torch.no_grad():
+        model.head.weight[:, 64:] = 0                                            # all rows but the class token's
+        model.head.weight[:, :64] = model.vit.head.weight
+        model.head.bias.copy_(model.vit.head.bias)
+        torch.testing.assert_close(model(images), model.vit.eval()(images))
+
+
+def test_shifts_move_a_picture_and_bring_in_paper(vision):
+    image = torch.arange(1.0, 17).view(1, 1, 4, 4)
+    draws = [torch.Generator().manual_seed(seed) for seed in range(60)]
+    seen = {tuple(vision.shifted(image, 1, each).flatten().tolist()) for each in draws}
+    assert tuple(image.flatten().tolist()) in seen and len(seen) == 9
+    left = [[2, 3, 4, vision.PAPER], [6, 7, 8, vision.PAPER], [10, 11, 12, vision.PAPER], [14, 15, 16, vision.PAPER]]
+    assert tuple(torch.tensor(left).flatten().tolist()) in seen
+
+
+@pytest.mark.parametrize("of", ["patches", "pixels"])
+def test_pictures_are_shuffled_alike(vision, of):
+    x = vision.shuffled(of, 0)
+    assert torch.equal(x.flatten(1).sort(dim=1).values, vision.normed.flatten(1).sort(dim=1).values)
+    places = [(vision.normed.flatten(1) == x.flatten(1)[:, [i]]).all(dim=0) for i in range(64)]
+    assert all(place.any() for place in places) and not torch.equal(x, vision.normed)
+
+
+@pytest.mark.parametrize("draw", ["one_sound", "any_sound"])
+def test_the_page_plays_the_game_that_was_measured(sound, page, draw):
+    waveform = sound.heard.waveform[:4]
+    losses = [names["play"](names["listener"](1), waveform, names[draw], torch.Generator().manual_seed(2))
+              for names in (page, vars(sound))]  # fmt: skip
+    torch.testing.assert_close(*losses)
+
+
+def test_negatives_of_one_sound_stay_in_it_and_those_of_any_do_not(sound):
+    mask, generator = torch.ones(3, 5).bool(), torch.Generator().manual_seed(0)
+    of = torch.arange(15) // 5
+    assert (of[sound.one_sound(mask, generator)] == of[:, None]).all()
+    assert (of[sound.any_sound(mask, generator)] != of[:, None]).any()
+
+
+def test_the_page_probes_as_the_benchmark_does(sound, page):
+    inputs, outputs = (sound.spectra(sounds.waveform) for sounds in (sound.heard, sound.unheard))
+    known = torch.nn.functional.one_hot(sound.heard.vowel[:, sound.CENTRES])
+    said = page["probe"](inputs, outputs, known).argmax(dim=-1)
+    right = (said == sound.unheard.vowel[:, sound.CENTRES]).double().mean().item()
+    assert right == pytest.approx(measured("sound")["probes"]["log spectra"][0]["vowel"], abs=2e-3)
+
+
+def test_every_comparison_has_its_seeds():
+    record, listened = measured("vision"), measured("sound")
+    assert len(record["seeds"]) == 6 and len(record["dear"]) == 3 == len(listened["seeds"])
+    assert {len(runs) for runs in record["models"].values()} == {3, 6}
+    assert {len(runs) for part in ("few", "places") for runs in record[part].values()} == {3}
+    assert len(record["removed"]) == 6 and {len(curves) for curves in listened["losses"].values()} == {3}
+
+
+def test_both_listeners_had_the_same_budget(sound):
+    assert {len(curve) for curves in measured("sound")["losses"].values() for curve in curves} == {sound.STEPS // 10}
+
+
+def test_a_shuffled_cnn_beats_the_vit_and_a_vit_that_reads_all_rows_does_not_lag():
+    shares = {name: mean(run["report"] for run in runs) for name, runs in measured("vision")["models"].items()}
+    assert shares["CNN"] > shares["CNN, pixels shuffled"] > shares["ViT"]
+    assert shares["ViT, all rows read"] > shares["ViT"] and shares["CNN, mean over places"] < shares["ViT"]
+
+
+def test_positions_are_a_map_where_digits_stand_everywhere_and_only_there():
+    for how, runs in measured("vision")["places"].items():
+        near, far = (mean(run["cosine_by_distance"][i] for run in runs) for i in (0, 3))
+        assert (near - far > 0.3) == (how != "in the middle")
+
+
+def test_a_listener_learns_what_its_negatives_do_not_share():
+    probes = measured("sound")["probes"]
+    for one, other in zip(probes["any sound"], probes["one sound"], strict=True):
+        assert one["pitch"] > other["pitch"] + 0.3 and other["vowel"] > one["vowel"] + 0.2
+
+
+def test_the_first_formant_predicts_which_vowels_are_confused():
+    for name in ("first formant", "log spectra", "one sound"):
+        table = torch.tensor(measured("sound")["confusions"][name])
+        wrong = table - table.diag().diag()
+        predicted = wrong[0, 3] + wrong[3, 0] + wrong[1, 4] + wrong[4, 1]
+        assert predicted > 0.5 * wrong.sum()
