@@ -250,7 +250,7 @@ assert min(counted["all"][1]) > 3 * max(counted["all"][2]), "the first token is 
 assert min(counted["a twentieth"][5]) > 1.5 * max(counted["all"][2]), "more text beats context"
 assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: worth little"
 
-# %% [markdown]
+# %% [markdown] erratum="perplexity without a unit"
 # (A point is one seed, that is one way to shuffle; with all the texts there is nothing to draw, and the three coincide.)
 #
 # From no context to one token is a leap, to two a step, and then the curves flatten. There is more to be known from

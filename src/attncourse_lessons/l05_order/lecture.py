@@ -532,7 +532,7 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
 
-# %% [markdown]
+# %% [markdown] erratum="most systems use this"
 # The score falls with the distance and then wanders around zero: the pairs point everywhere. That is RoPE's
 # **long-term decay**. (Su et al., section 3.4.3, prove a
 # bound that decays; a trained query and key need not follow it.) With the larger **base** all slow pairs turn more

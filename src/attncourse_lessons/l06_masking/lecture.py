@@ -143,7 +143,7 @@ print("smallest weight of the one:", round(A_product.min().item(), 2),
 assert difference < 1e-12 and A_product.min() > 0
 assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 
-# %% [markdown]
+# %% [markdown] erratum="nothing but averages"
 # Three layers have done what *one* matrix of attention weights and *one* value matrix could do, and the same holds for
 # three hundred. However deep the stack, every output is a weighted average of the same few vectors, the rows of
 # $X W_1 W_2 W_3$. It lies in *their* convex hull.
@@ -600,7 +600,7 @@ figures.dependence_maps(found)
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
 
-# %% [markdown]
+# %% [markdown] erratum="weights set to 0"
 # Three of the four leak. That centring leaks is easy to see afterwards: the mean over the sentence contains its end. Any
 # statistic over all positions does, and that is one reason why a Transformer's norms are taken over the features of one
 # position ([lecture @deep_stacks](@deep_stacks)).

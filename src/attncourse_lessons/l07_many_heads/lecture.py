@@ -128,11 +128,12 @@ class Heads(nn.Module):
         outputs = [self.head(X, i)[0] for i in range(len(self.W_Q))]   # h times (batch, n, d_k)
         return torch.cat(outputs, dim=-1) @ self.W_O                      # (batch, n, d_model)
 
-# %% [markdown] erratum="Y on the wrong side; one row for all"
-# > **A common mistake: one row for all, and $W_O$ on the wrong side.** Slides write
+# %% [markdown] erratum="Y on the left; a semicolon for two things"
+# > **A common mistake: half in columns, half in rows.** Slides write
 # > $\text{output}_i \in \mathbb{R}^{d/h}$, and $Y[\text{output}_0; \dots; \text{output}_{h-1}]$ with a $Y$ of
-# > $d \times d$ for our $W_O$. The first is the output for *one* token; all of them are $\mathbb{R}^{n \times d/h}$. Then
-# > tokens are rows, and the matrix stands on the right. On the left the sizes do not even fit:
+# > $d \times d$ for our $W_O$. For *one* token, a column, both are right, and the semicolon stacks. For all tokens as rows,
+# > which the same slides have in $X Q_\ell$, the output is $\mathbb{R}^{n \times d/h}$, heads stand side by side, and the
+# > matrix stands on the right. On the left the sizes do not even fit:
 
 # %%
 outputs = [torch.randn(7, 16), torch.randn(7, 16)]                        # n = 7, d = 32, h = 2

@@ -380,7 +380,7 @@ for name, product in {"last on the left": (I + J_2) @ (I + J_1),
     print(f"{name:>17}: off by {(product - whole).abs().max():.0e}")
 assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms; one is I"
 
-# %% [markdown]
+# %% [markdown] erratum="the gradient is 1"
 # > **A common mistake: "the gradient through a residual connection is 1".** Through the connection it is. Through the
 # > layer it is $I$ *plus something*. Of the $2^L$ terms of the product one is the identity, and no layer can take it
 # > away. That is the good news, and it is half of the story.

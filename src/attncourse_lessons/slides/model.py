@@ -86,7 +86,7 @@ class SlideBlock(nn.Module):
         weights = self.weights(query, key)
         weights = weights.mT if "sum over the asker" in self.faults else weights
         found = (weights @ value).transpose(1, 2).reshape(batch, n, d_model)  # (batch, n, d_model)
-        return self.output.weight @ found if "Y on the wrong side" in self.faults else self.output(found)
+        return self.output.weight @ found if "Y on the left" in self.faults else self.output(found)
 
 
 class SlideModel(nn.Module):
@@ -176,7 +176,7 @@ def logits_by_depth(build) -> Finding:
 
 
 FAULTS = (
-    "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the wrong side",
+    "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the left",
     "a sum for the mean", "a product for the difference", "a root too many", "unit mean", "ε outside the root",
     "the residual from the normalised x", "positions by the batch", "max_len not handed on", "no final norm",
 )  # fmt: skip
