@@ -232,12 +232,6 @@ def test_unknown_faults_and_tokens_outside_of_the_vocabulary_are_refused():
 # Figures
 
 
-def test_a_frame_says_claim_correction_and_what_both_give():
-    _, words = figures.erratum_frame(erratum("unit mean"), loss="shows nothing")
-    assert "The slide says: normalizing to unit mean and standard deviation" in words
-    assert "As printed: the mean is 1.00; corrected: the mean is 0.00" in words and "The loss: shows nothing." in words
-
-
 def test_the_table_says_which_test_caught_what(shown):
     figures.caught_table({"a": {"one": (True, ""), "two": (False, "")}, "b": {"one": (False, ""), "two": (False, "")}})
     assert shown[0] == "Which test catches which fault. a: one; b: nothing."

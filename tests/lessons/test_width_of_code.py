@@ -9,7 +9,7 @@ import pytest
 from attncourse_lessons import course
 
 COLUMNS = 96
-NARROW = ("getting_ready", "bottleneck", "lookup", "cross_attention", "self_attention")
+NARROW = ("getting_ready", "bottleneck", "lookup", "cross_attention", "self_attention", "errata_lab")
 LESSONS = [lesson for lesson in course.lessons if lesson.name in NARROW]
 PAGES = [lesson.folder / page for lesson in LESSONS for page in ("lecture.py", "assignment.py")]
 
