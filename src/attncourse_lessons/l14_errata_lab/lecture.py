@@ -143,7 +143,7 @@ viz.weight_tables(named, numbers=True, digits=2)
 
 def two_questions(table):
     ones = torch.allclose(table.sum(dim=-1), torch.ones(4))
-    return ones, bool((table.triu(1) == 0).all())         # rows sum to one; nothing in the future
+    return ones, bool((table.triu(1) == 0).all())     # rows sum to one; nothing in the future
 
 
 answers = {name: two_questions(table) for name, table in tables.items()}
@@ -197,7 +197,7 @@ normed = layer_norm(plain)               # (batch, n, d)
 for block in (printed, half_repaired, repaired):
     print(f"{block.__name__:>13}:  a plain x moves by {moves(block, plain):.3f},"
           f"  a normalised one by {moves(block, normed):.0e}")
-assert moves(repaired, plain) == 0 and moves(half_repaired, plain) > 1, "half a repair does not pass"
+assert moves(repaired, plain) == 0 < 1 < moves(half_repaired, plain), "half is not enough"
 assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is blind"
 
 # %% [markdown]
@@ -338,7 +338,7 @@ assert all(0.7 < growth[name] < 1.3 for name in ("right", "as printed"))
 # becomes one as soon as somebody repairs the block alone. One fault hid another. Do not stop at the first thing that you
 # have put right: run *all* the tests again.
 #
-# **Now you:** [a14](@errata_lab/assignment), exercises 3 and 4.
+# **Now you:** [a14](@errata_lab/assignment), exercise 4.
 
 # %% [markdown] erratum="ε outside the root"
 # ## The same as something trusted: differential testing
@@ -523,6 +523,8 @@ assert not structural("the residual from the normalised x")["silence is identity
 # The seeds move it further than the fault does. Whoever looks at one run of each, from two seeds, may see either ahead.
 # The lines join equal seeds: with them the printed block is ahead again.
 #
+# **Now you:** [a14](@errata_lab/assignment), exercise 3.
+#
 # Now all fourteen mutants, the loss, and seven structural tests of models that have *not* been trained. A test's
 # cell is dark where it kills the mutant:
 
@@ -534,7 +536,8 @@ for name in FAULTS:
         table[name][test_name] = (not finding.passes, "")
 figures.caught_table(table)
 caught = [name for name in FAULTS if any(hit for hit, _ in list(table[name].values())[1:])]
-print(f"of {len(FAULTS)} the loss shows {len(FAULTS) - len(unseen)}, structural tests {len(caught)}")
+noticed = len(FAULTS) - len(unseen)
+print(f"of {len(FAULTS)} the loss shows {noticed}, structural tests show {len(caught)}")
 assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 
 # %% [markdown]
@@ -657,8 +660,8 @@ for name in ("keys and queries", "cheaper while n is small"):
 # > 3. Within a layer, when the whole sequence is given. The layers wait for one another, and in writing each token waits
 # >    for the one before it.</details>
 #
-# **Now do** [assignment @errata_lab](@errata_lab/assignment): repairs, a comparison of transcriptions, a page of code to
-# review, and a test that is itself tested. It is the last one. From here on the slides are yours.
+# **Now do** [assignment @errata_lab](@errata_lab/assignment): a repair, a vote of transcriptions, a page of code to review,
+# and a test that is itself tested. It is the last one. From here on the slides are yours.
 #
 # **Further reading.** *Testing*: Claessen and Hughes, [*QuickCheck: a lightweight tool for random testing of Haskell
 # programs*](https://doi.org/10.1145/351240.351266) (2000). Chen, Cheung and Yiu, [*Metamorphic testing: a new approach for
