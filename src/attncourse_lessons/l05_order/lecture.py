@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
 # *About 60 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
@@ -132,7 +132,7 @@ for d in (8, 64, 512):
     a, b = torch.randn(2, 1000, d)                               # 1,000 pairs of random vectors
     print(f"d = {d:>3}: cosine between two of them is ±{F.cosine_similarity(a, b).std():.2f}")
 
-# %% [markdown]
+# %% [markdown] teaches="integers and binary digits as positions"
 # Adding is the special case of concatenating in which one matrix reads both. The general case would buy a second matrix
 # and cost width. And in a wide space two vectors that have nothing to do with each other are nearly at right angles, so
 # a projection can read the one and hardly see the other. People mostly just add.
@@ -168,7 +168,7 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 
-# %% [markdown]
+# %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
 # In digits 8 is as far from 7 as can be, because all four flip, while 3 is near. To find "the token before me" a model
 # would have to learn to subtract with borrowing. In waves the curve is always the same and only moves along: how far
 # apart two positions look depends on how far apart they *are*. The next scheme is made of that.
@@ -240,7 +240,7 @@ waves_20, waves_47, digits_20, digits_47 = hills.values()
 assert torch.allclose(waves_20, waves_47, atol=1e-5)
 assert not torch.allclose(digits_20, digits_47, atol=0.1)
 
-# %% [markdown] erratum="positions behind the projections"
+# %% [markdown] erratum="positions behind the projections" teaches="sinusoidal positions, and shifts as a linear map"
 # The hills of the waves coincide, since
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(r) = \sum_i \cos\bigl((p - r)\,\theta_i\bigr)$ has only the difference in it. The
 # digits have a skyline instead, another one at every place.
@@ -280,7 +280,7 @@ print(f"{right} of 998 queries attend most to the key two places before")
 # %% tags=["hide-input"]
 assert right == 998
 
-# %% [markdown]
+# %% [markdown] teaches="learned absolute positions"
 # As far as you like. There *is* a head that always looks two places back, in texts of any length. Whether gradient
 # descent *finds* it is another question; we shall come back to it.
 #
@@ -327,7 +327,7 @@ print(f"alone and in company it differs by {(alone - last_of_three).abs().max():
 # %% tags=["hide-input"]
 assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the batch"
 
-# %% [markdown]
+# %% [markdown] teaches="relative positions: Shaw on keys and on values"
 # ## Relative positions: a vector for each distance (Shaw)
 #
 # "The token before *cat*" is a useful thing to know; "token 417" hardly ever is. Absolute positions say where each
@@ -363,7 +363,7 @@ o = sum(alpha[j] * (v[j] + shaw.value[index[i, j]]) for j in range(6))       # (
 A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # (6, 6)  all
 print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
 
-# %% [markdown] erratum="Shaw's formula under Absolute"
+# %% [markdown] erratum="Shaw's formula under Absolute" teaches="Shaw's BLEU for every clipping distance @ Relative positions"
 # How large must the clip be? For English to German the paper measures
 #
 # | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
@@ -406,7 +406,7 @@ slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256
 costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.items()}
 figures.relative_biases(distances, buckets, costs)
 
-# %% [markdown]
+# %% [markdown] teaches="rotary embeddings"
 # (In the left picture keys to the right of the query have buckets of their own, from 16 on; a model that sees only the
 # past needs half as many.) And a distance need not be counted in tokens: Wang et al. (2019) count steps in the tree of
 # which word depends on which. ALiBi is the extension of the assignment.
@@ -532,7 +532,7 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
 
-# %% [markdown] erratum="most systems use this"
+# %% [markdown] erratum="most systems use this" teaches='"most systems use this"' teaches="most systems use learned positions"
 # The score falls with the distance and then wanders around zero: the pairs point everywhere. That is RoPE's
 # **long-term decay**. (Su et al., section 3.4.3, prove a
 # bound that decays; a trained query and key need not follow it.) With the larger **base** all slow pairs turn more

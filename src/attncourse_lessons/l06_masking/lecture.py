@@ -105,7 +105,7 @@ for sharpness in (1.0, 2.0, 5.0):
     assert (reach.diff(dim=0) < 1e-6).all(), "no pot goes further than some pot did before"
     assert pots[-1].std(dim=0).max() < 1e-3 * pots[0].std(dim=0).min(), "in the end alike"
 
-# %% [markdown]
+# %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # It cannot. A weighted average lies between the things that are averaged. In the plane it lies inside the shape that
 # they span, their **convex hull**. So each shape lies in the one before. They shrink, quickly or, with sharp recipes,
 # slowly, but never back. In the end there are six pots of the same purple.
@@ -201,7 +201,7 @@ viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
                  columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
 assert torch.equal(answer, verdict[:, 0])
 
-# %% [markdown]
+# %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # Each of the two hidden numbers recognises one situation and is silent in all others. That silence is the whole trick:
 # below zero ReLU does not answer. A wider **hidden layer** recognises more situations. We have written this one by hand;
 # a network learns it.
@@ -456,7 +456,7 @@ for (name, seed), model in models.items():
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
-# %% [markdown]
+# %% [markdown] teaches="masking the future, with scores of −∞"
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
 # copying the next letter from its place is so much easier than spelling that they have learned nothing else. When they
 # write, there is nothing to copy.
@@ -624,7 +624,7 @@ moved = (counts(x) - counts(other_end))[:3].abs().max().item()
 print("yet the first three outputs move by", round(moved, 3))
 assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
-# %% [markdown]
+# %% [markdown] teaches="training in parallel, teacher forcing"
 # The detector acquits it, and it leaks. A count goes up in steps; between the steps it has no slope, and the gradient
 # is a slope. **A gradient that is not zero proves a leak; one that is zero proves nothing.** A better test does what
 # was done with `other_end`: change the future, and see whether the past has moved.

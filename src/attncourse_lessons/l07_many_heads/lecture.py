@@ -75,7 +75,7 @@ def two_questions(batch, generator):
     yesterday = of_another_day(days, meals, -1)                           # (batch, 7)
     return days, meals, torch.stack([tomorrow, yesterday], dim=-1)      # answers: (batch, 7, 2)
 
-# %% [markdown]
+# %% [markdown] teaches="multi-head attention, split and merged"
 # ## The formula: heads, concatenation, W_O
 #
 # The remedy is to attend several times at once, each time with small projections of its own. Each of these attentions
@@ -145,7 +145,7 @@ except RuntimeError as error:
     print("Y [outputs]:", error)
 print("[outputs] Y:", tuple((side_by_side @ Y).shape))
 
-# %% [markdown]
+# %% [markdown] teaches="heads look at different things, k heads or one"
 # ## One, two and four heads on two questions
 #
 # What does the second head cost? One wide head has projections of $d \times d$. Two heads have two of $d \times d/2$ in
@@ -253,7 +253,7 @@ for answers in lost:
     assert min(answers) < 0.3 and max(answers) > 0.9, "each head carries one answer"
 assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 
-# %% [markdown]
+# %% [markdown] teaches="multi-head attention, split and merged; nanoGPT's forward pass"
 # One line below the diagonal and one above. Without a head, its question is answered by chance (one in twelve), and the
 # other is untouched. Nobody assigned the questions, and the heads are interchangeable: renumber them, with their blocks of
 # $W_O$, and the layer is the same. With four heads for two questions it is less tidy: some heads can go and nobody notices.
@@ -494,7 +494,7 @@ viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
 # %% tags=["hide-input"]
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
 
-# %% [markdown]
+# %% [markdown] teaches="heads look at different things, k heads or one; what heads do: bertviz, linguistic roles"
 # With $d_k = 1$ a score is one number times another: a query can prefer the largest keys or the smallest, and never one in
 # the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column get nearly there
 # together: the bottleneck is each head's, and a sum of heads can go around it. Real heads have 64 or 128 columns, and far
@@ -729,7 +729,7 @@ print(f"{per_token / 2**20} MiB a token, {per_text / 2**30} GiB for 4096 tokens"
 print(f"all parameters: {2 * count_parameters(llama_2, LanguageModel).total / 2**30:.1f} GiB")
 assert per_token == 2 * 32 * 32 * 128 * 2
 
-# %% [markdown]
+# %% [markdown] teaches="grouped-query attention"
 # Half a megabyte a token, and two gigabytes a text: seven such texts at once need more for their caches than for the whole
 # model. On a GPU it is also a matter of time. To write one token, the whole cache must pass from memory through the
 # processor, and each number that is read takes part in one multiplication and one addition. The processor could do
@@ -854,7 +854,7 @@ for seed in range(3):
 # Touvron et al., [*Llama 2*](https://arxiv.org/abs/2307.09288) (2023). DeepSeek-AI,
 # [*DeepSeek-V2*](https://arxiv.org/abs/2405.04434) (2024), section 2.1 on MLA.
 
-# %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers"
+# %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers" teaches="sizes of GPT-3 and of the base model, counted"
 # ## Going further: √d_k inside a layer, and published sizes
 #
 # *Not counted in the minutes above. The text folds open; the folded cells below it print its numbers, in this order.*

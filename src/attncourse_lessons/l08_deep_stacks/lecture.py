@@ -329,7 +329,7 @@ lowest = {name: [min(losses) for losses in zip(*(row["losses"] for row in rows),
           for name, rows in partial.items()}
 assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest["neither"])
 
-# %% [markdown]
+# %% [markdown] teaches="residual connections and the gradient through them"
 # The guess has survived. With $x$ led around attention alone, six blocks learn; around the feed-forward networks alone,
 # they stay near the dotted line. (It is not proven. A way around attention changes the gradient as well, and the
 # spread is not the only thing that differs.) As long as each sublayer *replaces* $x$, the answer is no.
@@ -399,7 +399,7 @@ for seed in range(3):
     sizes, gradients = flow(fresh(residual, 12, seed, d=64))
     assert sizes[-1] > 50 and gradients[0] > 1e3, "one plus something, twenty-four times over"
 
-# %% [markdown]
+# %% [markdown] teaches="layer normalisation"
 # It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer makes $x$ larger by some factor, and the next one, which
 # reads a larger $x$, writes more still. So a way past the layer is not enough. Something must keep the *sizes* in
 # order. There are two ways: make every branch small (we come back to that), or normalise.
@@ -543,7 +543,7 @@ for name, axes in over.items():
     print(f"{name:>20}: the past moves by {past:.2f}, the first sentence by {first:.2f}")
     assert ((past < 1e-6) & (first < 1e-6)) == (name == "features of a token")
 
-# %% [markdown]
+# %% [markdown] teaches="RMSNorm"
 # Only LayerNorm's way. Over the tokens, the mean contains the end of the sentence: a leak from the future, with the
 # mask in perfect order. Over the batch, your answer depends on who else has asked. (Image networks live with that, by
 # keeping running averages for later use.)
@@ -566,7 +566,7 @@ for d in (4, 64, 1024):
     print(f"d = {d:>4}: RMSNorm and LayerNorm differ by {difference.mean():.0%} of the vector")
 assert difference.mean() < 0.05
 
-# %% [markdown]
+# %% [markdown] teaches="pre-norm and post-norm"
 # > **Check yourself.** (1) What does LayerNorm make of the vector (5, 5, 5, 5), and what does RMSNorm make of it? (2) A
 # > LayerNorm follows directly on another one, both without gain and bias. What does the second do? (3) In front of a
 # > LayerNorm, a linear layer's weights and bias are doubled. What does the norm's output do?
@@ -810,7 +810,7 @@ for row in record["branches"]:
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
 
-# %% [markdown]
+# %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every way of making branches small works, even **without a single norm**: ReZero and branches that begin at
 # zero learn about as well as pre-norm, where plain residual connections end beyond the edge of the picture. So a
 # better start cannot replace residual connections, but together with them it can replace the norms, at this rate. At
@@ -865,7 +865,7 @@ for scale in (1, 2, 4, 8):
 # %% tags=["hide-input"]
 assert largest[0] > 0.9 and largest[1] < 0.4
 
-# %% [markdown]
+# %% [markdown] teaches="code: a block and a language model"
 # Whatever the projections do, with QK-norm the sizes of queries and keys are what the gain says.
 #
 # ## A bug that the loss prefers: structural tests
@@ -973,7 +973,7 @@ figures.runs_over(swept(["as printed", "post-norm"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
 
-# %% [markdown]
+# %% [markdown] teaches="what the tricks improve: training or ability"
 # As predicted: it learns where post-norm learns, and fails where post-norm fails. Whoever takes that code, believes
 # its comments, makes it six blocks deep and leaves out the warm-up "because pre-norm does not need one" will look for
 # the fault everywhere but in four lines that have always worked. The loss answers one question: whether something is
@@ -1052,7 +1052,7 @@ for name, by_depth in last.items():
     half = 2.571 * stdev(slopes) / math.sqrt(6)           # Student's t for six seeds, 95 %
     print(f"{name}: slope {mean(slopes):+.2f} ± {half:.2f}")
 
-# %% [markdown]
+# %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls with depth, though more slowly than $1/\sqrt L$: in the shallow stacks $x$ is still
 # for the most part what it was at the beginning, and has not grown. In post-norm it rises a little, at the edge of
 # what six seeds can tell; the theory says that it does not depend on depth. (It is often said that in post-norm the

@@ -83,7 +83,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %%
 figures.encoder_decoder_stacks()
 
-# %% [markdown]
+# %% [markdown] teaches="figure 1 of the paper"
 # One kind of block, with another mask for each customer. **Bidirectional self-attention** lets every position see all
 # others; it may, because the text is known. **Causal self-attention** lets a position see itself and what came before;
 # it must, where the next token is what is to be predicted. And where something is read *and* something else is written,
@@ -115,7 +115,7 @@ figures.figure_1()
 # %%
 figures.figure_1("pre")
 
-# %% [markdown]
+# %% [markdown] teaches="encoder, decoder and encoder–decoder, assembled"
 # > **Check yourself.** Cover the figure. Which arrows enter the decoder's block, and where does each come from?
 # > <details><summary>Answer</summary>Two: x from the block below (or from embedding and position), which gives the
 # > queries of both attentions; and the memory from the encoder's last norm, which gives the keys and values of the
@@ -471,7 +471,7 @@ for scaled in (True, False):
 # %% tags=["hide-input"]
 assert all(with_factor < without for with_factor, without in zip(best, ends, strict=True))
 
-# %% [markdown]
+# %% [markdown] teaches="leaderboards and pre-training; encoder–decoder, decoder-only: T5, mBART, GPT, Llama"
 # With the factor the loss is a little lower in each of three seeds, at this learning rate, after so few steps. More
 # this does not say: GPT-2 and Llama do without the factor, begin with other random numbers and are trained for far
 # longer. In front of a table that is *not* tied, the factor can be multiplied into the table afterwards, and no output
@@ -772,7 +772,7 @@ with tempfile.TemporaryDirectory() as place:
 tokens = torch.randint(4, 64, (2, 9))
 print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 
-# %% [markdown]
+# %% [markdown] teaches="Llama against the original Transformer @ What Llama; Transformer++: ten times more efficient; do modifications transfer: which help"
 # `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in, out),
 # the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. There is no matrix for the output: it is tied.
 #
@@ -903,7 +903,7 @@ assert here["untied output"][0] < 1.4 * long["untied output"][0] < 0, "gains les
 assert long["RoPE"][0] < 1.5 * here["RoPE"][0] < 0, "gains more than before"
 assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 
-# %% [markdown]
+# %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
 # Two guesses of three have stood the test. Post-norm is only a tenth of a nat behind at the lower rate. Untying gains
 # half as much as before, as a head start would. But the gain of rotary embeddings has *grown* to more than twice what
 # it was. That explanation was as plausible as the other two, and it was wrong.

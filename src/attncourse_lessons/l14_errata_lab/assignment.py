@@ -78,7 +78,7 @@ if solved("repair_weights"):
     print("rows as printed sum to", [round(total, 2) for total in printed.sum(dim=-1).tolist()])
     mended = repair_weights(scores.softmax(dim=-1), causal)
     right = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
-    print(f"repaired and masked before the softmax differ by {(mended - right).abs().max():.0e}")
+    print(f"repaired, and masked before the softmax: {(mended - right).abs().max():.0e} apart")
 
 # %% [markdown]
 # ## 2 · A vote of transcriptions
@@ -90,8 +90,8 @@ if solved("repair_weights"):
 def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
     """What most transcriptions of one table say, place by place.
 
-    readings: (k, rows, columns), what each of k transcriptions has; readings that agree are equal
-    returns agreed, (rows, columns): the reading of more than half of them, NaN where none has it
+    readings: (k, rows, columns), what each of k transcriptions has, number by number
+    returns agreed, (rows, columns): what more than half of them have, NaN where there is none
         disputed, (rows, columns), boolean: True where they do not all say the same
     """
     ...  # solution
@@ -245,7 +245,8 @@ check("ReviewedLM", ReviewedLM)
 if solved("ReviewedLM"):
     from attncourse.data import number_words
 
-    spelled = [f"{pair.source}\n" for pair in number_words("en", "de", train=2000, test=1).train]
+    pairs = number_words("en", "de", train=2000, test=1).train
+    spelled = [f"{pair.source}\n" for pair in pairs]
     letters = sorted(set("".join(spelled)))
     ids = torch.tensor([letters.index(letter) for letter in "".join(spelled)])
 
@@ -268,7 +269,7 @@ if solved("ReviewedLM"):
             with torch.no_grad():
                 alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
                 company = loss_of(model, fresh).item()
-            print(f"{kind.__name__:>10}, seed {seed}: one by one {alone:.3f}, in company {company:.3f}")
+            print(f"{kind.__name__:>10}, seed {seed}: alone {alone:.3f}, in company {company:.3f}")
 
 # %% [markdown]
 # ## 5 · A test of your own
@@ -336,9 +337,9 @@ if solved("structural_test"):
         return block
 
     x = 2 * torch.randn(3, 7, 16, generator=torch.Generator().manual_seed(1)) + 1
-    mutants = ((), ("i > i",), ("not even itself",), ("weights set to 0",), ("sum over the asker",),
-               ("the residual from the normalised x",))
-    for faults in mutants:
+    mutants = ("i > i", "not even itself", "weights set to 0", "sum over the asker",
+               "the residual from the normalised x")
+    for faults in [(), *((name,) for name in mutants)]:
         sound = structural_test(block_with(*faults), x, [3.0, 2.5, 2.2])
         print(f"{' '.join(faults) or 'the right one':>36}: {'lives' if sound else 'killed'}")
 

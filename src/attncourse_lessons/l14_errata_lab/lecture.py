@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="what slides get wrong"
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
 # *About 55 minutes, ten of them a game, and less than one computing. You need the course up to [lecture
@@ -151,7 +151,7 @@ for name, (ones, past) in answers.items():
     print(f"{name:>17}:  rows sum to one: {ones!s:<6} the future gets nothing: {past}")
 assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
 
-# %% [markdown]
+# %% [markdown] teaches="code: a block and a language model"
 # In the first table nothing is forbidden: $i > i$ never happens. In the second no token sees itself, and the first row,
 # which sees nothing, is 0/0. In the third the corner is empty and the rows are too small. Neither question alone would
 # do: each lets one of the three wrong tables pass. (The third is what the *line* becomes in careless code. The slides
@@ -558,7 +558,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > it learns about as much as that one. Even that does not say that it is the same model: post-norm and pre-norm pass
 # > it side by side.</details>
 
-# %% [markdown] erratum="the one thing everyone agrees on; production models are quadratic; two types of Transformers; Llama 2 shares its keys; ten times more efficient; a new idea from after 2010; only matrix multiplications; a large matrix to store; tricks that change nothing; a logarithm without its dilation"
+# %% [markdown] erratum="the one thing everyone agrees on; production models are quadratic; two types of Transformers; Llama 2 shares its keys; ten times more efficient; a new idea from after 2010; only matrix multiplications; a large matrix to store; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
 # ## Overclaims: find the condition
 #
 # Overclaims are harder than errors. Each is true of *something*, and the work is to find of what.
@@ -584,7 +584,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # %%
 print(erratum("ten times more efficient"))
 
-# %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector"
+# %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector" teaches="embeddings are a product with one-hot vectors"
 # ## Conventions: two rights that do not fit
 #
 # Nothing on either slide is wrong, and whoever takes a line from each has a bug.
@@ -662,6 +662,35 @@ for name in ("keys and queries", "cheaper while n is small"):
 #
 # **Now do** [assignment @errata_lab](@errata_lab/assignment): a repair, a vote of transcriptions, a page of code to review,
 # and a test that is itself tested. It is the last one. From here on the slides are yours.
+
+# %% [markdown] teaches="the rows of that table: mixture of experts, Universal, Funnel, Synthesizer and others; its columns: steps per second, SuperGLUE, XSum, WebQ; constituency parsing; The Annotated Transformer; textbooks of NLP"
+# ## Going further: what the rows and columns of that table are
+#
+# <details><summary>The architectures that Narang et al. compare, a line each</summary>
+#
+# The columns: parameters; operations; training steps per second; the loss early and late in pre-training; and after
+# training further SuperGLUE (understanding), XSum (one-sentence summaries), WebQ (questions answered from memory alone) and
+# translation from English to German. A change may help one column and harm another, and only "steps per second" is paid
+# in money.
+#
+# | row | the idea |
+# |---|---|
+# | **mixture of experts** (Shazeer et al. 2017), **Switch** (Fedus et al. 2021) | many feed-forward networks, and a router that sends each token to two of them, or to one: parameters grow, the arithmetic for a token does not |
+# | **Universal Transformer** (Dehghani et al. 2019) | one block, applied again and again |
+# | block sharing, factorised embeddings (ALBERT, Lan et al. 2020) | layers share their parameters; the table of tokens is a product of two narrow matrices |
+# | **Funnel** (Dai et al. 2020) | the sequence is pooled, and gets shorter from layer to layer |
+# | **Synthesizer** (Tay et al. 2021) | weights without $q \cdot k$: computed from the query token alone, or learned as a fixed table |
+# | lightweight and dynamic convolution (Wu et al. 2019) | a narrow convolution over positions in place of attention; its kernel is fixed, or computed from the token |
+# | **product-key memory** (Lample et al. 2019) | a feed-forward layer replaced by a very large table of keys and values, of which a few are looked up |
+# | adaptive softmax (Grave et al. 2017), mixture of softmaxes (Yang et al. 2018) | rare tokens get narrower vectors; several softmaxes are averaged |
+# | transparent attention (Bapna et al. 2018), weighted Transformer (Ahmed et al. 2017) | the decoder attends to a learned mixture of all encoder layers; branches with learned weights in place of heads |
+# | Evolved Transformer (So et al. 2019) | found by a search over architectures |
+#
+# The paper's own finding: few of them help in its code base, the gated activations and RMSNorm among them, and those
+# that help most are large or slow. Mixtures of experts have become common since, in models large enough to be short of
+# arithmetic and not of memory. (The abstract of *Attention is all you need* names one more result that the decks copy
+# beside translation: English constituency parsing, with little and with much training data.)
+# </details>
 #
 # **Further reading.** *Testing*: Claessen and Hughes, [*QuickCheck: a lightweight tool for random testing of Haskell
 # programs*](https://doi.org/10.1145/351240.351266) (2000). Chen, Cheung and Yiu, [*Metamorphic testing: a new approach for
