@@ -104,9 +104,9 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # and *the cat chased the dog* are one bag of words.
 #
 # > **A common mistake: "without positions, equal tokens have identical outputs".** That is right without a mask. A deck
-# > shows it with the embeddings of Llama, which reads through a causal mask, and for such a model it is wrong. (A small
-# > one beside it: the deck compares outputs 2 and 5, which are the dogs behind exactly one start token. Look the token
-# > up instead.)
+# > shows it with the embeddings of Llama, which reads through a causal mask, and for such a model it is wrong. (The deck
+# > compares outputs 2 and 5. That is right for its tokenizer, which begins with one start token, and for no other: look
+# > the token up instead.)
 #
 # > **Check yourself.** *A big dog and a very big cat* and *A big cat and a very big dog* go through an encoder
 # > without positions, and the outputs of each sentence are averaged. How do the averages differ?

@@ -269,7 +269,7 @@ if solved("ReviewedLM"):
             with torch.no_grad():
                 alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
                 company = loss_of(model, fresh).item()
-            print(f"{kind.__name__:>10}, seed {seed}: alone {alone:.3f}, in company {company:.3f}")
+            print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in company {company:.3f}")
 
 # %% [markdown]
 # ## 5 · A test of your own
