@@ -99,6 +99,7 @@ SHORT_IS_CHEAPER = Erratum(
     misread=lambda: 1,                                                        # tanh(x W + h U)
     corrected=lambda: 3,                                                      # a GRU's
     check=_cheaper_where_said,
+    by="trusted",
     kind="no error",
 )
 

@@ -101,6 +101,7 @@ ADDED_BEHIND = Erratum(
     misread=_added_behind,
     corrected=_added_to_the_input,
     check=_sees_the_position,
+    by="trusted",
     kind="no error",
 )
 

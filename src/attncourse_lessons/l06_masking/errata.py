@@ -95,6 +95,7 @@ KEYS_AND_QUERIES = Erratum(
     misread=_growing_queries,
     corrected=_growing_values,
     check=_step_by_step,
+    by="trusted",
     kind="no error",
 )
 

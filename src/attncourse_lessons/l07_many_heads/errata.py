@@ -215,6 +215,7 @@ PROJECTED_TWICE = Erratum(
     misread=lambda x, W: (_layer(x @ W[0], x @ W[1], x @ W[2], W), W),        # W_q, W_k, W_v
     corrected=lambda x, W: (_layer(x, x, x, W), W),
     check=_with_these_projections,
+    by="trusted",
     kind="no error",
 )
 

@@ -232,6 +232,7 @@ MATMULS = Erratum(
     printed=lambda query, key, value: query @ key.mT @ value / math.sqrt(8),
     corrected=lambda query, key, value: (query @ key.mT / math.sqrt(8)).softmax(dim=-1) @ value,
     check=_as_attention,
+    by="trusted",
     kind="overclaim",
 )
 
