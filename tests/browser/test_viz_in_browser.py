@@ -5,8 +5,10 @@ import torch
 
 from attncourse import viz
 from attncourse_lessons import course
+from attncourse_lessons.errata import erratum
 
 pattern_pad = course.part("cheap_attention", "pattern_pad")
+game = course.part("errata_lab", "review_game")
 
 WORDS = ["ninety", "-", "one"]
 QUESTIONS = [
@@ -26,6 +28,7 @@ EXPLORERS = {
     "step_through": lambda: viz.step_through(torch.eye(3), WORDS, ["eins", "und", "neunzig"]),
     "pattern_pad": pattern_pad.pattern_pad,
     "shape_drill": lambda: viz.shape_drill(QUESTIONS),
+    "review_game": lambda: game.review_game([erratum("i > i"), erratum("keys and queries")]),
 }
 
 
@@ -91,6 +94,24 @@ def test_the_drill_checks_an_answer_draws_the_result_and_keeps_score(open_page):
     assert page.get_by_role("img", name="result").count() == 0
     page.get_by_role("button", name="begin anew").click()
     assert score.inner_text() == "Question 1 of 2. Score: 0 right of 0 answered."
+
+
+def test_the_game_takes_a_question_then_a_judgement_and_then_tells(open_page):
+    page = open_page(EXPLORERS["review_game"]().page())
+    said, score = page.get_by_role("status"), page.locator(".rg-count")
+    page.get_by_role("button", name="overclaim").click(force=True)      # nothing has been asked yet
+    assert "0 answered" in score.inner_text() and "corrected" not in said.inner_text()
+    page.get_by_role("button", name="Does the loss show it?").focus()
+    page.keyboard.press("Enter")
+    assert "0 right of 1" in score.inner_text()
+    assert "✗ as printed" in said.inner_text() and "corrected" not in said.inner_text()
+    page.get_by_role("button", name="definite").click()
+    assert "1 right of 2" in score.inner_text() and "✓ corrected" in said.inner_text()
+    page.get_by_role("button", name="definite").focus()
+    page.get_by_role("button", name="next").click()
+    assert "Line 2 of 2" in score.inner_text() and "keys and queries" in page.locator(".rg-claim").inner_text()
+    page.get_by_role("button", name="begin anew").click()
+    assert score.inner_text() == "Line 1 of 2. Score: 0 right of 0 answered."
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,47 +1,69 @@
-"""Pictures of errata: a column of findings, and a table of who catches what."""
+"""Pictures of errata: the game of entries, runs side by side, and a table of who catches what."""
 
-from types import SimpleNamespace
-
+import pytest
 from drawn import axes, cells, places, texts
 from proven import proven
 
-from attncourse.viz.style import BLUE, ORANGE
 from attncourse_lessons import course
+from attncourse_lessons.errata import erratum
 
 figures = course.part("errata_lab", "figures")
+game_module = course.part("errata_lab", "review_game")
+review_game, QUESTIONS = game_module.review_game, game_module.QUESTIONS
 
 
-def measure(version):
-    return SimpleNamespace(passes=version == "right", measured=f"it is {version}")
-
-
-ENTRY = SimpleNamespace(
-    name="sum", found_in="Slides", place="page 3", slip=True, claim="it sums to two", correction="it sums to one",
-    question="What does it sum to?", printed="wrong", corrected="right", test=measure,
-)  # fmt: skip
+ENTRIES = [erratum(name) for name in ("i > i", "keys and queries", "Qx beside XQ")]
 
 
 @proven
-def test_an_erratum_is_read_from_claim_to_correction_to_what_each_gives():
-    (ax,) = axes(figures.erratum_frame, ENTRY, loss="shows nothing")
-    lines = [
-        ("", "sum"),
-        ("", "Slides. page 3  (it may be a slip of the transcription)"),
-        ("says", "it sums to two"),
-        ("right", "it sums to one"),
-        ("asked", "What does it sum to?"),
-        ("printed", "✗ it is wrong"),
-        ("corrected", "✓ it is right"),
-        ("the loss", "shows nothing"),
-    ]
+def test_lines_of_the_game_stand_below_each_other_with_their_labels():
+    (ax,) = axes(figures.lines_of, [("says", "it sums to two"), ("", "and so on"), ("then", "judge")], "words")
     at = places(ax)
-    heights = [at[said][1] for _, said in lines]
+    heights = [at[said][1] for said in ("it sums to two", "and so on", "judge")]
     assert heights == sorted(heights) and ax.yaxis_inverted()
-    assert [at[label][1] for label, _ in lines if label] == heights[2:]
-    assert all(at[label][0] < at[said][0] for label, said in lines if label)
-    assert len(at) == len(lines) + 6
-    colours = {text.get_text(): text.get_color() for text in ax.texts}
-    assert colours["✗ it is wrong"] == ORANGE and colours["✓ it is right"] == BLUE
+    assert at["says"][1] == at["it sums to two"][1] and at["says"][0] < at["it sums to two"][0]
+    weights = {text.get_text(): text.get_weight() for text in ax.texts}
+    assert weights["it sums to two"] == "bold" and weights["judge"] == "normal"
+
+
+@proven
+def test_runs_of_one_seed_are_joined():
+    (ax,) = axes(figures.paired_seeds, {"right": [3.0, 3.2], "printed": [2.9, 3.1]}, "loss")
+    joined = [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
+    assert joined == [([0, 1], [3.0, 2.9]), ([0, 1], [3.2, 3.1])]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["right", "printed"] and ax.get_ylabel() == "loss"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["seed 0", "seed 1"]
+
+
+def test_the_game_asks_all_entries_and_the_first_answers_count_for_its_score():
+    game = review_game(ENTRIES, loss={"i > i": "too good"}, step=2)
+    assert [entry["name"] for entry in game.entries] == ["i > i", "Qx beside XQ", "keys and queries"]
+    assert game.entries[0]["loss"] == "too good" and "No training run" in game.entries[1]["loss"]
+    assert [name for name, *_ in game.entries[2]["found"]] == ["as printed", "misread", "corrected"]
+    assert game.score == (0, 0)
+    game.asked, game.judged = ["limiting case", "loss", ""], ["definite", "", ""]
+    assert game.score == (2, 3)
+
+
+def test_the_still_picture_of_the_game_gives_no_answer_away():
+    game = review_game(ENTRIES[1:])
+    drawn, words = game.still()
+    said = words + " ".join(text.get_text() for text in drawn.axes[0].texts)
+    entry = game.entries[0] | {"name": "wasteful"}
+    assert entry["claim"] in words and entry["right"] not in said and entry["name"] not in said
+    assert all(question in words for question in QUESTIONS.values())
+
+
+def test_the_game_refuses_what_it_does_not_offer():
+    game = review_game(ENTRIES)
+    with pytest.raises(ValueError, match="asked: got"):
+        game.asked = ["staring", "", ""]
+    with pytest.raises(ValueError, match="judged: got"):
+        game.judged = ["definite"]
+    with pytest.raises(ValueError, match="at: got 3, expected an entry from 0 to 2"):
+        game.at = 3
+    with pytest.raises(ValueError, match="errata: got none"):
+        review_game([])
 
 
 @proven

@@ -8,8 +8,10 @@ import torch
 
 from attncourse import viz
 from attncourse_lessons import course
+from attncourse_lessons.errata import erratum
 
 pattern_pad = course.part("cheap_attention", "pattern_pad")
+review_game = course.part("errata_lab", "review_game")
 
 WEIGHTS = torch.full((2, 3, 4, 4), 0.25)
 WORDS = list("abcd")
@@ -33,6 +35,10 @@ WIDGETS = {
     "drill": (
         lambda: viz.shape_drill([viz.Question({"x": (2, 3)}, "x.mT", ["(2, 3)"], "why")] * 2),
         {"answers": ["(3, 2)", ""], "at": 1},
+    ),
+    "game": (
+        lambda: review_game.review_game([erratum("i > i"), erratum("unit mean")]),
+        {"asked": ["shapes", ""], "judged": ["", "definite"], "at": 1},
     ),
     "steps": (lambda: viz.step_through(WEIGHTS[0, 0], WORDS, WORDS), {"chosen": ["3: c"]}),
 }

@@ -20,6 +20,7 @@ STAR = Erratum(
     printed=lambda weights, values: weights * values,
     corrected=lambda weights, values: weights @ values,
     check=_weighted,
+    by="shapes",
     kind="convention",
 )
 

@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="language modelling and its objective"
 # # Lecture @bottleneck · Language models, recurrent networks, and the bottleneck of one vector
 #
 # *About 60 minutes, of which one is computing. You need Python, tensors in PyTorch and the habits of
@@ -107,7 +107,7 @@ n_test = sum(len(text) - 1 for text in test)               # tokens to predict
 print(f"{len(tokenizer)} different tokens; {n_test:,} to predict in the test set")
 print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the buffer.")))
 
-# %% [markdown]
+# %% [markdown] teaches="language modelling and its objective"
 # Each text stands between two more tokens: `<bos>`, the beginning, which is given, and `<eos>`, the end, which must be
 # predicted like any other.
 #
@@ -144,7 +144,7 @@ print(f"2 to the nats: {2 ** (sum(losses) / 3):.3f}, which looks better and is w
 assert math.isclose(2 ** (sum(bits) / 3), math.exp(sum(losses) / 3))
 assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-5)
 
-# %% [markdown]
+# %% [markdown] teaches="parametric models against tf-idf and n-grams"
 # > **Check yourself.** (1) A model gave each of four tokens that came the probability ⅛. Its loss in nats, in bits, its
 # > perplexity? (2) What is the perplexity of a model that gives all 1,024
 # > tokens the same probability?
@@ -250,7 +250,7 @@ assert min(counted["all"][1]) > 3 * max(counted["all"][2]), "the first token is 
 assert min(counted["a twentieth"][5]) > 1.5 * max(counted["all"][2]), "more text beats context"
 assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: worth little"
 
-# %% [markdown]
+# %% [markdown] erratum="perplexity without a unit"
 # (A point is one seed, that is one way to shuffle; with all the texts there is nothing to draw, and the three coincide.)
 #
 # From no context to one token is a leap, to two a step, and then the curves flatten. There is more to be known from
@@ -274,7 +274,7 @@ print(f"the 5-gram model: {per_token:.1f} per token, {per_character:.2f} per cha
 assert per_token > 5 * per_character
 assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of this text"
 
-# %% [markdown]
+# %% [markdown] teaches="parametric models against tf-idf and n-grams"
 # ## A window network: learned vectors in place of counts
 #
 # There is something that no counting can do. From *Return the number of bytes* it learns nothing about *Returns the
@@ -382,7 +382,7 @@ for name, model in {"next token": trained, "forgot to shift": leaking}.items():
 assert sum(leaking_losses[-10:]) < 0.25 * sum(losses[-10:])
 assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repeats"
 
-# %% [markdown]
+# %% [markdown] teaches="recurrent networks: LSTMs are powerful"
 # (Two details of all training in this lecture. Long texts are cut, and the gradient goes back to the beginning of a
 # piece: **truncated backpropagation through time**. And each piece is read as if nothing had gone before, while tests
 # read whole texts.)
@@ -442,7 +442,7 @@ for kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
 # %% tags=["hide-input"]
 assert all(same)
 
-# %% [markdown]
+# %% [markdown] teaches="recurrent networks: LSTMs are powerful"
 # Four times and three times: there are as many pairs of matrices as there are lines with an $x_t$. Keep that in mind for
 # the comparison that follows.
 #
@@ -534,7 +534,7 @@ for seed in (0, 2):
     print("5-gram:", write(five_gram.distribution, seed))
     print("GRU:   ", write(next_token, seed), "\n")
 
-# %% [markdown]
+# %% [markdown] teaches="linear interaction distance, locality, vanishing gradients"
 # The 5-gram model writes what somebody has written, in runs that are glued together where a few tokens fit. The network's
 # sentences are its own, and a beginner's.
 #
@@ -592,7 +592,7 @@ shrinks = (carried @ fresh.mT).norm(dim=-1) / carried.norm(dim=-1)              
 assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
 assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let it through"
 
-# %% [markdown]
+# %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
 # Untrained, all three die exponentially: on this axis that is a straight line. A network cannot learn that the *keys*
 # mattered if no gradient reaches them. The gated ones die as well, since a fresh gate stands half open, $\sigma(0) =
 # \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is the main path from state to state, not
@@ -724,7 +724,7 @@ for reader in [*recall["readers"], recall["longer"]]:
             name += f" {mean(run['right'][n] for run in reader['runs']):5.2f}"
         print(name)
 
-# %% [markdown]
+# %% [markdown] teaches="operations that cannot be parallel"
 # * **Mean pooling** does no better than the last state, although every state is one average away. So a long path is
 #   not what limits it here.
 # * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of

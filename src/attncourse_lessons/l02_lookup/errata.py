@@ -41,12 +41,13 @@ SIZE_OF_K = Erratum(
     decks=(CS11711,),
     place="Attention Score Functions (2)",
     claim="Fix: scale by size of the vector, q·k/√|k|",
-    correction="√d_k: how many numbers a key has (the line above it says so), and not how long it is",
+    correction="√d_k says the same; in that deck |x| counts entries everywhere. It is not how long the key is",
     question="Does the key with the larger product get the larger score?",
-    printed=lambda query, key: query @ key / key.norm().sqrt(),
-    corrected=lambda query, key: query @ key / math.sqrt(len(key)),
+    printed=lambda query, key: query @ key / math.sqrt(len(key)),
+    misread=lambda query, key: query @ key / key.norm().sqrt(),
+    corrected=lambda query, key: query @ key / math.sqrt(key.shape[-1]),
     check=_order_by_products,
-    kind="convention",
+    kind="no error",
 )
 
 ERRATA = (EXACTLY_ONE, SIZE_OF_K)

@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="attention as a soft lookup: query, key, value"
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
 # *About 60 minutes, of which less than one is computing. You need Python, and from
@@ -65,7 +65,7 @@ except KeyError as error:
     print("KeyError:", error)
 print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
-# %% [markdown] erratum="exactly one pair"
+# %% [markdown] erratum="exactly one pair" teaches="attention as a soft lookup: query, key, value"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
 # turns a key into a **hash**, a place in a table, and a hash need not keep keys near that are near, as the last line shows.
 #
@@ -139,7 +139,7 @@ print("soft:", round(context.item()))
 # %% tags=["hide-input"]
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 
-# %% [markdown]
+# %% [markdown] teaches="mean pooling as a starting point"
 # Every key got something. Eight o'clock has 0.30, hardly more than five, and even 17:00 has 0.05. The softmax takes
 # exponentials, and an exponential is never zero. (On paper: a float may be rounded down to it.) That is useful, because
 # a key with some weight can be learned from. It also has a cost: where a key must *not* be attended to, a small weight is
@@ -290,7 +290,7 @@ for hour, slope, ours in zip(hours, e.grad, on_paper, strict=True):
 # %% tags=["hide-input"]
 assert torch.allclose(e.grad, on_paper, atol=1e-3)
 
-# %% [markdown]
+# %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
 # More weight on eight raises the answer, more weight on five lowers it by the same amount: what one gains the other loses.
 # The rest has hardly any weight and hardly any slope. A lookup that is too cold early on stops learning for that reason.
 #
@@ -360,7 +360,7 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
     kernel = torch.exp(-((clock(asked) - query) ** 2).sum(dim=1) / (2 * h**2))    # (60,)
     assert torch.isclose((kernel * counted).sum() / kernel.sum(), attention, rtol=1e-4)
 
-# %% [markdown]
+# %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
 # So the average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
 # et al. (2015) is that queries, keys and values come out of a network, and that the network is trained *through* the
 # average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters. They are computed
@@ -445,7 +445,7 @@ print("days that repeat after twelve hours:", [f"{figures.turns(t):+.0f} turns" 
 # %% tags=["hide-input"]
 assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
 
-# %% [markdown]
+# %% [markdown] teaches="a summary of fixed size of a set"
 # They go round twice a day.
 #
 # ## Attention pooling: a summary of fixed size, of a set
@@ -580,7 +580,7 @@ unsure = contexts.amax(dim=1).argmin()
 said = ", ".join(f"{topic} {x:.2f}" for topic, x in zip(topics, contexts[unsure], strict=True))
 print(f"least sure: {words[10 + unsure]}.", said)
 
-# %% [markdown]
+# %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
 # Each pair of columns answers for its topic, and where a row is pale the lookup is unsure. The values are topics, written
 # as a 1 in one of five places, so the context vector is a vote: it says how sure. Keys and values need not be alike: here
 # a key has five hundred numbers and a value five. In the models of this course nobody counts. Learned layers make keys
@@ -619,7 +619,7 @@ with torch.no_grad():
         print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}"
               f"  exchanged: {exchanged:6.3f}")
 
-# %% [markdown]
+# %% [markdown] teaches="the scaled dot product: variance of a sum"
 # A dot product cannot tell who asks from who is asked. The two that learn can: *k answers q* and *q answers k* are
 # different questions to them. The bilinear score multiplies the query by a matrix and then takes a dot product. The additive score is a small network that
 # looks at each pair: a hidden layer in which the two are *added*, and a vector $w$ that makes one number of it. Often it

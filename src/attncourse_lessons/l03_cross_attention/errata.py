@@ -26,11 +26,13 @@ WEIGHTS_ZEROED = Erratum(
     decks=(CSE576, PARAMETRIC),
     place="Barriers and solutions for Self-Attention as a building block",
     claim="Mask out the future by artificially setting attention weights to 0!",
-    correction="scores to −∞, before the softmax, as both decks' own formulas have it",
+    correction="as a result, yes: both decks set *scores* to −∞ a slide earlier. As a recipe after the softmax, no",
     question="Does each row sum to one?",
-    printed=_zeroed,
+    printed=causal,
+    misread=_zeroed,
     corrected=causal,
     check=rows_share_one,
+    kind="no error",
 )
 
 
@@ -58,6 +60,7 @@ SQUARE_TABLE = Erratum(
     printed=_one_length,
     corrected=_two_lengths,
     check=_shape_of_the_table,
+    by="shapes",
 )
 
 
@@ -76,6 +79,7 @@ X_FOR_H = Erratum(
     printed=lambda: ({"x_i", "z_i"}, {"h_i", "z_i"}),
     corrected=lambda: ({"h_i", "z_i"}, {"h_i", "z_i"}),
     check=_all_declared,
+    by="shapes",
 )
 
 
@@ -97,6 +101,7 @@ ENCODER_CROSS = Erratum(
     printed=lambda decoder, encoder: _look(encoder, decoder),
     corrected=lambda decoder, encoder: _look(decoder, encoder),
     check=_one_answer_a_target_word,
+    by="shapes",
 )
 
 ERRATA = (WEIGHTS_ZEROED, SQUARE_TABLE, X_FOR_H, ENCODER_CROSS)

@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="encoder and decoder, and the bottleneck between them"
 # # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
 # *About 45 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
@@ -74,7 +74,7 @@ pairs = number_words("en", "de", train=20_000, test=1_000, dates=0, seed=0)
 for source, target in pairs.test[:3]:
     print(f"{source}\n    {target}")
 
-# %% [markdown]
+# %% [markdown] teaches="bidirectional encoders where possible"
 # Each list has exactly one right translation, and no list of the test set occurs in the training set. Keep one thing in
 # mind: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Unit and ten change places.
 #
@@ -106,7 +106,7 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 # %%
 figures.decoding_step()
 
-# %% [markdown]
+# %% [markdown] teaches="cross-attention of a decoder, in equations"
 # Each state goes up twice. As a key it meets the query, which gives an **attention score** $e_{ti}$. Softmax turns the
 # scores of one step into weights $\alpha_{ti}$, which sum to one over the source. As a value, the state passes both and
 # is multiplied by its weight. The sum of these products is the **context vector** $c_t$.
@@ -231,7 +231,7 @@ print("nothing has changed for the two tokens:", torch.allclose(before[:, :2], A
 assert (unmasked * mask).sum(dim=-1).max() < 0.99
 assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 
-# %% [markdown]
+# %% [markdown] teaches="the attentional vector feeds the next step @ One step of the decoder"
 # > **Check yourself.** A row of the mask may be False throughout: an empty source. What does softmax make of a row of
 # > nothing but −∞, and what would you want instead?
 # > <details><summary>Answer</summary>Every exponential is 0, their sum is 0, and 0/0 is NaN, which spreads to the loss
@@ -492,7 +492,7 @@ for summary, line in gradients.items():
 assert gradients["last state"][-1] < 1e-6 * gradients["last state"][0]
 assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention")) > 0.03
 
-# %% [markdown]
+# %% [markdown] teaches="soft alignment for free, and what it explains"
 # Through the last state the gradient has to pass every state in between, and it vanishes exponentially (the axis is
 # logarithmic). The mean and attention give it a shortcut of one average, and it shrinks roughly as $1/n$, which would be
 # a factor of 16. So attention shortens the gradient's path. (At the start its
@@ -589,7 +589,7 @@ for steps in ("450", "1800"):
         units = [run["aligned"]["121 to 999"]["units"][0] for run in runs]
         print(f"{steps:>4} steps, {name:>27}: {units}", [f"{run['all']:.1%}" for run in runs])
 
-# %% [markdown]
+# %% [markdown] teaches="soft alignment for free, and what it explains"
 # With input feeding, the one seed that differed has come round: all three now put the unit on the unit. (That is one seed,
 # and no proof that input feeding does it.) Without input feeding, seed 0 gets *all*
 # thousand lists right, and not one of 648 units is on its unit. A perfect translator with a wrong alignment is possible.

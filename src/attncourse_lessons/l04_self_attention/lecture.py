@@ -129,7 +129,7 @@ W_V = torch.zeros(6, 4)                              # (d_model, d_v)
 for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
     W_V[row, column] = 1.0                           # pronouns hand over nothing
 
-# %% [markdown]
+# %% [markdown] teaches="self-attention, token by token and in matrices"
 # (Why 6? It sets how sharp the softmax will be: divided by $\sqrt{d_k} = \sqrt 2$ a match scores 4.24, and
 # $\exp(4.24) \approx 69$ outweighs seven words that score 0.)
 #
@@ -167,7 +167,7 @@ def ask(word):
 
 viz.explore(ask, word=words, start={"word": "her"})
 
-# %% [markdown]
+# %% [markdown] teaches="self-attention, token by token and in matrices"
 # *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. So does *lent*.
 # Remember it; it will cause trouble. *Book* asks nothing, so all its scores are zero, and it gets the mean of what
 # everybody hands over. Nobody can abstain: weights that sum to one must go somewhere. (In a whole Transformer a token
@@ -256,7 +256,7 @@ with torch.no_grad():
 # %%
 figures.attention_graph(words, A, least=0.3)
 
-# %% [markdown]
+# %% [markdown] teaches="recurrence, convolution, attention: three kinds of sequence models"
 # The sentence itself decided where these edges are. Another sentence, with the same three matrices, gets another graph.
 # That is the difference from a layer that mixes positions with **fixed weights**. A convolution, or a linear layer
 # along the sentence, computes $o_i = \sum_j m_{ij} x_j$ with an $m_{ij}$ that was learned once and is the same for every
@@ -382,7 +382,7 @@ for seed in range(5):
         if products[day].argmax() == (day + 1) % 7:
             assert length[(day + 1) % 7] > length[day], "who finds tomorrow, finds a longer one"
 
-# %% [markdown]
+# %% [markdown] teaches="self-attention does not see order"
 # In every seed the vectors grow along the week, from the day after the lost one on. (Each has an average meal added to its
 # day.) The network has found the way out that the inequality leaves: for $u_i \cdot u_{i+1} >
 # u_i \cdot u_i$ the next vector must be *longer*, since $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$.
@@ -432,7 +432,7 @@ print(f"a recurrence, one sentence shuffled:    largest difference {moved:.1f}")
 # %% tags=["hide-input"]
 assert worst < 1e-12 and moved > 0.1
 
-# %% [markdown]
+# %% [markdown] teaches="complexity, path length and sequential operations: the paper's table 1; recurrence, convolution, attention: three kinds of sequence models"
 # Shuffle the tokens, and the outputs are shuffled along, for all matrices and all sentences. The name for it is
 # **permutation equivariance**, $f(PX) = P f(X)$ for every matrix $P$ that reorders rows. It can be read off the
 # equations: the scores of $PX$ are $P QK^\top P^\top$; a softmax along rows does not care in which order they come; and

@@ -45,6 +45,7 @@ TWICE_THE_ROWS = Erratum(
     printed=lambda position: _pairs(position, 1, D),
     corrected=lambda position: _pairs(position, 1, D // 2),
     check=_fits_the_word,
+    by="shapes",
     slip=True,
 )
 
@@ -65,24 +66,28 @@ FROM_ONE = Erratum(
     corrected=lambda position: _pairs(position, 0, D // 2 - 1),
     check=_as_the_paper,
     kind="convention",
+    by="trusted",
 )
 
 
-def _added_to_the_input(x: Tensor, p: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    return ((x + p) @ query) @ ((x + p) @ key).mT
+def _added_to_the_input(x: Tensor, p: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries, and the matrix that made them of x."""
+    return (x + p) @ matrix, matrix
 
 
-def _added_behind(x: Tensor, p: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    return (x @ query + p) @ (x @ key + p).mT
+def _added_to_what_is_the_input(x: Tensor, p: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    return x + p, torch.eye(len(matrix))                                      # nothing has been projected yet
 
 
-def _can_look_back(score) -> Finding:
-    """Words that are all alike, and matrices made for the one purpose of finding the word before."""
-    n, places = 12, sinusoidal(torch.arange(12), 32)
-    scores = score(torch.zeros(n, 32), places, shift_matrix(-1, 32), torch.eye(32))
-    found = scores.argmax(dim=-1)[1:]                                         # (n - 1,)
-    right = (found == torch.arange(n - 1)).float().mean().item()
-    return Finding(right == 1, f"{right:.0%} of the words find the one before them")
+def _added_behind(x: Tensor, p: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    return x @ matrix + p, matrix
+
+
+def _sees_the_position(make) -> Finding:
+    """The matrix is made for the one purpose of turning a position into the one before it."""
+    x, p = drawn(12, 32), sinusoidal(torch.arange(12), 32)
+    queries, matrix = make(x, p, shift_matrix(-1, 32))
+    return near(queries, (x + p) @ matrix, "from queries of x + p they are off by")
 
 
 ADDED_BEHIND = Erratum(
@@ -90,12 +95,14 @@ ADDED_BEHIND = Erratum(
     decks=(PARAMETRIC,),
     place="Fixing the first self-attention problem: sequence order",
     claim="q_i = q̃_i + p_i, k_i = k̃_i + p_i, v_i = ṽ_i + p_i",
-    correction="x̃_i = x_i + p_i. While q, k, v are the inputs it is the same; W_Q and W_K must see the place, too",
-    question="Can W_Q and W_K be chosen so that each word looks at the one before?",
-    printed=_added_behind,
+    correction="on that slide q, k, v are the inputs, and it is x_i + p_i. Behind W_Q and W_K it is something else",
+    question="Is a query what W_Q makes of x_i + p_i?",
+    printed=_added_to_what_is_the_input,
+    misread=_added_behind,
     corrected=_added_to_the_input,
-    check=_can_look_back,
-    kind="convention",
+    check=_sees_the_position,
+    by="trusted",
+    kind="no error",
 )
 
 
@@ -127,6 +134,7 @@ SHAW_ABSOLUTE = Erratum(
     printed=_absolute,
     corrected=_relative,
     check=_moves_along,
+    by="trusted",
     slip=True,
 )
 
@@ -141,6 +149,7 @@ LEARNED_BY_SHAW = Erratum(
     printed=_absolute,
     corrected=_relative,
     check=_moves_along,
+    by="trusted",
 )
 
 
@@ -174,11 +183,10 @@ IDENTICAL = Erratum(
 )
 
 
-def _finds_the_dogs(places) -> Finding:
-    sentences = DOG, ["<start>", *DOG]
-    found = [tuple(words[i] for i in places(words) if i < len(words)) for words in sentences]
-    said = " and ".join(", ".join(words) or "nothing" for words in found)
-    return Finding(all(words == ("dog", "dog") for words in found), f"finds {said}")
+def _finds_the_dogs(read) -> Finding:
+    words, places = read()
+    found = [words[i] for i in places if i < len(words)]
+    return Finding(found == ["dog", "dog"], f"finds {', '.join(found) or 'nothing'}")
 
 
 OUTPUTS_2_AND_5 = Erratum(
@@ -186,12 +194,13 @@ OUTPUTS_2_AND_5 = Erratum(
     decks=(CSE5321,),
     place="Positional Embeddings, code",
     claim="dog1_out = output[0, 2]; dog2_out = output[0, 5]",
-    correction="right behind exactly one start token, as this tokenizer has it; look the word up, and it always is",
-    question="Are the dogs found with a start token and without?",
-    printed=lambda words: (2, 5),
-    corrected=lambda words: [i for i, word in enumerate(words) if word == "dog"],
+    correction="right for that tokenizer, which begins with one token; look the word up, and it is for all",
+    question="Are the two dogs found?",
+    printed=lambda: (["<start>", *DOG], (2, 5)),
+    misread=lambda: (DOG, (2, 5)),                                            # another tokenizer
+    corrected=lambda: (DOG, [i for i, word in enumerate(DOG) if word == "dog"]),
     check=_finds_the_dogs,
-    kind="overclaim",
+    kind="no error",
 )
 
 
@@ -207,7 +216,41 @@ POSITIONS_BY_BATCH = Erratum(
     check=alone_and_in_company,
 )
 
+
+# Large open language models and the one that began it, with the year and the kind of their positions: the lecture's
+# table has the reports.
+SYSTEMS = (
+    ("Transformer", 2017, "sinusoids"), ("GPT", 2018, "learned"), ("BERT", 2018, "learned"), ("GPT-2", 2019, "learned"),
+    ("T5", 2019, "relative"), ("GPT-3", 2020, "learned"), ("BLOOM", 2022, "relative"), ("PaLM", 2022, "rotary"),
+    ("Llama", 2023, "rotary"), ("Llama 2", 2023, "rotary"), ("Mistral 7B", 2023, "rotary"), ("Qwen2", 2024, "rotary"),
+    ("Llama 3", 2024, "rotary"), ("Gemma 2", 2024, "rotary"),
+)  # fmt: skip
+
+
+def _most_use(kind) -> Finding:
+    found = []
+    for first, last in ((2018, 2020), (2023, 2024)):
+        kinds = [used for _, year, used in SYSTEMS if first <= year <= last]
+        found.append((kinds.count(kind(last)), len(kinds)))
+    said = "; ".join(f"{many} of {n} {when}" for (many, n), when in zip(found, ("to 2020", "since 2023"), strict=True))
+    return Finding(all(2 * many > n for many, n in found), f"of the systems that we name, {said}")
+
+
+MOST_SYSTEMS = Erratum(
+    name="most systems use this",
+    decks=(CSE576, CSE5321, PARAMETRIC),
+    place="Learned absolute position representations",
+    claim="Most systems use this!",
+    correction="around 2019; two of these decks come to rotary embeddings, modern and common, some slides later",
+    question="Is it the positional encoding of most systems, then and since 2023?",
+    printed=lambda year: "learned",
+    corrected=lambda year: "learned" if year <= 2020 else "rotary",
+    check=_most_use,
+    kind="overclaim",
+    by="trusted",
+)
+
 ERRATA = (
     TWICE_THE_ROWS, FROM_ONE, ADDED_BEHIND, SHAW_ABSOLUTE, LEARNED_BY_SHAW, IDENTICAL, OUTPUTS_2_AND_5,
-    POSITIONS_BY_BATCH,
+    POSITIONS_BY_BATCH, MOST_SYSTEMS,
 )  # fmt: skip

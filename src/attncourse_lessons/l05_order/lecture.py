@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
 # *About 60 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
@@ -136,7 +136,7 @@ for d in (8, 64, 512):
     a, b = torch.randn(2, 1000, d)                               # 1,000 pairs of random vectors
     print(f"d = {d:>3}: cosine between two of them is ±{F.cosine_similarity(a, b).std():.2f}")
 
-# %% [markdown]
+# %% [markdown] teaches="integers and binary digits as positions"
 # Adding is concatenating with one matrix for both halves. Two matrices would be more general, but would cost width. In a
 # wide space there is little need for them: two random vectors are nearly at right angles, so a projection can read one
 # of them and almost ignore the other.
@@ -172,7 +172,7 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 
-# %% [markdown]
+# %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
 # In digits, 8 is the furthest from 7, because all four digits flip. A model that looks for "the token before me" would
 # have to learn subtraction with borrowing. In waves the curve keeps its shape and only moves along: the distance between two
 # vectors depends on the distance between the positions. The next scheme is made of such waves.
@@ -244,7 +244,7 @@ waves_20, waves_47, digits_20, digits_47 = hills.values()
 assert torch.allclose(waves_20, waves_47, atol=1e-5)
 assert not torch.allclose(digits_20, digits_47, atol=0.1)
 
-# %% [markdown] erratum="positions behind the projections"
+# %% [markdown] erratum="positions behind the projections" teaches="sinusoidal positions, and shifts as a linear map"
 # The two curves of the waves coincide, because
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(r) = \sum_i \cos\bigl((p - r)\,\theta_i\bigr)$ contains only the difference. The
 # digits have another curve at every position.
@@ -282,7 +282,7 @@ print(f"{right} of 998 queries attend most to the key two places before")
 # %% tags=["hide-input"]
 assert right == 998
 
-# %% [markdown]
+# %% [markdown] teaches="learned absolute positions"
 # At any length. So a head that always attends two places back *exists*. Whether gradient descent *finds* it is
 # another question, which we test below.
 #
@@ -410,7 +410,7 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
 
-# %% [markdown]
+# %% [markdown] erratum="most systems use this" teaches='"most systems use this"'
 # The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
 # **long-term decay**. (Su et al., section 3.4.3, prove a bound that decays. A trained query and key need not follow it.) A
 # larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more tokens. In a model's

@@ -62,8 +62,14 @@ NOT_ITSELF = Erratum(
 )
 
 
+def _all_of_the_prefix(query: Tensor, key: Tensor, value: Tensor, t: int) -> Tensor:
+    """Attention over the words up to t, all of it anew, and the newest word's row of the result."""
+    weights = (query[: t + 1] @ key[: t + 1].mT).softmax(dim=-1)              # (t + 1, t + 1)
+    return (weights @ value[: t + 1])[-1:]
+
+
 def _growing_queries(query: Tensor, key: Tensor, value: Tensor, t: int) -> Tensor:
-    """Remembered until step t: the keys and the queries. Of the values there is that of the newest word."""
+    """Kept until step t: the keys and the queries. Of the values there is that of the newest word."""
     return (query[: t + 1] @ key[: t + 1].mT).softmax(dim=-1) @ value[t : t + 1]
 
 
@@ -83,11 +89,35 @@ KEYS_AND_QUERIES = Erratum(
     decks=(CSE576, FOUNDATIONS, PARAMETRIC),
     place="Masking the future in self-attention",
     claim="we could change the set of keys and queries to include only past words",
-    correction="keys and values: a step has one query, and what it needs of the past are keys and values",
+    correction="right, and wasteful, as the slide says: attend over the prefix. To keep are keys and values alone",
     question="Do the steps give what one masked pass gives?",
-    printed=_growing_queries,
+    printed=_all_of_the_prefix,
+    misread=_growing_queries,
     corrected=_growing_values,
     check=_step_by_step,
+    by="trusted",
+    kind="no error",
 )
 
-ERRATA = (I_GREATER_I, NOT_ITSELF, KEYS_AND_QUERIES)
+
+def _two_heads(layer) -> Finding:
+    weights, x, matrices = drawn(2, N, N).softmax(dim=-1), drawn(N, 4, seed=1), drawn(2, 4, 4, seed=2)
+    both = sum(A @ x @ W for A, W in zip(weights, matrices, strict=True))     # (n, d)
+    return near(layer(weights, x, matrices), both, "from what two heads give it is off by")
+
+
+RE_AVERAGES = Erratum(
+    name="nothing but averages",
+    decks=(CSE576, FOUNDATIONS, PARAMETRIC),
+    place="Adding nonlinearities in self-attention; Barriers and solutions",
+    claim="stacking more self-attention layers just re-averages value vectors; it's all just weighted averages",
+    correction="with one head. Two can subtract, and the weights are no linear function of x in any case",
+    question="Two heads: is it one average of the values?",
+    printed=lambda weights, x, matrices: weights.mean(dim=0) @ x @ matrices.sum(dim=0),
+    corrected=lambda weights, x, matrices: (weights @ x @ matrices).sum(dim=0),
+    check=_two_heads,
+    kind="overclaim",
+)
+
+
+ERRATA = (I_GREATER_I, NOT_ITSELF, KEYS_AND_QUERIES, RE_AVERAGES)

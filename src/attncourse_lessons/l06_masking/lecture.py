@@ -107,7 +107,7 @@ for sharpness in (1.0, 2.0, 5.0):
     assert (reach.diff(dim=0) < 1e-6).all(), "no pot goes further than some pot did before"
     assert pots[-1].std(dim=0).max() < 1e-3 * pots[0].std(dim=0).min(), "in the end alike"
 
-# %% [markdown]
+# %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # It cannot. A weighted average lies between the things that it averages. In the plane it lies inside the shape that
 # they span, their **convex hull**. So each shape lies inside the one before. The shapes never grow; with sharp recipes
 # they shrink more slowly. In the end there are six pots of the same purple.
@@ -145,7 +145,7 @@ print("smallest weight of the one:", round(A_product.min().item(), 2),
 assert difference < 1e-12 and A_product.min() > 0
 assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 
-# %% [markdown]
+# %% [markdown] erratum="nothing but averages"
 # Three layers compute what *one* matrix of attention weights and *one* value matrix could compute. The same holds for
 # three hundred. However deep the stack is, every output is a weighted average of the same few vectors, the rows of
 # $X W_1 W_2 W_3$. It lies in *their* convex hull.
@@ -203,7 +203,7 @@ viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
                  columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
 assert torch.equal(answer, verdict[:, 0])
 
-# %% [markdown]
+# %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
 # more situations. We have written this one by hand; a network learns it.
 #
@@ -464,7 +464,7 @@ for (name, seed), model in models.items():
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
-# %% [markdown]
+# %% [markdown] teaches="masking the future, with scores of −∞"
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
 # it is much easier to copy the next letter from its place than to spell, so they have learned nothing else. When they
 # write, there is nothing to copy.
@@ -606,7 +606,7 @@ figures.dependence_maps(found)
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
 
-# %% [markdown]
+# %% [markdown] erratum="weights set to 0"
 # Three of the four leak. Centring leaks because the mean over the sentence contains the sentence's end. Any statistic
 # over all positions does. This is one reason why a Transformer's norms work over the features of one position ([lecture
 # @deep_stacks](@deep_stacks)).
@@ -630,7 +630,7 @@ moved = (counts(x) - counts(other_end))[:3].abs().max().item()
 print("yet the first three outputs move by", round(moved, 3))
 assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
-# %% [markdown]
+# %% [markdown] teaches="training in parallel, teacher forcing"
 # The detector acquits this model, and yet it leaks. A count goes up in steps. Between the steps it is flat, and the
 # gradient is the slope. **A gradient that is not zero proves a leak; a gradient of zero proves nothing.** A better test
 # does what we did with `other_end`: change the future, and see whether the past has moved.

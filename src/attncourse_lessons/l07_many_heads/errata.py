@@ -18,7 +18,6 @@ from attncourse_lessons.slides.erratum import (
     Erratum,
     Finding,
     drawn,
-    equal,
     near,
 )
 
@@ -30,35 +29,32 @@ def _heads_to_outputs(combine) -> Finding:
 
 
 Y_ON_THE_LEFT = Erratum(
-    name="Y on the wrong side",
-    decks=(PARAMETRIC,),
-    place="The Transformer Encoder: Multi-headed attention",
-    claim="output = Y[output_1; …; output_h], with words as rows",
-    correction="[output_1; …; output_h] Y",
+    name="Y on the left",
+    decks=(PARAMETRIC, CSE576),
+    place="Multi-headed attention",
+    claim="output_ℓ ∈ R^(d/h), and output = Y[output_1; …; output_h]; […]Y in the other deck",
+    correction="that is one token, a column. Tokens are rows in the line above: R^(n×d/h), and […]Y",
     question="Seven words, d = 32: does each word's row go through Y?",
     printed=lambda heads, matrix: matrix @ torch.cat(list(heads), dim=-1),
     corrected=lambda heads, matrix: torch.cat(list(heads), dim=-1) @ matrix,
     check=_heads_to_outputs,
+    kind="convention",
+    by="shapes",
 )
 
 
-def _shape_of_a_head(shape) -> Finding:
-    n, d, h = 7, 32, 2
-    x, (query, key, value) = drawn(n, d), drawn(3, d, d // h)
-    output = (x @ query @ (x @ key).mT).softmax(dim=-1) @ x @ value           # (n, d/h)
-    return equal(shape(n, d, h), tuple(output.shape), "said to be")
-
-
-ONE_ROW = Erratum(
-    name="one row for all",
+SEMICOLON = Erratum(
+    name="a semicolon for two things",
     decks=(CSE576, PARAMETRIC),
-    place="Multi-headed attention",
-    claim="output_ℓ ∈ R^(d/h)",
-    correction="R^(n×d/h): a row for each word",
-    question="Seven words: is that the shape of a head's output?",
-    printed=lambda n, d, h: (d // h,),
-    corrected=lambda n, d, h: (n, d // h),
-    check=_shape_of_a_head,
+    place="Sequence-Stacked form of Attention; Multi-headed attention",
+    claim="X = [x_1; …; x_n] ∈ R^(n×d), and on the next slide [output_1; …; output_h]",
+    correction="the first stacks rows, the second sets matrices side by side: say torch.stack, torch.cat(dim=-1)",
+    question="Seven words, d = 32: what the first means, done to two heads, does it go through Y?",
+    printed=lambda heads, matrix: torch.cat(list(heads), dim=0) @ matrix,
+    corrected=lambda heads, matrix: torch.cat(list(heads), dim=-1) @ matrix,
+    check=_heads_to_outputs,
+    kind="convention",
+    by="shapes",
 )
 
 
@@ -112,6 +108,7 @@ D_FF_8 = Erratum(
     printed=lambda: 4096,
     corrected=lambda: 4608,
     check=_of_t5(layers=8, heads=18),
+    by="trusted",
     slip=True,
 )
 
@@ -126,6 +123,7 @@ D_FF_6 = Erratum(
     printed=lambda: 1044,
     corrected=lambda: 6144,
     check=_of_t5(layers=6, heads=24),
+    by="trusted",
     slip=True,
 )
 
@@ -150,6 +148,7 @@ HEADS_24 = Erratum(
     printed=lambda: {"n_heads": 24},
     corrected=lambda: {"n_heads": 16},
     check=_of_gpt_3("gpt-3 xl", 1320),
+    by="trusted",
 )
 
 
@@ -163,6 +162,7 @@ WIDTH_5140 = Erratum(
     printed=lambda: {"n_heads": 40, "d_model": 5140},
     corrected=lambda: {"n_heads": 40, "d_model": 5120},
     check=_of_gpt_3("gpt-3 13b", 12850),
+    by="trusted",
 )
 
 
@@ -187,6 +187,7 @@ SAME_COMPUTATION = Erratum(
     printed=lambda n, heads: n * n,
     corrected=lambda n, heads: heads * n * n,
     check=_scores_held,
+    by="trusted",
     kind="overclaim",
 )
 
@@ -197,9 +198,10 @@ def _layer(query: Tensor, key: Tensor, value: Tensor, matrices: Tensor) -> Tenso
     return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) @ value
 
 
-def _projected_once(call) -> Finding:
-    x, matrices = drawn(5, 8), drawn(3, 8, 8, seed=1) / math.sqrt(8)
-    return near(call(x, matrices), _layer(x, x, x, matrices), "from the equation it is off by")
+def _with_these_projections(call) -> Finding:
+    x = drawn(5, 8)
+    got, named = call(x, drawn(3, 8, 8, seed=1) / math.sqrt(8))
+    return near(got, _layer(x, x, x, named), "from the equation it is off by")
 
 
 PROJECTED_TWICE = Erratum(
@@ -207,12 +209,14 @@ PROJECTED_TWICE = Erratum(
     decks=(CSE5321,),
     place="Positional Embeddings, code",
     claim="mha(W_q(embeddings), W_k(embeddings), W_v(embeddings))",
-    correction="mha(x, x, x): nn.MultiheadAttention projects inside, and two matrices in a row are one other matrix",
-    question="With W_q, W_k and W_v as the projections: is it softmax(QKᵀ/√d)V?",
-    printed=lambda x, W: _layer(x @ W[0], x @ W[1], x @ W[2], W),
-    corrected=lambda x, W: _layer(x, x, x, W),
-    check=_projected_once,
-    kind="overclaim",
+    correction="still attention: it projects inside again, and two matrices in a row are one. mha(x, x, x) is enough",
+    question="Is it softmax(QKᵀ/√d)V, with the projections that are named?",
+    printed=lambda x, W: (_layer(x @ W[0], x @ W[1], x @ W[2], W), W @ W),    # two in a row
+    misread=lambda x, W: (_layer(x @ W[0], x @ W[1], x @ W[2], W), W),        # W_q, W_k, W_v
+    corrected=lambda x, W: (_layer(x, x, x, W), W),
+    check=_with_these_projections,
+    by="trusted",
+    kind="no error",
 )
 
 
@@ -239,6 +243,6 @@ VARIANCE = Erratum(
 )
 
 ERRATA = (
-    Y_ON_THE_LEFT, ONE_ROW, CROSS_UNSCALED, D_FF_8, D_FF_6, HEADS_24, WIDTH_5140, SAME_COMPUTATION,
+    Y_ON_THE_LEFT, SEMICOLON, CROSS_UNSCALED, D_FF_8, D_FF_6, HEADS_24, WIDTH_5140, SAME_COMPUTATION,
     PROJECTED_TWICE, VARIANCE,
 )  # fmt: skip

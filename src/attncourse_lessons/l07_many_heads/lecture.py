@@ -79,7 +79,7 @@ def two_questions(batch, generator):
     yesterday = of_another_day(days, meals, -1)                           # (batch, 7)
     return days, meals, torch.stack([tomorrow, yesterday], dim=-1)      # answers: (batch, 7, 2)
 
-# %% [markdown]
+# %% [markdown] teaches="multi-head attention, split and merged"
 # ## The formula: heads, concatenation, W_O
 #
 # **Multi-head attention** runs several attentions side by side. Each of them has small projections of its own and is
@@ -136,11 +136,12 @@ class Heads(nn.Module):
         outputs = [self.head(X, i)[0] for i in range(len(self.W_Q))]   # h times (batch, n, d_k)
         return torch.cat(outputs, dim=-1) @ self.W_O                      # (batch, n, d_model)
 
-# %% [markdown] erratum="Y on the wrong side; one row for all"
-# > **A common mistake: one row for all, and $W_O$ on the wrong side.** Slides write
+# %% [markdown] erratum="Y on the left; a semicolon for two things"
+# > **A common mistake: half in columns, half in rows.** Slides write
 # > $\text{output}_i \in \mathbb{R}^{d/h}$, and $Y[\text{output}_0; \dots; \text{output}_{h-1}]$ with a $Y$ of
-# > $d \times d$ for our $W_O$. The first is the shape for *one* token. For all tokens it is
-# > $\mathbb{R}^{n \times d/h}$: tokens are rows, so the matrix stands on the right. On the left the sizes do not fit:
+# > $d \times d$ for our $W_O$. For *one* token, a column, both are right, and the semicolon stacks. For all tokens as rows,
+# > which the same slides have in $X Q_\ell$, the output is $\mathbb{R}^{n \times d/h}$, heads stand side by side, and the
+# > matrix stands on the right. On the left the sizes do not even fit:
 
 # %%
 outputs = [torch.randn(7, 16), torch.randn(7, 16)]                        # n = 7, d = 32, h = 2
@@ -152,7 +153,7 @@ except RuntimeError as error:
     print("Y [outputs]:", error)
 print("[outputs] Y:", tuple((side_by_side @ Y).shape))
 
-# %% [markdown]
+# %% [markdown] teaches="heads look at different things, k heads or one"
 # ## One, two and four heads on two questions
 #
 # What does a second head cost in parameters? One wide head has projections of $d \times d$. Two heads have two
@@ -264,7 +265,7 @@ for answers in lost:
     assert min(answers) < 0.3 and max(answers) > 0.9, "each head carries one answer"
 assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 
-# %% [markdown]
+# %% [markdown] teaches="multi-head attention, split and merged; nanoGPT's forward pass"
 # One head attends to the day before and the other to the day after. Without a head, the answer to its question falls to
 # chance (one in twelve), and the other answer stays right. Nobody assigned the questions. The heads are
 # interchangeable: if you renumber them together with their blocks of $W_O$, the layer computes the same.
@@ -523,7 +524,7 @@ viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
 # %% tags=["hide-input"]
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
 
-# %% [markdown]
+# %% [markdown] teaches="heads look at different things, k heads or one; what heads do: bertviz, linguistic roles"
 # With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
 # never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
 # succeed together: each head has the bottleneck, and a sum of heads can go around it. Real heads have 64 or 128
@@ -765,7 +766,7 @@ print(f"{per_token / 2**20} MiB a token, {per_text / 2**30} GiB for 4096 tokens"
 print(f"all parameters: {2 * count_parameters(llama_2, LanguageModel).total / 2**30:.1f} GiB")
 assert per_token == 2 * 32 * 32 * 128 * 2
 
-# %% [markdown]
+# %% [markdown] teaches="grouped-query attention"
 # Half a megabyte a token, and two gigabytes a text: the caches of seven such texts need more memory than the whole
 # model. On a GPU the cache also costs time. To write one token, the processor must read the whole cache from memory.
 # Each number that it reads takes part in one multiplication and one addition, and in the same time the processor could
@@ -895,7 +896,7 @@ for seed in range(3):
 # models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2. DeepSeek-AI,
 # [*DeepSeek-V2*](https://arxiv.org/abs/2405.04434) (2024), section 2.1 on MLA.
 
-# %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers"
+# %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers" teaches="sizes of GPT-3 and of the base model, counted"
 # ## Going further: √d_k inside a layer, and published sizes
 #
 # *Not counted in the minutes above. The text folds open; the folded cells below it print its numbers, in this order.*

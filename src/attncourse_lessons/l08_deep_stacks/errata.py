@@ -43,6 +43,7 @@ SUM_FOR_MEAN = Erratum(
     printed=_sum_for_mean,
     corrected=layer_norm,
     check=_against_torch,
+    by="trusted",
 )
 
 
@@ -61,6 +62,7 @@ PRODUCT_FOR_DIFFERENCE = Erratum(
     printed=_product_for_difference,
     corrected=layer_norm,
     check=_against_torch,
+    by="trusted",
     slip=True,
 )
 
@@ -232,14 +234,43 @@ NO_FINAL_NORM = Erratum(
     decks=(CS11711,),
     place="In code, class TransformerLM",
     claim="for block in self.blocks: x = block(x); logits = self.fc(x)",
-    correction="a norm behind the last block, as soon as the blocks are pre-norm; another deck has it",
+    correction="harmless with the blocks as printed. Repair those, and a norm must stand behind the last one",
     question="Have the logits of an untrained model the same size at every depth?",
-    printed=partial(small_model, "no final norm"),
+    printed=partial(small_model, "no final norm", "the residual from the normalised x"),
+    misread=partial(small_model, "no final norm"),
     corrected=small_model,
     check=logits_by_depth,
+    kind="no error",
+)
+
+
+def _through_twelve(back) -> Finding:
+    jacobians = drawn(12, D, D) / (2 * D**0.5)                                # of the branches
+    through = torch.eye(D)
+    for J in jacobians:
+        through = (torch.eye(D) + J) @ through
+    arrives, said = (matrix.norm().item() / D**0.5 for matrix in (through, back(jacobians)))
+    return Finding(abs(said / arrives - 1) < 0.1, f"said {said:.1f}, carried back {arrives:.1f}, for 12 layers")
+
+
+def _all_products(jacobians: Tensor) -> Tensor:
+    return torch.linalg.multi_dot([torch.eye(D) + J for J in jacobians.flip(0)])
+
+
+GRADIENT_ONE = Erratum(
+    name="the gradient is 1",
+    decks=(CSE576, CS11711),
+    place="Residual connections",
+    claim="Gradient is great through the residual connection; it's 1! Prevents vanishing gradients",
+    correction="1 through the connection; through the layer I + J. Twelve of those may well explode",
+    question="Twelve residual layers: is that what a gradient is multiplied by?",
+    printed=lambda jacobians: torch.eye(D),
+    corrected=_all_products,
+    check=_through_twelve,
+    kind="overclaim",
 )
 
 ERRATA = (
     SUM_FOR_MEAN, PRODUCT_FOR_DIFFERENCE, ROOT_TOO_MANY, UNIT_MEAN, RESIDUAL_EQUATION, RESIDUAL_CODE,
-    SAME_LABEL, FINAL_OF_ANY, NO_FINAL_NORM,
+    SAME_LABEL, FINAL_OF_ANY, NO_FINAL_NORM, GRADIENT_ONE,
 )  # fmt: skip

@@ -331,7 +331,7 @@ lowest = {name: [min(losses) for losses in zip(*(row["losses"] for row in rows),
           for name, rows in partial.items()}
 assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest["neither"])
 
-# %% [markdown]
+# %% [markdown] teaches="residual connections and the gradient through them"
 # The guess survives. With a bypass around attention six blocks learn. With one around the feed-forward networks they
 # stay near the dotted line. (This is no proof: a bypass changes the gradient as well.) As long as each sublayer
 # *replaces* $x$, a better initialisation is not enough.
@@ -380,7 +380,7 @@ for name, product in {"last on the left": (I + J_2) @ (I + J_1),
     print(f"{name:>17}: off by {(product - whole).abs().max():.0e}")
 assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms; one is I"
 
-# %% [markdown]
+# %% [markdown] erratum="the gradient is 1"
 # > **A common mistake: "the gradient through a residual connection is 1".** This is true of the connection. The
 # > gradient of the layer is $I$ *plus something*. Of the $2^L$ terms of the product one is the identity, and no layer can
 # > remove it.
@@ -398,7 +398,7 @@ for seed in range(3):
     sizes, gradients = flow(fresh(residual, 12, seed, d=64))
     assert sizes[-1] > 50 and gradients[0] > 1e3, "one plus something, twenty-four times over"
 
-# %% [markdown]
+# %% [markdown] teaches="layer normalisation"
 # It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer makes $x$ larger by a factor, and
 # the next one reads a larger $x$ and writes more. So a bypass alone is not enough: something must keep the *sizes* in
 # order. There are two ways. One makes every branch small (we come back to it). The other normalises.
@@ -540,7 +540,7 @@ for name, axes in over.items():
     print(f"{name:>20}: the past moves by {past:.2f}, the first sentence by {first:.2f}")
     assert ((past < 1e-6) & (first < 1e-6)) == (name == "features of a token")
 
-# %% [markdown]
+# %% [markdown] teaches="RMSNorm"
 # Only LayerNorm passes. A mean over the tokens contains the end of the sentence: the future leaks, although the mask is right.
 # With a mean over the batch, your answer depends on who else has asked. (Image networks use running averages
 # when they predict.)
@@ -563,7 +563,7 @@ for d in (4, 64, 1024):
     print(f"d = {d:>4}: RMSNorm and LayerNorm differ by {difference.mean():.0%} of the vector")
 assert difference.mean() < 0.05
 
-# %% [markdown]
+# %% [markdown] teaches="pre-norm and post-norm"
 # On vectors of mean zero the two are the same function, and random vectors in high dimensions have nearly mean zero.
 #
 # > **Check yourself.** (1) What does LayerNorm make of the vector (5, 5, 5, 5), and what does RMSNorm make of it? (2) A
@@ -805,7 +805,7 @@ for row in record["branches"]:
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
 
-# %% [markdown]
+# %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every small branch works, even **without a single norm**: ReZero, and branches that begin at zero, learn about as well
 # as pre-norm, where plain residual connections leave the picture. So a better start cannot replace residual connections,
 # but together with them it can replace the norms at this rate. At 0.03 the methods differ. ReZero and LayerScale, with a
@@ -858,7 +858,7 @@ for scale in (1, 2, 4, 8):
 # %% tags=["hide-input"]
 assert largest[0] > 0.9 and largest[1] < 0.4
 
-# %% [markdown]
+# %% [markdown] teaches="code: a block and a language model"
 # With QK-norm the gain alone sets the size of queries and keys, whatever the projections do.
 #
 # ## A bug that the loss prefers: structural tests
@@ -964,7 +964,7 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
 
-# %% [markdown]
+# %% [markdown] teaches="what the tricks improve: training or ability"
 # As predicted: it learns where post-norm learns, and fails where post-norm fails. Suppose that someone takes this code, makes
 # it six blocks deep, and leaves out the warm-up "because pre-norm does not need one". Training fails, and the fault is in
 # four lines whose comments look right. The loss answers one question: whether something is learned, at this size and with
@@ -1043,7 +1043,7 @@ for name, by_depth in last.items():
     half = 2.571 * stdev(slopes) / math.sqrt(6)           # Student's t for six seeds, 95 %
     print(f"{name}: slope {mean(slopes):+.2f} ± {half:.2f}")
 
-# %% [markdown]
+# %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls more slowly than $1/\sqrt L$: in the shallow stacks $x$ has hardly grown yet. In post-norm it
 # rises a little, at the edge of what six seeds can tell. (It is often said that in post-norm the gradient *vanishes* towards
 # the input. With this initialisation it does not, as the flow above shows. With others it may.)

@@ -2,8 +2,9 @@
 
 from attncourse.counting import preset
 from attncourse.transformer import Decoder, TransformerConfig
-from attncourse_lessons.results import MODIFICATIONS, TRANSLATION
+from attncourse_lessons.results import TRANSLATION
 from attncourse_lessons.slides.erratum import CSE576, CSE5321, FOUNDATIONS, NARANG, PARAMETRIC, Erratum, Finding
+from attncourse_lessons.slides.transcriptions import NARANG_ROWS
 
 
 def _another_model(activation) -> Finding:
@@ -21,13 +22,13 @@ RELU_TWICE = Erratum(
     printed=lambda: "ReLU",
     corrected=lambda: "GeLU",
     check=_another_model,
+    by="trusted",
     slip=True,
 )
 
 
 def _published(names) -> Finding:
-    known = {row.name for row in MODIFICATIONS}
-    unknown = [name for name in names() if name not in known]
+    unknown = [name for name in names() if name not in NARANG_ROWS]
     return Finding(not unknown, f"not in the paper: {', '.join(unknown)}" if unknown else "the paper has that row")
 
 
@@ -41,6 +42,7 @@ REZERO = Erratum(
     printed=lambda: ("Resnet", "Resero"),
     corrected=lambda: ("Rezero",),
     check=_published,
+    by="trusted",
     slip=True,
 )
 
@@ -61,6 +63,8 @@ NO_TRANSFORMER = Erratum(
     printed=lambda: [row for row in TRANSLATION if not row.model.startswith("Transformer")],
     corrected=lambda: TRANSLATION,
     check=_has_its_subject,
+    by="trusted",
+    slip=True,
 )
 
 
@@ -72,9 +76,9 @@ def _looks_across(decoder) -> Finding:
 
 DECODER = Erratum(
     name="the word decoder",
-    decks=(CSE576, CSE5321, FOUNDATIONS),
+    decks=(CSE576, CSE5321, FOUNDATIONS, PARAMETRIC),
     place="The Transformer Decoder; Encoder-Decoder Attention",
-    claim="The Transformer Decoder: a stack without cross-attention in two decks, with it in a third",
+    claim="The Transformer Decoder: a stack without cross-attention in two decks, with it in two others",
     correction="here a decoder looks across, unless we say decoder-only",
     question="Does it look across?",
     printed=lambda config: Decoder(config, cross=False),

@@ -86,7 +86,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %%
 figures.encoder_decoder_stacks()
 
-# %% [markdown]
+# %% [markdown] teaches="figure 1 of the paper"
 # One kind of block serves all three. The mask differs.
 #
 # * **Bidirectional self-attention** lets every position see all others. This is allowed when the whole text is known.
@@ -121,7 +121,7 @@ figures.figure_1()
 # %%
 figures.figure_1("pre")
 
-# %% [markdown]
+# %% [markdown] teaches="encoder, decoder and encoder–decoder, assembled"
 # > **Check yourself.** Cover the figure. Which arrows enter the decoder's block, and where does each come from?
 # > <details><summary>Answer</summary>Two. One is x, from the block below (or from embedding and position); it gives the
 # > queries of both attentions. The other is the memory, from the encoder's last norm; it gives the keys and values of
@@ -462,7 +462,7 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 # reason; this difference of sizes is the usual one. "Going further", at the end of the page, measures what the factor
 # does without tying.
 
-# %% [markdown]
+# %% [markdown] teaches="leaderboards and pre-training; encoder–decoder, decoder-only: T5, mBART, GPT, Llama"
 # ## Pre-training: masked, causal and span-corruption objectives
 #
 # Translations are rare, and plain text is not. **Pre-training** makes a task from plain text: hide a part and predict
@@ -783,7 +783,7 @@ with tempfile.TemporaryDirectory() as place:
 tokens = torch.randint(4, 64, (2, 9))
 print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 
-# %% [markdown]
+# %% [markdown] teaches="Llama against the original Transformer @ What Llama; Transformer++: ten times more efficient; do modifications transfer: which help"
 # `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in, out),
 # the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. The output has no matrix: it is tied.
 #
@@ -924,7 +924,7 @@ assert here["untied output"][0] < 1.4 * long["untied output"][0] < 0, "gains les
 assert long["RoPE"][0] < 1.5 * here["RoPE"][0] < 0, "gains more than before"
 assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 
-# %% [markdown]
+# %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
 # Two guesses of three have passed the test. At the lower rate post-norm is only a tenth of a nat behind. The gain of
 # the untied output is half as large as before, as a head start would be. But the gain of rotary embeddings has *grown*
 # to more than twice its size. That explanation was as plausible as the other two, and it was wrong.

@@ -104,7 +104,7 @@ random.Random(0).shuffle(pairs)                           # short lists were dra
 validation, training = pairs[:1_000], pairs[1_000:]
 print(len(training), "pairs to train on, for example", training[0])
 
-# %% [markdown]
+# %% [markdown] teaches="subwords"
 # We shuffle **before** we split, with a seed. The generator never repeats a list, so the short lists are used up early,
 # and a split in the order of drawing would put most of them on one side.
 #

@@ -7,15 +7,12 @@
 # ---
 
 # %% [markdown]
-# # Assignment @errata_lab · Four lines to repair, and a test of your own
+# # Assignment @errata_lab · A vote, a page of code to review, and a test of your own
 #
-# Each of the first four exercises begins with a line that stands on a slide, or in its code. It is given to you as a
-# function that you can run. Find an input for which it does something that cannot be meant, say to yourself what was
-# meant, and write the function that does it. [Lecture @errata_lab](@errata_lab) goes through the
-# questions that find such things: shapes, limiting cases, another implementation.
-#
-# The fifth exercise turns the tables. You are handed blocks, some of them sound and some broken, each with the losses
-# of a training run, and write the test that tells them apart.
+# You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose answer
+# is known, something trusted, and training at last. Here you ask them: of a line, of a table that was transcribed three
+# times, of two training runs, and of a whole page of code. In the fifth exercise you turn the tables. You are handed
+# blocks, some of them sound and some broken, and write the test that tells them apart.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on
@@ -26,12 +23,12 @@
 #
 # {exercises}
 #
-# If you are stuck, `hint("repair_positions", 1)` prints a hint; the later ones of an exercise tell more. Your answers
+# If you are stuck, `hint("ReviewedLM", 1)` prints a hint; the later ones of an exercise tell more. Your answers
 # are refused if they call the course's own attention, layers and errata, or torch's attention.
 
 # %% locked=true
 try:
-    from attncourse import check, hint
+    from attncourse import check, hint, solved
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -42,47 +39,13 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · Whose position?
+# ## 1 · Give back what was taken
 #
-# One deck ends with the code of a language model. Its tokens come as (batch, n), and this is how each of them gets a
-# position:
-
-# %% locked=true
-def positions_as_printed(tokens, words, places):
-    pos = torch.arange(tokens.size(0)).unsqueeze(1)
-    return words[tokens] + places[pos]
-
-
-# %% [markdown]
-# Here are two texts of three words, each by itself and then in one batch. Look at the second one.
-
-# %%
-tokens = torch.tensor([[0, 1, 2], [0, 1, 2]])               # (batch, n)
-words, places = torch.zeros(3, 2), torch.arange(10.0).view(5, 2)
-print("by itself:", positions_as_printed(tokens[1:], words, places)[0].tolist())
-print("in company:", positions_as_printed(tokens, words, places)[1].tolist())
-
-# %% exercise="repair_positions"
-def repair_positions(tokens: Tensor, words: Tensor, places: Tensor) -> Tensor:
-    """Each token's vector plus the vector of its place in the text, counted from 0.
-
-    tokens: (batch, n), whole numbers   words: (vocab_size, d), a row for each token
-    places: (max_length, d), a row for each place, max_length at least n
-    returns (batch, n, d)
-    """
-    ...  # solution
-
-# %% check="repair_positions"
-check("repair_positions", repair_positions)
-
-# %% [markdown]
-# ## 2 · Give back what was taken
-#
-# "Mask out the future by artificially setting attention weights to 0", say two decks. Suppose that somebody did, and
-# that the scores are gone: you have nothing but the weights, as a softmax without a mask made them. Can they be
+# "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
+# somebody took it for the recipe, and that the scores are gone: you have nothing but the weights, as a softmax without a mask made them. Can they be
 # repaired? They can, and exactly: the result must be what masking the *scores* would have given.
 
 # %% locked=true
@@ -104,58 +67,213 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 check("repair_weights", repair_weights)
 
 # %% [markdown]
-# ## 3 · What a step needs of the past
-#
-# "At every timestep, we could change the set of keys and queries to include only past words", say three decks.
-# Somebody has programmed that:
+# **Use it.** How much of the future was in the weights as printed? The sum of each row that is left tells, and your
+# repair takes it away. The last token of a text loses nothing.
 
-# %% locked=true
-def past_as_printed(x, W_Q, W_K, W_V):
-    rows = []
-    for t, _ in enumerate(x):
-        queries, keys, value = x[: t + 1] @ W_Q, x[: t + 1] @ W_K, x[t : t + 1] @ W_V
-        shares = torch.softmax(queries @ keys.mT / math.sqrt(keys.shape[-1]), -1)
-        rows.append(shares @ value)
-    return torch.stack(rows)
-
-
-# %% exercise="repair_past"
-def repair_past(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
-    """Self-attention of a text that comes word by word: each looks at itself and at those before.
-
-    x: (n, d)   W_Q, W_K: (d, d_k)   W_V: (d, d_v)
-    returns (n, d_v): row t is what the word at t finds when it is the newest (scaled dot product)
-    """
-    ...  # solution
-
-# %% check="repair_past"
-check("repair_past", repair_past)
+# %%
+if solved("repair_weights"):
+    scores = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    printed = weights_as_printed(scores.softmax(dim=-1), causal)
+    print("rows as printed sum to", [round(total, 2) for total in printed.sum(dim=-1).tolist()])
+    mended = repair_weights(scores.softmax(dim=-1), causal)
+    right = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
+    print(f"repaired, and masked before the softmax: {(mended - right).abs().max():.0e} apart")
 
 # %% [markdown]
-# ## 4 · Absolute, or relative?
+# ## 2 · A vote of transcriptions
 #
-# One deck prints Shaw's formula, $e_{ij} = x_i W_Q\,(x_j W_K + a_{ij})^\top / \sqrt d$, under the heading *Absolute*.
-# Somebody has believed the heading:
+# Three decks print one table, and their numbers differ. Nobody knows who slipped. Write the vote: what do *more than
+# half* of the transcriptions say, and where do they not all agree?
 
-# %% locked=true
-def relative_as_printed(query, key, table):
-    a = table[: len(key)]
-    return query @ (key + a).mT / math.sqrt(query.shape[-1])
+# %% exercise="majority_reading"
+def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
+    """What most transcriptions of one table say, place by place.
 
-
-# %% exercise="repair_relative"
-def repair_relative(query: Tensor, key: Tensor, table: Tensor) -> Tensor:
-    """Scaled dot products in which each key is joined by the vector of its distance from the query.
-
-    query, key: (n, d)
-    table: (2 k + 1, d), a row for each distance j − i from −k to k, in this order
-        (distances beyond count as −k or k)
-    returns (n, n): in row i and column j the score of the query at i with the key at j
+    readings: (k, rows, columns), what each of k transcriptions has, number by number
+    returns agreed, (rows, columns): what more than half of them have, NaN where there is none
+        disputed, (rows, columns), boolean: True where they do not all say the same
     """
     ...  # solution
 
-# %% check="repair_relative"
-check("repair_relative", repair_relative)
+# %% check="majority_reading"
+check("majority_reading", majority_reading)
+
+# %% [markdown]
+# **Use it** on the table that three of our decks print. For two of its rows the paper's own text settles the matter:
+# 8 layers have d_ff = 4608, and the second row is GeLU. Two of the three decks have 4096, and ReLU. What does that say
+# about your vote?
+
+# %%
+if solved("majority_reading"):
+    from attncourse_lessons.slides.transcriptions import COLUMNS, TRANSCRIBERS, transcriptions
+
+    names, readings = transcriptions()                        # (3, rows, columns)
+    agreed, disputed = majority_reading(readings)
+    print(f"{int(disputed.sum())} of {disputed.numel()} numbers are disputed,"
+          f" {int(agreed.isnan().sum())} without a majority")
+    for deck, reading in zip(TRANSCRIBERS, readings, strict=True):
+        alone = ((reading != agreed) & ~agreed.isnan()).nonzero().tolist()
+        print(f"outvoted in {len(alone):>2} places: {deck}")
+        print("   ", "; ".join(f"{names[i]}, {COLUMNS[j]}" for i, j in alone[:3]))
+
+# %% [markdown]
+# ## 3 · Told apart
+#
+# Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
+# in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
+# for each seed, and ask how large the mean of these differences is beside its own uncertainty, the standard error:
+# the differences' standard deviation (with n − 1) over √n. Their ratio is Student's t. As a rule of thumb, with five
+# seeds anything below 3 may be luck.
+
+# %% exercise="told_apart"
+def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
+    """Whether two models differ by more than luck, from their losses at equal seeds.
+
+    printed, repaired: (n,), n at least 2; number i of both is of the same seed
+    returns the mean difference, printed minus repaired, and it in units of its standard error
+    """
+    ...  # solution
+
+# %% check="told_apart"
+check("told_apart", told_apart)
+
+# %% [markdown]
+# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. Which of those that nobody would notice
+# can be told from the right model after all, and in which direction?
+
+# %%
+if solved("told_apart"):
+    from attncourse_lessons.results import measured
+
+    faults = measured("errata")["faults"]
+    right = torch.tensor(faults["nothing"]["losses"])
+    for name, row in faults.items():
+        losses = row.get("losses", [None])
+        if name != "nothing" and None not in losses:
+            difference, t = told_apart(torch.tensor(losses), right)
+            print(f"{name:>36}:  {float(difference):+.3f} nats, t = {float(t):7.1f}")
+
+# %% [markdown]
+# ## 4 · Capstone: review a page
+#
+# This is the page of code of one deck, in our words. Its comments say what was meant: a decoder-only language model of
+# pre-norm layers. It runs, and its loss falls. Several of its lines are not what they should be; we do not say which, nor
+# how many. The two sublayers are sound.
+
+# %% locked=true
+class Attention(nn.Module):
+    """Causal self-attention; its mask is made for texts of max_length tokens."""
+
+    def __init__(self, d_model: int, n_heads: int, max_length: int = 128):
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)                # queries, keys, values
+        self.output = nn.Linear(d_model, d_model)
+        future = torch.ones(max_length, max_length, dtype=torch.bool).triu(1)
+        self.register_buffer("mask", future, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:                       # (batch, n, d_model)
+        n = x.shape[1]
+        heads = self.qkv(x).unflatten(-1, (3, self.n_heads, -1))
+        query, key, value = heads.permute(2, 0, 3, 1, 4)          # (batch, n_heads, n, d_head)
+        scores = query @ key.mT / math.sqrt(key.shape[-1])
+        weights = scores.masked_fill(self.mask[:n, :n], -torch.inf).softmax(dim=-1)
+        return self.output((weights @ value).transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Sequential):
+    def __init__(self, d_model: int):
+        super().__init__(
+            nn.Linear(d_model, 4 * d_model), nn.ReLU(), nn.Linear(4 * d_model, d_model)
+        )
+
+
+class PrintedLM(nn.Module):
+    def __init__(self, vocab, dim, nhead, num_layers, max_len=128):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, dim)
+        self.positions = nn.Embedding(max_len, dim)
+        self.norm_1 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
+        self.attention = nn.ModuleList([Attention(dim, nhead) for _ in range(num_layers)])
+        self.norm_2 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
+        self.ff = nn.ModuleList([FeedForward(dim) for _ in range(num_layers)])
+        self.logits = nn.Linear(dim, vocab)
+
+    def forward(self, tokens):
+        pos = torch.arange(tokens.size(0)).unsqueeze(1)
+        x = self.embedding(tokens) + self.positions(pos)
+        layers = zip(self.norm_1, self.attention, self.norm_2, self.ff, strict=True)
+        for norm_1, attention, norm_2, ff in layers:
+            x = norm_1(x)                                         # pre-normalization
+            x = x + attention(x)                                  # residual connection
+            x = norm_2(x)                                         # pre-normalization
+            x = x + ff(x)                                         # residual connection
+        return self.logits(x)
+
+
+# %% [markdown]
+# Ask it first, in a cell of your own: a text alone and in company, sublayers that are silent, more than 128 tokens, many
+# layers. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
+# names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an
+# `nn.LayerNorm` behind the last layer.
+
+# %% exercise="ReviewedLM"
+class ReviewedLM(nn.Module):
+    """A decoder-only language model of pre-norm layers."""
+
+    def __init__(
+        self, vocab_size: int, d_model: int, n_heads: int, n_layers: int, max_length: int = 128
+    ):
+        ...  # solution
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: (batch, n), whole numbers, n at most max_length
+
+        returns logits, (batch, n, vocab_size)
+        """
+        ...  # solution
+
+# %% check="ReviewedLM"
+check("ReviewedLM", ReviewedLM)
+
+# %% [markdown]
+# **Use it.** Train the printed page and yours on number words, letter by letter, three seeds each. *Guess first:* will
+# the loss tell you which is which? Then ask both for the same texts one by one and in batches of 100.
+
+# %%
+if solved("ReviewedLM"):
+    from attncourse.data import number_words
+
+    pairs = number_words("en", "de", train=2000, test=1).train
+    spelled = [f"{pair.source}\n" for pair in pairs]
+    letters = sorted(set("".join(spelled)))
+    ids = torch.tensor([letters.index(letter) for letter in "".join(spelled)])
+
+    def loss_of(model, batch):
+        logits = model(batch[:, :-1])
+        return nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+
+    fresh = ids[: 100 * 25].view(100, 25)
+    for kind in (PrintedLM, ReviewedLM):
+        for seed in range(3):
+            torch.manual_seed(seed)
+            model = kind(len(letters), 32, 4, 2)
+            optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+            for _ in range(120):
+                starts = torch.randint(2500, len(ids) - 25, (16, 1))
+                loss = loss_of(model, ids[starts + torch.arange(25)])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            with torch.no_grad():
+                alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
+                company = loss_of(model, fresh).item()
+            print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in company {company:.3f}")
+
+# %% [markdown]
+# In our run the printed page is even a little *ahead*, read alone, for each seed. It answers otherwise in company. No
+# training curve shows that, since every batch of training is company.
 
 # %% [markdown]
 # ## 5 · A test of your own
@@ -187,8 +305,8 @@ def structural_test(
 ) -> bool:
     """Whether `block` is a sound pre-norm block of a decoder.
 
-    block: block(x, a, f), in this order and without names; takes (batch, n, d) for any batch and n, and two
-        numbers, and returns (batch, n, d)
+    block: block(x, a, f), in this order and without names; takes (batch, n, d) for any batch
+        and n, and two numbers, and returns (batch, n, d)
     x: (batch, n, d), an input to begin with; leave it as it is
     losses: those of a training run with this block, first to last
     returns True if the block is sound, False if it is broken
@@ -197,6 +315,37 @@ def structural_test(
 
 # %% check="structural_test"
 check("structural_test", structural_test)
+
+# %% [markdown]
+# **Use it:** mutation testing of your test. The lecture's model has fourteen faults that can be put into it, one at a
+# time; these five change a block. Does your test kill all of them, and let the right one live?
+
+# %%
+if solved("structural_test"):
+    from attncourse_lessons.slides.model import SlideModel
+
+    def block_with(*faults):
+        torch.manual_seed(0)
+        inner = SlideModel(20, d_model=16, d_ff=32, max_length=32, faults=faults).blocks[0]
+
+        @torch.no_grad()
+        def block(x, a, f):
+            if "the residual from the normalised x" in faults:
+                x = inner.norm_1(x)
+                x = x + a * inner.attend(x)
+                x = inner.norm_2(x)
+                return x + f * inner.down(inner.up(x).relu())
+            x = x + a * inner.attend(inner.norm_1(x))
+            return x + f * inner.down(inner.up(inner.norm_2(x)).relu())
+
+        return block
+
+    x = 2 * torch.randn(3, 7, 16, generator=torch.Generator().manual_seed(1)) + 1
+    mutants = ("i > i", "not even itself", "weights set to 0", "sum over the asker",
+               "the residual from the normalised x")
+    for faults in [(), *((name,) for name in mutants)]:
+        sound = structural_test(block_with(*faults), x, [3.0, 2.5, 2.2])
+        print(f"{' '.join(faults) or 'the right one':>36}: {'lives' if sound else 'killed'}")
 
 # %% [markdown]
 # ## 6 · In your own words: the loss fell
@@ -255,58 +404,62 @@ check("structural_test", structural_test)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: on which side?
+# ## Extension: what a step needs of the past
 #
-# The five extensions from here on are worth extra credit, and nothing is lost by leaving them out. Four are more lines to
-# repair.
+# The four extensions from here on are worth extra credit, and nothing is lost by leaving them out: more lines to repair.
 #
-# "output = Y[output_1; …; output_h], where Y ∈ R^(d×d)", says one deck, after it has stacked words as rows.
+# "At every timestep, we could change the set of keys and queries to include only past words (Inefficient!)", say three
+# decks. They mean attention over the prefix, all of it anew. Somebody took it for what must be *kept*, and programmed
+# that:
 
 # %% locked=true
-def combination_as_printed(heads, Y):
-    side_by_side = torch.cat(tuple(heads), dim=1)
-    return Y @ side_by_side
+def past_as_printed(x, W_Q, W_K, W_V):
+    rows = []
+    for t, _ in enumerate(x):
+        queries, keys, value = x[: t + 1] @ W_Q, x[: t + 1] @ W_K, x[t : t + 1] @ W_V
+        shares = torch.softmax(queries @ keys.mT / math.sqrt(keys.shape[-1]), -1)
+        rows.append(shares @ value)
+    return torch.stack(rows)
 
 
-# %% exercise="repair_combination"
-def repair_combination(heads: Tensor, Y: Tensor) -> Tensor:
-    """What all heads found for each word, side by side, and mixed by Y.
+# %% exercise="repair_past"
+def repair_past(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
+    """Self-attention of a text that comes word by word: each sees itself and those before.
 
-    heads: (h, n, d / h), what each head found   Y: (d, d)
-    returns (n, d)
+    x: (n, d)   W_Q, W_K: (d, d_k)   W_V: (d, d_v)
+    returns (n, d_v): row t is what the word at t finds when it is the newest
+        (scaled dot product)
     """
     ...  # solution
 
-# %% check="repair_combination"
-check("repair_combination", repair_combination)
+# %% check="repair_past"
+check("repair_past", repair_past)
 
 # %% [markdown]
-# ## Extension: are the two dogs the same?
+# ## Extension: absolute, or relative?
 #
-# One deck sends "The dog chased another dog" through a layer and asks whether both dogs come out alike:
+# One deck prints Shaw's formula, $e_{ij} = x_i W_Q\,(x_j W_K + a_{ij})^\top / \sqrt d$, under the heading *Absolute*.
+# Somebody has believed the heading:
 
 # %% locked=true
-def comparison_as_printed(output, tokens, word):
-    return (output[2] - output[5]).abs().max()
+def relative_as_printed(query, key, table):
+    a = table[: len(key)]
+    return query @ (key + a).mT / math.sqrt(query.shape[-1])
 
 
-# %% [markdown]
-# It holds for one sentence and one tokenizer. Write the question so that it can be asked of any word in any text.
+# %% exercise="repair_relative"
+def repair_relative(query: Tensor, key: Tensor, table: Tensor) -> Tensor:
+    """Scaled dot products; to each key the vector of its distance from the query is added.
 
-# %% exercise="repair_comparison"
-def repair_comparison(output: Tensor, tokens: Tensor, word: int) -> float:
-    """How far the outputs of one word are apart.
-
-    That is the largest difference in any feature between any two of its places.
-
-    output: (n, d), a row for each place   tokens: (n,), which word stands there
-    word: stands there at least once
-    returns one number, 0 or more; 0 for a word that stands there once
+    query, key: (n, d)
+    table: (2 k + 1, d), a row for each distance j − i from −k to k, in this order
+        (distances beyond count as −k or k)
+    returns (n, n): in row i and column j the score of the query at i with the key at j
     """
     ...  # solution
 
-# %% check="repair_comparison"
-check("repair_comparison", repair_comparison)
+# %% check="repair_relative"
+check("repair_relative", repair_relative)
 
 # %% [markdown]
 # ## Extension: two texts of one length
@@ -366,24 +519,3 @@ def repair_row(
 
 # %% check="repair_row"
 check("repair_row", repair_row)
-
-# %% [markdown]
-# ## Extension: told apart
-#
-# Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
-# in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
-# for each seed, and ask how large the mean of these differences is beside its own uncertainty, the standard error:
-# the differences' standard deviation (with n − 1) over √n. Their ratio is Student's t. As a rule of thumb, with five
-# seeds anything below 3 may be luck.
-
-# %% exercise="told_apart"
-def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
-    """Whether two models differ by more than luck, from their losses at equal seeds.
-
-    printed, repaired: (n,), n at least 2; number i of both is of the same seed
-    returns the mean difference, printed minus repaired, and it in units of its standard error
-    """
-    ...  # solution
-
-# %% check="told_apart"
-check("told_apart", told_apart)

@@ -1,13 +1,32 @@
 """Lines of slides that this lesson tests: as printed, as they should be, and what tells them apart."""
 
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attncourse.attention import attend
+from attncourse.counting import preset
 from attncourse.layers import layer_norm
-from attncourse_lessons.slides.erratum import CS11711, EPS, FOUNDATIONS, Erratum, Finding, drawn, near, over_features
+from attncourse_lessons.results import measured
+from attncourse_lessons.slides.erratum import (
+    CS11711,
+    CSE576,
+    CSE5321,
+    EPS,
+    FOUNDATIONS,
+    PARAMETRIC,
+    Erratum,
+    Finding,
+    N,
+    drawn,
+    near,
+    over_features,
+    rows_share_one,
+)
 from attncourse_lessons.slides.model import longer_than_128, small_model
 
 
@@ -57,6 +76,7 @@ EPS_OUTSIDE = Erratum(
     corrected=layer_norm,
     check=_small_vectors,
     kind="convention",
+    by="trusted",
 )
 
 
@@ -75,6 +95,8 @@ BERTVIS = Erratum(
     printed=lambda: "BertVis",
     corrected=lambda: "BertViz",
     check=_name_in_its_link,
+    by="trusted",
+    slip=True,
 )
 
 
@@ -90,4 +112,304 @@ MAX_LEN = Erratum(
     check=longer_than_128,
 )
 
-ERRATA = (ONE_Z, EPS_OUTSIDE, BERTVIS, MAX_LEN)
+
+# Sentences that say too much, and conventions that no other lecture has a place for
+
+
+def _forecast(states) -> Finding:
+    x = drawn(6, 4)
+    other = x.clone()
+    other[3] += 1
+    return near(states(other)[3], states(x)[3], "when x_t changes, the forecast of x_t moves by")
+
+
+HAS_READ = Erratum(
+    name="h_t has read x_t",
+    decks=(CS11711,),
+    place="Recap: sequence model",
+    claim="f(x_1, …) → h_1, …; p(· | x_<t) = softmax(W h_tᵀ)",
+    correction="of x_≤t, so the next token's; or shift the inputs by one and say so, as training code does",
+    question="Does the forecast of x_t stay when x_t changes?",
+    printed=lambda x: x.cumsum(dim=0),                                        # h_t of x_1 … x_t
+    corrected=lambda x: torch.cat([torch.zeros(1, 4), x[:-1]]).cumsum(dim=0),
+    check=_forecast,
+    kind="convention",
+)
+
+
+SOFTMAX_OF_ONE = Erratum(
+    name="the softmax of one number",
+    decks=(FOUNDATIONS,),
+    place="Recipe for Self-Attention, with its vectorised form",
+    claim="α_ij = softmax(e_ij); A = softmax(E)",
+    correction="softmax over j: the formula beside it says so. In code, dim=-1",
+    question="Does each row sum to one?",
+    printed=lambda scores: scores[..., None].softmax(dim=-1)[..., 0],
+    corrected=lambda scores: scores.softmax(dim=-1),
+    check=rows_share_one,
+    kind="convention",
+)
+
+
+def _row_of_the_table(embed) -> Finding:
+    table, word = drawn(8, 5), 3                                              # (d, |V|), a word's number
+    return near(embed(table, word), table[:, word], "from the word's column it is off by")
+
+
+ONE_HOT = Erratum(
+    name="a word for its one-hot vector",
+    decks=(CSE576,),
+    place="Self-Attention: keys, queries, values from the same sequence",
+    claim="For each w_i, let x_i = E w_i, where w_i is a word",
+    correction="w_i as a one-hot vector: the product then picks a column. In code one looks the column up",
+    question="Is it the word's column of E?",
+    printed=lambda table, word: (table * word).sum(dim=-1),
+    corrected=lambda table, word: table @ F.one_hot(torch.tensor(word), table.shape[1]).to(table.dtype),
+    check=_row_of_the_table,
+    kind="convention",
+    by="shapes",
+)
+
+
+def _of_all_words(weigh) -> Finding:
+    x = drawn(5, 8)
+    _, weights = attend(x, x, x)
+    return near(weigh(x @ x.mT / 8**0.5), weights, "from attention's weights it is off by")
+
+
+EACH_OTHER = Erratum(
+    name="each other word",
+    decks=(FOUNDATIONS,),
+    place="Self-attention, in one sentence",
+    claim="each word attends to each other word within the input (or output)",
+    correction="all words of the sentence, itself among them; its own formula sums over all j",
+    question="Are these the weights of self-attention?",
+    printed=lambda scores: scores.softmax(dim=-1),
+    misread=lambda scores: scores.masked_fill(torch.eye(len(scores)).bool(), -torch.inf).softmax(dim=-1),
+    corrected=lambda scores: scores.softmax(dim=-1),
+    check=_of_all_words,
+    kind="no error",
+    by="trusted",
+)
+
+
+def _reaches(dilations) -> Finding:
+    n, k = 1000, 3
+    reach = 1 + (k - 1) * sum(dilations(n, k))
+    return Finding(reach >= n, f"{len(dilations(n, k))} layers of width 3 connect {reach} of 1,000 places")
+
+
+def _layers(n: int, k: int) -> int:
+    return math.ceil(math.log(n, k))
+
+
+LOG_PATH = Erratum(
+    name="a logarithm without its dilation",
+    decks=(FOUNDATIONS,),
+    place="Computational Complexity per layer, the paper's table 1",
+    claim="Convolutional: maximum path length O(log_k(n))",
+    correction="with dilated convolutions; the paper's text says so, and O(n/k) without",
+    question="Do so many layers connect the first place with the last?",
+    printed=lambda n, k: [1] * _layers(n, k),
+    corrected=lambda n, k: [k**layer for layer in range(_layers(n, k))],
+    check=_reaches,
+    kind="overclaim",
+)
+
+
+def _as_attention(layer) -> Finding:
+    query, key, value = drawn(3, 5, 8)
+    return near(layer(query, key, value), attend(query, key, value)[0], "from attention it is off by")
+
+
+MATMULS = Erratum(
+    name="only matrix multiplications",
+    decks=(CS11711,),
+    place="Transformers, Attention is All You Need",
+    claim="Fast: only matrix multiplications",
+    correction="mostly: softmax, norms and activations are none, take little arithmetic, and not as little time",
+    question="Matrix products alone: is it attention?",
+    printed=lambda query, key, value: query @ key.mT @ value / math.sqrt(8),
+    corrected=lambda query, key, value: (query @ key.mT / math.sqrt(8)).softmax(dim=-1) @ value,
+    check=_as_attention,
+    by="trusted",
+    kind="overclaim",
+)
+
+
+def _numbers_at_once(needed) -> Finding:
+    n, tile = 64, 8
+    query, key, value = drawn(3, n, 8)
+    rows = torch.cat([attend(part, key, value)[0] for part in query.split(tile)])
+    same = torch.allclose(rows, attend(query, key, value)[0], atol=1e-5)
+    said = f"said {needed(n, tile):,}; {tile} queries at a time need {tile * n:,}"
+    return Finding(same and needed(n, tile) <= tile * n, said)
+
+
+STORED = Erratum(
+    name="a large matrix to store",
+    decks=(CS11711,),
+    place="RNNs vs. Transformers",
+    claim="Need to store a large T × T matrix in memory",
+    correction="all T² scores are computed, in tiles that need not be kept: FlashAttention, linear memory",
+    question="64 queries: is that the least number of weights that must be there at once?",
+    printed=lambda n, tile: n * n,
+    corrected=lambda n, tile: n * tile,
+    check=_numbers_at_once,
+    kind="overclaim",
+    by="trusted",
+)
+
+
+def _told_apart(layer) -> Finding:
+    x = drawn(N, 8)
+    y = layer(x, torch.full((N, N), 1 / N))                                   # all attend to all alike
+    apart = (y - y.mean(dim=0)).norm(dim=-1).min().item()
+    return Finding(apart > 0.1, f"behind a layer of equal weights a token is {apart:.1g} away from the mean of all")
+
+
+TRICKS = Erratum(
+    name="tricks that change nothing",
+    decks=(PARAMETRIC,),
+    place="What is left in a Transformer Encoder Block that we have not covered?",
+    claim="These tricks don't improve what the model is able to do",
+    correction="training is their aim; and a layer that averages needs the residual connection to keep tokens apart",
+    question="Attention weights that are all alike: are tokens still told apart behind the layer?",
+    printed=lambda x, weights: weights @ x,
+    corrected=lambda x, weights: x + weights @ x,
+    check=_told_apart,
+    kind="overclaim",
+)
+
+
+def _older_than(year) -> Finding:
+    """A weighted average whose weights come from comparing a query with keys: Nadaraya's and Watson's of 1964."""
+    query, keys, values = drawn(1, 1), drawn(7, 1, seed=1), drawn(7, 2, seed=2)
+    kernel = torch.exp(-((query - keys.mT) ** 2) / 2)                         # (1, 7)
+    smoothed = kernel @ values / kernel.sum()
+    attended = (query @ keys.mT - keys.mT**2 / 2).softmax(dim=-1) @ values
+    same = torch.allclose(smoothed, attended, atol=1e-5)
+    return Finding(same and year() <= 1964, f"said {year()}; the same average, with a given kernel, is of 1964")
+
+
+AFTER_2010 = Erratum(
+    name="a new idea from after 2010",
+    decks=(CSE576,),
+    place="Attention is a general Deep Learning technique, the upshot",
+    claim="A new idea from after 2010! From NMT!",
+    correction="learned keys in deep networks are; averaging by similarity is kernel regression, 1964",
+    question="Is the weighted average by similarity younger than that?",
+    printed=lambda: 2010,
+    corrected=lambda: 1964,
+    check=_older_than,
+    kind="overclaim",
+    by="trusted",
+)
+
+
+def _so_in(facts: Mapping[str, str]) -> Callable[..., Finding]:
+    """A test of a claim that names what all of these have: does it name what each of them has?"""
+
+    def check(said) -> Finding:
+        others = [f"{name}: {fact}" for name, fact in facts.items() if fact not in said()]
+        return Finding(not others, f"not so: {'; '.join(others)}" if others else f"so in all {len(facts)} that we name")
+
+    return check
+
+
+EVERYONE = Erratum(
+    name="the one thing everyone agrees on",
+    decks=(CSE576, CSE5321),
+    place="Pre vs Post norm",
+    claim="The one thing everyone agrees on (in 2024)",
+    correction="nearly: Gemma 2 has norms before and behind each sublayer, OLMo 2 behind it, within the branch",
+    question="Is it so in the models that report it?",
+    printed=lambda: {"pre-norm"},
+    corrected=lambda: {"pre-norm", "sandwich", "norm on the branch"},
+    check=_so_in({"Llama 3": "pre-norm", "Mistral 7B": "pre-norm", "Gemma 2": "sandwich",
+                  "OLMo 2": "norm on the branch"}),
+    kind="overclaim",
+    by="trusted",
+)
+
+QUADRATIC = Erratum(
+    name="production models are quadratic",
+    decks=(CSE576, CSE5321),
+    place="Do we even need to remove the quadratic cost of attention?",
+    claim="In practice, production Transformer language models use quadratic cost attention",
+    correction="in some layers of all of them; others have windows, GPT-3's every second layer already",
+    question="Is it so in all layers of the models that report it?",
+    printed=lambda: {"full"},
+    corrected=lambda: {"full", "windows", "full and windows"},
+    check=_so_in({"Llama 2": "full", "GPT-3": "full and windows", "Mistral 7B": "windows",
+                  "Gemma 2": "full and windows"}),
+    kind="overclaim",
+    by="trusted",
+)
+
+TWO_TYPES = Erratum(
+    name="two types of Transformers",
+    decks=(CS11711,),
+    place="Two Types of Transformers",
+    claim="Encoder-Decoder Model (e.g. T5, MBART); Decoder Only Model (e.g. GPT, LLaMa)",
+    correction="three: encoder-only, as BERT, is missing, and the lecture is not about it",
+    question="Has each model its type?",
+    printed=lambda: {"encoder–decoder", "decoder-only"},
+    corrected=lambda: {"encoder–decoder", "decoder-only", "encoder-only"},
+    check=_so_in({"T5": "encoder–decoder", "GPT-2": "decoder-only", "BERT": "encoder-only"}),
+    kind="overclaim",
+    by="trusted",
+)
+
+
+def _groups(said) -> Finding:
+    """Llama 2's report (Touvron et al. 2023): 34B and 70B share keys. The 7B we can build."""
+    config = preset("llama 2 7b").config
+    reported = {"7B": "grouped" if config.kv_heads < config.n_heads else "multi-head", "70B": "grouped"}
+    wrong = [f"the {size} has {kind} attention" for size, kind in reported.items() if said(size) != kind]
+    return Finding(not wrong, "; ".join(wrong) or "right for the 7B and the 70B")
+
+
+LLAMA_2_GROUPS = Erratum(
+    name="Llama 2 shares its keys",
+    decks=(CS11711,),
+    place="Original Transformer vs. LLama",
+    claim="Llama 2: attention, Grouped-query",
+    correction="its 34B and 70B; 7B and 13B have multi-head attention",
+    question="Is it so in the small one and in the large one?",
+    printed=lambda size: "grouped",
+    corrected=lambda size: "grouped" if size in ("34B", "70B") else "multi-head",
+    check=_groups,
+    kind="overclaim",
+    by="trusted",
+)
+
+
+def _gap(run: str) -> float:
+    return measured(run)["variants"]["post-norm"]["difference"]
+
+
+def _at_both_rates(gap) -> Finding:
+    runs = {measured(run)["lr"]: _gap(run) for run in ("modifications", "modifications_slower")}
+    said = "; ".join(f"rate {rate:g}: said {gap(rate):.2f}, measured {found:.2f} nats" for rate, found in runs.items())
+    return Finding(all(abs(gap(rate) - found) < 0.05 for rate, found in runs.items()), said)
+
+
+TEN_TIMES = Erratum(
+    name="ten times more efficient",
+    decks=(CS11711,),
+    place="How Important is It? Transformer and Transformer++",
+    claim="Stronger architecture is ≈ 10x more efficient!",
+    correction="of two recipes, learning rates and all, at one budget: name both",
+    question="Two blocks of ours, two learning rates: is there one number for what the better block gains?",
+    printed=lambda rate: _gap("modifications"),
+    corrected=lambda rate: _gap("modifications" if rate == measured("modifications")["lr"] else "modifications_slower"),
+    check=_at_both_rates,
+    kind="overclaim",
+    by="trusted",
+)
+
+ERRATA = (
+    ONE_Z, EPS_OUTSIDE, BERTVIS, MAX_LEN, HAS_READ, SOFTMAX_OF_ONE, ONE_HOT, EACH_OTHER, LOG_PATH, MATMULS, STORED,
+    TRICKS, AFTER_2010, EVERYONE, QUADRATIC, TWO_TYPES, LLAMA_2_GROUPS, TEN_TIMES,
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pictures of errata: what a claim says and what its test finds, and which test catches what."""
+"""Pictures of errata: lines of the game, which test catches what, and runs of one seed side by side."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -8,41 +8,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attncourse.viz.style import BLUE, GREY, INK, ORANGE, PALE, figure, hold_still, show, stage
+from attncourse.viz.style import GREY, INK, PALE, figure, hold_still, line_style, name_lines, show, stage
 
 
-def erratum_frame(entry: Any, loss: str = "") -> tuple[Figure, str]:
-    """One erratum: where it stands, what it says, what its test finds as printed and corrected. For `explore`.
-
-    `entry` is an `attncourse_lessons.errata.Erratum`; to import that here would make every lecture depend on the list.
-    `loss` says what training showed of it. Returns the figure and the words for it. """
-    drawn, ax = figure(6.5, 3.4)
+def lines_of(rows: Sequence[tuple[str, str]], words: str) -> tuple[Figure, str]:
+    """Rows of (label, text), one below the other, wrapped: how the game stands, where it cannot be played."""
+    drawn, ax = figure(6.5, 3.0)
     hold_still(drawn, left=0.02, right=0.98, bottom=0.02, top=0.98)
-    stage(ax, (0, 100), (100, 0))
-    printed, corrected = entry.test(entry.printed), entry.test(entry.corrected)
-    slip = "  (it may be a slip of the transcription)" * entry.slip
-    y = _lines(ax, 3, entry.name, INK, 74, weight="bold", fontsize=11)
-    y = _lines(ax, y + 1, f"{entry.found_in}. {entry.place}{slip}", GREY, 88, style="italic")
-    y = _lines(ax, y + 2, entry.claim, ORANGE, 74, label="says")
-    y = _lines(ax, y + 2, entry.correction, BLUE, 74, label="right")
-    y = _lines(ax, y + 5, entry.question, INK, 74, label="asked", weight="bold")
-    for name, found, colour in (("printed", printed, ORANGE), ("corrected", corrected, BLUE)):
-        y = _lines(ax, y + 2, f"{'✓' if found.passes else '✗'} {found.measured}", colour, 74, label=name)
-    if loss:
-        _lines(ax, y + 5, loss, INK, 74, label="the loss")
-    words = (
-        f"{entry.name}. The slide says: {entry.claim}. Right: {entry.correction}. Asked: {entry.question} "
-        f"As printed: {printed.measured}; corrected: {corrected.measured}." + f" The loss: {loss}." * bool(loss)
-    )
+    stage(ax, (0, 100), (90, 0))
+    y = 3.0
+    for label, text in rows:
+        y = 2 + _lines(ax, y, text, INK, 78, label=label, **({"weight": "bold"} if label == "says" else {}))
     return drawn, words
 
 
-def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str = "", **font) -> float:
+def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, **font: Any) -> float:
     """Wrapped text from this height downwards, and what it is to the left of it; returns the height below it."""
-    if label:
-        ax.text(15, y, label, ha="right", va="top", fontsize=8.5, color=GREY)
+    ax.text(12, y, label, ha="right", va="top", fontsize=8.5, color=GREY)
     for line in textwrap.wrap(text, width):
-        ax.text(18 if label else 2, y, line, ha="left", va="top", color=colour, **{"fontsize": 9.5, **font})
+        ax.text(15, y, line, ha="left", va="top", color=colour, **{"fontsize": 9.5, **font})
         y += 6.6
     return y
 
@@ -67,3 +51,17 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
         by = [name for name in tests if found[name][0]]
         said.append(f"{fault}: {', '.join(by) if by else 'nothing'}")
     show(drawn, alt or f"Which test catches which fault. {'; '.join(said)}.")
+
+
+def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:
+    """Losses of models side by side, {model: one for each seed}: a line joins those of one seed."""
+    drawn, ax = figure(5.2, 3.2)
+    names, seeds = list(losses), range(len(next(iter(losses.values()))))
+    for seed in seeds:
+        values = [losses[name][seed] for name in names]
+        ax.plot(range(len(names)), values, label=f"seed {seed}", **line_style(seed))
+    ax.set_xticks(range(len(names)), names)
+    ax.set_xlim(-0.3, len(names) - 0.5)
+    name_lines(ax, "", y_name)
+    said = "; ".join(f"seed {s}: {', '.join(f'{name} {losses[name][s]:.3f}' for name in names)}" for s in seeds)
+    show(drawn, f"{y_name.capitalize()}, the runs of one seed joined. {said}.")

@@ -16,7 +16,8 @@ PARAMETRIC = "Parametric Language Modeling: Transformers"
 CS11711 = "CS11-711, Advanced NLP: Attention and Transformers"
 DECKS = (CSE576, FOUNDATIONS, CSE5321, PARAMETRIC, CS11711)
 
-Kind = Literal["definite", "overclaim", "convention"]
+Kind = Literal["definite", "overclaim", "convention", "no error"]
+By = Literal["shapes", "limiting case", "trusted"]
 
 
 class Finding(NamedTuple):
@@ -31,8 +32,12 @@ class Erratum:
     """One thing that decks get wrong, with the test that shows it.
 
     `printed` and `corrected` do the same job, as the slide has it and as it should be; `check` asks the one question
-    that tells them apart, which `question` puts into words. A definite erratum is wrong, an overclaim is more than is
-    true, a convention is a choice that clashes with another deck's, and then `corrected` is the choice of this course.
+    that tells them apart, which `question` puts into words.
+
+    * A "definite" erratum is wrong in every reading that the rest of its slide allows.
+    * An "overclaim" is true of less than it says.
+    * A "convention" is a choice that clashes with another, and `corrected` is the choice of this course.
+    * "no error" is right as it stands, and easily misread: `printed` passes, and `misread` is what fails.
     """
 
     name: str
@@ -47,6 +52,10 @@ class Erratum:
     corrected: Callable[..., Any]
     check: Callable[[Any], Finding]
     kind: Kind = "definite"
+    by: By = "limiting case"
+    """What kind of question finds it: do the shapes fit, a case whose answer is known, or something trusted."""
+    misread: Callable[..., Any] | None = None
+    """Of "no error" alone: what a hasty reader takes the line for."""
     lesson: str = ""
     """The one whose errata.py it stands in and whose lecture has the box: "deep_stacks"."""
     slip: bool = False
@@ -66,10 +75,23 @@ class Erratum:
         slip = "   († perhaps a slip of the transcription)" * self.slip
         lines = [f"{self.name}{slip}", f"    in     {self.found_in}", f"    at     {self.place}"]
         lines += [f"    says   {self.claim}", f"    right  {self.correction}", f"    {self.question}"]
-        for name, implementation in (("as printed", self.printed), ("corrected", self.corrected)):
+        for name, implementation in self.readings.items():
             found = self.test(implementation)
             lines.append(f"    {'✓' if found.passes else '✗'} {name + ':':<11} {found.measured}")
         return "\n".join(lines)
+
+    @property
+    def readings(self) -> dict[str, Callable[..., Any]]:
+        """All that its test is asked about, by name."""
+        misread = {"misread": self.misread} if self.misread else {}
+        return {"as printed": self.printed, **misread, "corrected": self.corrected}
+
+    @property
+    def holds(self) -> bool:
+        """Whether the test says what the entry's kind says of each reading."""
+        passes = {name: self.test(reading).passes for name, reading in self.readings.items()}
+        right = {"as printed": self.kind == "no error", "corrected": True}
+        return passes == right | ({"misread": False} if self.kind == "no error" else {})
 
     def test(self, implementation: Callable[..., Any]) -> Finding:
         """What the check finds in an implementation. One that crashes fails, and the error is what was measured."""

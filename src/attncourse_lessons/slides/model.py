@@ -69,13 +69,14 @@ class SlideBlock(nn.Module):
         return x + self.down(self.up(self.norm_2(x)).relu())
 
     def weights(self, query: Tensor, key: Tensor) -> Tensor:
-        """(batch, n_heads, n, n), from queries and keys (batch, n_heads, n, d_head)."""
+        """What values are multiplied by, (batch, n_heads, n, n), of queries and keys (batch, n_heads, n, d_head)."""
         n = query.shape[-2]
         scores = query @ key.mT / math.sqrt(query.shape[-1])                  # (batch, n_heads, n, n)
         forbidden = self.forbidden[:n, :n]
         if "weights set to 0" in self.faults:
             return scores.softmax(dim=-1) * ~forbidden
-        return scores.masked_fill(forbidden, -torch.inf).softmax(dim=-1)
+        weights = scores.masked_fill(forbidden, -torch.inf).softmax(dim=-1)
+        return weights.mT if "sum over the asker" in self.faults else weights
 
     def attend(self, x: Tensor) -> Tensor:
         batch, n, d_model = x.shape
@@ -83,10 +84,8 @@ class SlideBlock(nn.Module):
             part.view(batch, n, self.n_heads, -1).transpose(1, 2)             # (batch, n_heads, n, d_head)
             for part in self.project(x).chunk(3, dim=-1)
         )
-        weights = self.weights(query, key)
-        weights = weights.mT if "sum over the asker" in self.faults else weights
-        found = (weights @ value).transpose(1, 2).reshape(batch, n, d_model)  # (batch, n, d_model)
-        return self.output.weight @ found if "Y on the wrong side" in self.faults else self.output(found)
+        found = (self.weights(query, key) @ value).transpose(1, 2).reshape(batch, n, d_model)  # (batch, n, d_model)
+        return self.output.weight @ found if "Y on the left" in self.faults else self.output(found)
 
 
 class SlideModel(nn.Module):
@@ -176,7 +175,7 @@ def logits_by_depth(build) -> Finding:
 
 
 FAULTS = (
-    "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the wrong side",
+    "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the left",
     "a sum for the mean", "a product for the difference", "a root too many", "unit mean", "ε outside the root",
     "the residual from the normalised x", "positions by the batch", "max_len not handed on", "no final norm",
 )  # fmt: skip

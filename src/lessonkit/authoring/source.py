@@ -35,7 +35,7 @@ NOTEBOOK_METADATA = {
     },
 }
 SHORTHAND = ("exercise", "check", "written", "locked")
-FOR_TESTS = ("erratum",)  # on a lecture's box, for the course's own tests. The notebook does not keep it
+FOR_TESTS = ("erratum", "teaches")  # for the course's own tests and tables. The notebook does not keep it
 FOLDED = "hide-input"  # a cell's tag: the web book folds it
 OF_WRITTEN = ("points", "minutes", "difficulty")
 KNOWN = {*SHORTHAND, *FOR_TESTS, *OF_WRITTEN, "tags", "jupyter", "slideshow", "editable", "deletable"}

@@ -1,14 +1,13 @@
-"""Lines of slides to repair, and a test that knows a sound block from a broken one."""
+"""Lines of slides to repair, a page of code to review, and a test that knows a sound block from a broken one."""
 
 from . import (
-    repair_combination,
-    repair_comparison,
+    majority_reading,
     repair_cross_attention,
     repair_past,
-    repair_positions,
     repair_relative,
     repair_row,
     repair_weights,
+    reviewed_lm,
     structural_test,
     told_apart,
 )
@@ -17,15 +16,14 @@ from . import (
 EXERCISES = tuple(
     module.exercise
     for module in (
-        repair_positions,
         repair_weights,
+        majority_reading,
+        told_apart,
+        reviewed_lm,
+        structural_test,
         repair_past,
         repair_relative,
-        structural_test,
-        repair_combination,
-        repair_comparison,
         repair_cross_attention,
         repair_row,
-        told_apart,
     )
 )

@@ -32,6 +32,7 @@ exercise = Exercise(
     solution=solution,
     returns=("output",),
     forbidden=READY_MADE,
+    extra=True,
     difficulty=2,
     minutes=12,
     hints=(

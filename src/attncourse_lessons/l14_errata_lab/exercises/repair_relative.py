@@ -33,6 +33,7 @@ exercise = Exercise(
     solution=solution,
     returns=("scores",),
     forbidden=READY_MADE,
+    extra=True,
     difficulty=2,
     minutes=15,
     hints=(

@@ -76,7 +76,7 @@ def solution(block, x, losses):
         future = x.clone()
         future[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])
         questions.append(same(block(future, 1.0, 1.0)[:, : i + 1], whole[:, : i + 1]))
-    for j in range(x.shape[1]):                                  # what attention finds from j on depends on x at j
+    for j in range(x.shape[1]):    # what is found from j on depends on x at j
         other = x.clone()
         other[:, j] = torch.randn_like(x[:, j])
         moved = (block(other, 1.0, 0.0) - other) - (attended - x)

@@ -30,7 +30,6 @@ exercise = Exercise(
     forbidden=READY_MADE,
     difficulty=2,
     minutes=12,
-    extra=True,
     numbers=True,
     hints=(
         "Seed 3 is in both lists, and luck that both share says nothing about which is better. What is left if you "

@@ -1,0 +1,163 @@
+"""majority_reading: Several transcriptions of one table: where they differ, and what most of them say."""
+
+from collections import Counter
+
+import torch
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.observe import require_variation
+
+from .common import READY_MADE
+
+
+def reference(readings):
+    """Each reading gets as many votes as there are transcriptions that agree with it."""
+    votes = (readings[:, None] == readings).sum(dim=1)                   # (k, rows, columns)
+    most, winner = votes.max(dim=0)                                      # (rows, columns) each
+    agreed = readings.gather(0, winner[None])[0]
+    nobody = torch.full_like(agreed, torch.nan)
+    return torch.where(2 * most > len(readings), agreed, nobody), most < len(readings)
+
+
+def solution(readings):
+    k = len(readings)
+    same = readings.unsqueeze(0) == readings.unsqueeze(1)        # (k, k, rows, columns)
+    votes = same.sum(dim=0)                                      # (k, rows, columns)
+    most, who = votes.max(dim=0)                                 # (rows, columns) each
+    agreed = readings.gather(0, who.unsqueeze(0)).squeeze(0)
+    agreed = agreed.masked_fill(2 * most <= k, torch.nan)
+    disputed = (readings != readings[0]).any(dim=0)
+    return agreed, disputed
+
+
+exercise = Exercise(
+    "majority_reading",
+    reference=reference,
+    solution=solution,
+    returns=("agreed", "disputed"),
+    forbidden=READY_MADE,
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "A transcription votes for its own reading and for every other one that is equal to it. Compare all with all: "
+        "which shape has the table that says for each pair of transcriptions, in each place, whether they agree?",
+        "More than half: of three it is two, of four it is three. Which comparison of whole numbers says that without "
+        "a division?",
+        "Disputed is a place where at least one transcription differs from another, also if a majority is clear.",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+
+def _transcriptions(draw, k):
+    """Tables that mostly agree: (k, rows, columns), each place with one of three readings."""
+    rows, columns = draw.sizes(2, 5, 8)
+    truth, other = draw.integers(50, rows, columns), draw.integers(3, k, rows, columns)
+    slipped = draw.integers(5, k, rows, columns) < 2
+    return (truth + torch.where(slipped, other, torch.zeros_like(other))).double() / 4
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+@aspect("agreed", points=2, hint=1)
+def agreed(answer, draw):
+    """what more than half of three, four or five transcriptions say"""
+    found = [answer(_transcriptions(draw.child(str(k)), k))[0].nan_to_num(0.0).flatten() for k in (3, 4, 5)]
+    return torch.cat(found)
+
+
+@aspect("no majority", points=1, hint=2)
+def no_majority(answer, draw):
+    """NaN where no reading has more than half, and only there"""
+    found = [answer(_transcriptions(draw.child(str(k)), k))[0].isnan().flatten() for k in (3, 4, 6)]
+    return require_variation(torch.cat(found))
+
+
+@aspect("disputed", points=1, hint=3)
+def disputed(answer, draw):
+    """True where not all say the same"""
+    found = [answer(_transcriptions(draw.child(str(k)), k))[1].flatten() for k in (3, 4, 5)]
+    return torch.cat(found)
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+AGREED, UNDECIDED, DISPUTED = ("agreed", "no majority"), ("no majority",), ("disputed",)
+MOST = "agreed = agreed.masked_fill(2 * most <= k, torch.nan)"
+
+slip("half is enough", AGREED, {"2 * most <= k": "2 * most < k"}, words="""
+    Half of the votes were taken for a majority. With four transcriptions two may say one thing and two another, and
+    then which of them comes back is chance.""")
+slip("the most frequent reading", AGREED, {MOST: "pass"}, words="""
+    The reading with the most votes came back, also where it has no majority: of three different readings each has one
+    vote, and the first of them is nobody's choice but the program's.""")
+slip("all must agree", AGREED, {"2 * most <= k": "most < k"}, words="""
+    NaN came back wherever there is any dispute. One slip in one of the transcriptions is just what the others can
+    correct.""")
+slip("disputed where nobody wins", DISPUTED, {"(readings != readings[0]).any(dim=0)": "2 * most <= k"}, words="""
+    A place counts as disputed only where there is no majority. Where two of three agree, the third has slipped, and
+    that is a place to look at.""")
+slip("disputed for undisputed", DISPUTED,
+     {"(readings != readings[0]).any(dim=0)": "(readings == readings[0]).all(dim=0)"}, words="""
+    It is True where all agree. Disputed are the other places.""")
+slip("compared with the next alone", DISPUTED, {"(readings != readings[0]).any(dim=0)": "readings[0] != readings[1]"},
+     words="""
+    Only the first two transcriptions were compared. A third may differ from both.""")
+
+
+@misconception("the first transcription", fails=("agreed",))
+def the_first_transcription(readings):
+    """What came back is what the first transcription says. It may be the one that slipped."""
+    votes = (readings[:, None] == readings).sum(dim=1)
+    most = votes.max(dim=0).values
+    return readings[0].masked_fill(2 * most <= len(readings), torch.nan), most < len(readings)
+
+
+@misconception("the mean", fails=("agreed", "no majority"))
+def the_mean(readings):
+    """The readings were averaged. A misread 1 for a 7 then moves the number a little, to one that nobody has printed. A
+    vote is on what stands there, not on how large it is."""
+    return readings.mean(dim=0), (readings != readings[0]).any(dim=0)
+
+
+@misconception("the median", fails=("agreed", "no majority"))
+def the_median(readings):
+    """The median of the readings came back. With three readings, of which two are equal, that is their value; with
+    three different ones it is the middle one, which has no majority."""
+    return readings.median(dim=0).values, (readings != readings[0]).any(dim=0)
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("place by place, with a counter")
+def place_by_place(readings):
+    """Plain Python."""
+    rows, columns = readings.shape[1:]
+    agreed, disputed = torch.full((rows, columns), float("nan"), dtype=readings.dtype), torch.zeros(rows, columns)
+    for i in range(rows):
+        for j in range(columns):
+            said, votes = Counter(readings[:, i, j].tolist()).most_common(1)[0]
+            disputed[i, j] = votes < len(readings)
+            if votes > len(readings) / 2:
+                agreed[i, j] = said
+    return agreed, disputed.bool()
+
+
+@alternative("the median, if it has a majority")
+def the_median_if_it_has_a_majority(readings):
+    """What more than half say stands in the middle when they are sorted."""
+    middle = readings.sort(dim=0).values[len(readings) // 2]
+    votes = (readings == middle).float().mean(dim=0)
+    lost = torch.tensor(float("nan"), dtype=readings.dtype)
+    return torch.where(votes > 0.5, middle, lost), readings.amax(dim=0) > readings.amin(dim=0)
+
+
+@alternative("the mode, counted")
+def the_mode_counted(readings):
+    """torch.mode finds the most frequent; whether it is a majority must be counted."""
+    agreed = readings.mode(dim=0).values
+    votes = (readings == agreed).sum(dim=0)
+    agreed[votes * 2 <= readings.shape[0]] = float("nan")
+    return agreed, votes != readings.shape[0]

@@ -1,0 +1,309 @@
+"""ReviewedLM: A page of code with several mistakes, reviewed as a whole: the module that its comments promise."""
+
+import math
+
+import torch
+from torch import nn
+
+from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.local_runner import AspectFailed, Problem
+from lessonkit.exercises.observe import gradient_reaches, require_variation
+
+from .common import READY_MADE
+
+
+class Attention(nn.Module):
+    """The notebook's own: causal self-attention, whose mask is made for max_length."""
+
+    mask: torch.Tensor
+
+    def __init__(self, d_model, n_heads, max_length=128):
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+        future = torch.ones(max_length, max_length, dtype=torch.bool).triu(1)
+        self.register_buffer("mask", future, persistent=False)
+
+    def forward(self, x):
+        n = x.shape[1]
+        query, key, value = self.qkv(x).unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
+        scores = query @ key.mT / math.sqrt(key.shape[-1])
+        weights = scores.masked_fill(self.mask[:n, :n], -torch.inf).softmax(dim=-1)
+        return self.output((weights @ value).transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Sequential):
+    """The notebook's own."""
+
+    def __init__(self, d_model):
+        super().__init__(nn.Linear(d_model, 4 * d_model), nn.ReLU(), nn.Linear(4 * d_model, d_model))
+
+
+class Solution(nn.Module):
+    def __init__(self, vocab_size, d_model, n_heads, n_layers, max_length=128):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.positions = nn.Embedding(max_length, d_model)
+        self.attention, self.ff = nn.ModuleList(), nn.ModuleList()
+        self.norm_1, self.norm_2 = nn.ModuleList(), nn.ModuleList()
+        for _ in range(n_layers):
+            self.norm_1.append(nn.LayerNorm(d_model))
+            self.attention.append(Attention(d_model, n_heads, max_length))
+            self.norm_2.append(nn.LayerNorm(d_model))
+            self.ff.append(FeedForward(d_model))
+        self.norm = nn.LayerNorm(d_model)
+        self.logits = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        x = self.embedding(tokens) + self.positions(torch.arange(n))   # (batch, n, d_model)
+        for layer in range(len(self.attention)):
+            x = x + self.attention[layer](self.norm_1[layer](x))
+            x = x + self.ff[layer](self.norm_2[layer](x))
+        return self.logits(self.norm(x))                               # (batch, n, vocab_size)
+
+
+exercise = Exercise(
+    "ReviewedLM",
+    reference=Solution,
+    solution=Solution,
+    returns=("logits",),
+    forbidden=READY_MADE,
+    difficulty=3,
+    minutes=35,
+    hints=(
+        "Do not read harder: ask. Build the printed model, and call it with a text alone and with the same text in a "
+        "batch; with more tokens than 128; with sublayers whose numbers are all zero. Which surprises you?",
+        "With silent sublayers a pre-norm stack must return what went in. Follow x through the printed loop: at which "
+        "lines does the only copy of x that came in get lost?",
+        "What is added to x grows with each layer and is never taken back. Which line of a pre-norm stack, behind the "
+        "last layer, answers for that? And is each size that the model is told handed on to all that need it?",
+    ),
+)
+aspect, slip, misconception, variant, alternative = exercise.decorators()
+
+PARTS = ("embedding", "positions", "norm_1", "attention", "norm_2", "ff", "norm", "logits")
+VOCAB_SIZE = 19
+
+
+def _model(answer, draw, max_length=17):
+    """A model with two or three layers, and tokens (batch, n), of more tokens than texts."""
+    n_heads, d_head, batch = draw.sizes(3, 2, 4)
+    n_layers = 2 + int(draw.integers(2, 1))
+    model = answer.build(draw, VOCAB_SIZE, n_heads * d_head, n_heads, n_layers, max_length)
+    return model, draw.integers(VOCAB_SIZE, batch, 9)
+
+
+def _right(model):
+    """The course's module with the same numbers, where it can have them."""
+    right = model.reference_with_same_weights
+    missing = [name for name, p in right.named_parameters() if p.isnan().any()]
+    if missing:
+        words = f"{missing[0]}{f' and {len(missing) - 1} others' if missing[1:] else ''}"
+        raise AspectFailed(Problem("unusable", f"it cannot be compared: {words} is not there, or of another shape"))
+    return right
+
+
+# ----------------------------------------------------------------------------------------------------- what is observed
+
+
+def _counts(got, expected):
+    wrong = [i for i in range(len(PARTS)) if got[i] != expected[i]]
+    return "; ".join(f"`{PARTS[i]}` has {int(got[i]):,} parameters, expected {int(expected[i]):,}" for i in wrong)
+
+
+@aspect("registered", points=1, hint=3, explain=_counts)
+def registered(answer, draw):
+    """all eight parts are there, with their right sizes"""
+    model, _ = _model(answer, draw)
+    sizes = dict.fromkeys(PARTS, 0)
+    for name, parameter in model.parameters.items():
+        part = name.split(".")[0]
+        sizes[part] = sizes.get(part, 0) + parameter.numel()
+    return torch.tensor([sizes[part] for part in PARTS])
+
+
+@aspect("company", points=1, hint=1, explain=explain_worst("its logits move by {size} at {place}"))
+def company(answer, draw):
+    """a text gets the same logits alone and as the last of its batch"""
+    model, tokens = _model(answer, draw)
+    return require_variation(model(tokens))[-1] - model(tokens[-1:])[0]
+
+
+@aspect("longest text", points=1, hint=3)
+def longest_text(answer, draw):
+    """a model for 150 tokens reads 150 tokens"""
+    model, _ = _model(answer, draw, max_length=150)
+    return torch.tensor(model(draw.integers(VOCAB_SIZE, 1, 150)).shape)
+
+
+@aspect("silence", points=2, hint=2, explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))
+def silence(answer, draw):
+    """with silent sublayers the logits are those of embeddings and positions, behind the final norm"""
+    model, tokens = _model(answer, draw)
+    right = _right(model)
+    found = ("attention", "ff")
+    model.runner.fill({name: p.detach() * (name.split(".")[0] not in found) for name, p in model.parameters.items()})
+    x = right.embedding(tokens) + right.positions.weight[: tokens.shape[1]]
+    return require_variation(model(tokens)) - right.logits(right.norm(x))
+
+
+@aspect("logits", points=2, hint=2, explain=explain_worst("the logits are off by {size} at {place}"))
+def logits(answer, draw):
+    """each layer's two sublayers in turn, each behind its norm, each added to what came in"""
+    model, tokens = _model(answer, draw)
+    return require_variation(model(tokens)) - _right(model)(tokens)
+
+
+@aspect("learns", points=1, hint=3)
+def learns(answer, draw):
+    """a gradient reaches everything that the module can learn"""
+    model, tokens = _model(answer, draw)
+    names = list(model.parameters)
+    reached = gradient_reaches(model(tokens), [model.parameter(name) for name in names], draw)
+    idle = [f"`{name}`" for name, there in zip(names, reached, strict=True) if not there]
+    if idle:
+        more = f" and {len(idle) - 2} others" if len(idle) > 2 else ""
+        raise AspectFailed(Problem("unusable", f"no gradient reaches {', '.join(idle[:2])}{more}"))
+    return reached.all()
+
+
+# -------------------------------------------------------------------------------------- one slip away from the solution
+
+WIRED, LOGITS = ("silence", "logits"), ("logits",)
+PLACES = "self.positions(torch.arange(n))"
+FIRST, SECOND = "x = x + self.attention[layer](self.norm_1[layer](x))", "x = x + self.ff[layer](self.norm_2[layer](x))"
+NORM, OUT = "self.norm = nn.LayerNorm(d_model)", "self.logits(self.norm(x))"
+ATTENTION = "Attention(d_model, n_heads, max_length)"
+
+slip("positions by the batch", ("company", *WIRED),
+     {PLACES: "self.positions(torch.arange(len(tokens)).unsqueeze(1))"},
+     {PLACES: "self.positions(torch.arange(len(tokens)).unsqueeze(1) % self.positions.num_embeddings)"},
+     words="""
+    The positions still count the texts of the batch: axis 0. All tokens of a text get one vector, and which one depends
+    on the texts above it. A text alone and in company shows it.""")
+slip("max_length not handed on", ("longest text",), {ATTENTION: "Attention(d_model, n_heads)"}, words="""
+    The model takes `max_length` and makes its table of positions with it. The masks are made for 128 tokens all the
+    same, since nobody told them. It reads 128 tokens, whatever it was promised.""")
+slip("attention adds to the normalised x", WIRED,
+     {FIRST: "x = self.norm_1[layer](x)\n        x = x + self.attention[layer](x)"}, words="""
+    What attention found is added to the *normalised* x: the name x was given away before the sum. Silence the
+    sublayers, and x should come out as it went in.""")
+slip("the feed-forward network adds to the normalised x", WIRED,
+     {SECOND: "x = self.norm_2[layer](x)\n        x = x + self.ff[layer](x)"}, words="""
+    The first half of each layer is right. In the second the sum still begins at the normalised x. Half a repair does
+    not pass the test with silent sublayers.""")
+slip("the block as printed", WIRED,
+     {FIRST: "x = self.norm_1[layer](x)\n        x = x + self.attention[layer](x)",
+      SECOND: "x = self.norm_2[layer](x)\n        x = x + self.ff[layer](x)"}, words="""
+    Both sums of a layer begin at the normalised x, as printed. The comments say pre-normalization: the *branch* reads
+    the normalised x, and the sum begins at the x that came in.""")
+slip("no final norm", ("registered", *WIRED), {NORM: "pass", OUT: "self.logits(x)"}, words="""
+    Nothing stands between the last layer and the logits. As printed that does no harm; once the layers are repaired, x
+    grows with each of them, and a norm must answer for it.""")
+slip("a final norm that is not used", (*WIRED, "learns"), {OUT: "self.logits(x)"}, words="""
+    The final norm is made, and `forward` does not use it.""")
+slip("post-norm", WIRED,
+     {FIRST: "x = self.norm_1[layer](x + self.attention[layer](x))",
+      SECOND: "x = self.norm_2[layer](x + self.ff[layer](x))"}, words="""
+    The norms stand behind the sums. That is a sound block, post-norm, and not the one that the comments promise.""")
+slip("the network first", LOGITS,
+     {FIRST: SECOND, SECOND: FIRST},
+     words="""
+    The feed-forward network comes before attention. In a Transformer's layer attention comes first.""")
+slip("side by side", LOGITS,
+     {FIRST: "attended = self.attention[layer](self.norm_1[layer](x))",
+      SECOND: "x = x + attended + self.ff[layer](self.norm_2[layer](x))"}, words="""
+    Both sublayers read the same x, side by side. Some models do so (GPT-J); here the network reads what attention has
+    left.""")
+slip("without norms in the branches", (*LOGITS, "learns"),
+     {FIRST: "x = x + self.attention[layer](x)", SECOND: "x = x + self.ff[layer](x)"}, words="""
+    The sublayers read x as it is. In a pre-norm layer each reads a normalised x.""")
+slip("one norm for both sublayers", (*LOGITS, "learns"), {"self.norm_2[layer](x))": "self.norm_1[layer](x))"}, words="""
+    Both sublayers of a layer use the same norm. Each has its own, with numbers of its own.""")
+slip("positions not added", (*WIRED, "learns"), {f" + {PLACES}": ""}, words="""
+    The table of positions is made and not used. To a causal model the order of the tokens is then nearly lost.""")
+slip("layers in a plain list", ("registered", *WIRED), {
+    "self.attention, self.ff = nn.ModuleList(), nn.ModuleList()": "self.attention, self.ff = [], []"}, words="""
+    The sublayers stand in Python lists, into which a module does not look: they are never trained, saved or moved.""")
+
+
+# ------------------------------------------------------------------------------------------------ right in other styles
+
+
+@alternative("zip, and positions from the table")
+class ZipAndPositionsFromTheTable(nn.Module):
+    """The loop over four lists at once, and the first rows of the table."""
+
+    def __init__(self, vocab_size, d_model, n_heads, n_layers, max_length=128):
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(vocab_size, d_model), nn.Embedding(max_length, d_model)
+        self.attention = nn.ModuleList([Attention(d_model, n_heads, max_length=max_length) for _ in range(n_layers)])
+        self.ff = nn.ModuleList([FeedForward(d_model) for _ in range(n_layers)])
+        self.norm_1 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
+        self.norm_2 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
+        self.norm, self.logits = nn.LayerNorm(d_model), nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens) + self.positions.weight[: tokens.size(1)]
+        for norm_1, attention, norm_2, ff in zip(self.norm_1, self.attention, self.norm_2, self.ff, strict=True):
+            found = attention(norm_1(x))
+            x = x + found
+            normed = norm_2(x)
+            x = x + ff(normed)
+        return self.logits(self.norm(x))
+
+
+@alternative("positions for every text")
+class PositionsForEveryText(nn.Module):
+    """Indices (batch, n), and a name of its own for each normalised x."""
+
+    def __init__(self, vocab_size, d_model, n_heads, n_layers, max_length=128):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.positions = nn.Embedding(max_length, d_model)
+        self.norm_1, self.attention, self.norm_2, self.ff = (nn.ModuleList() for _ in range(4))
+        for _ in range(n_layers):
+            self.norm_1 += [nn.LayerNorm(d_model)]
+            self.norm_2 += [nn.LayerNorm(d_model)]
+            self.attention += [Attention(d_model, n_heads, max_length)]
+            self.ff += [FeedForward(d_model)]
+        self.norm = nn.LayerNorm(d_model)
+        self.logits = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        x = self.embedding(tokens) + self.positions(places)
+        for i, attention in enumerate(self.attention):
+            h = self.norm_1[i](x)
+            x = x + attention(h)
+            h = self.norm_2[i](x)
+            x = x + self.ff[i](h)
+        h = self.norm(x)
+        return self.logits(h)
+
+
+@alternative("layers by number")
+class LayersByNumber(nn.Module):
+    """The same parts, made in another order, and the sums written with torch.add."""
+
+    def __init__(self, vocab_size, d_model, n_heads, n_layers, max_length=128):
+        super().__init__()
+        self.logits = nn.Linear(d_model, vocab_size)
+        self.norm = nn.LayerNorm((d_model,))
+        self.ff = nn.ModuleList(map(FeedForward, [d_model] * n_layers))
+        self.norm_2 = nn.ModuleList(map(nn.LayerNorm, [d_model] * n_layers))
+        self.attention = nn.ModuleList(Attention(d_model, n_heads, max_length) for _ in range(n_layers))
+        self.norm_1 = nn.ModuleList(map(nn.LayerNorm, [d_model] * n_layers))
+        self.positions = nn.Embedding(max_length, d_model)
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.n_layers = n_layers
+
+    def forward(self, tokens):
+        x = torch.add(self.embedding(tokens), self.positions.weight.narrow(0, 0, tokens.shape[1]))
+        for i in range(self.n_layers):
+            x = torch.add(x, self.attention[i](self.norm_1[i](x)))
+            x = torch.add(x, self.ff[i](self.norm_2[i](x)))
+        return self.logits(self.norm(x))

@@ -1,0 +1,95 @@
+"""A game of entries: read a line of a slide, choose what to ask of it, see what the test found, and judge the line."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import traitlets
+from matplotlib.figure import Figure
+
+from attncourse.viz.live_widget import LiveWidget
+from attncourse_lessons.slides.erratum import By, Erratum, Kind
+
+from .figures import lines_of
+
+QUESTIONS = {
+    "shapes": "Do the shapes fit?",
+    "limiting case": "What does it give where the answer is known?",
+    "trusted": "Is it the same as something trusted?",
+    "loss": "Does the loss show it?",
+}
+KINDS = get_args(Kind)
+UNTRAINED = "No training run can show it: it is no part of a model, or of none that we trained."
+
+
+class review_game(LiveWidget):
+    """One entry after another: first what to ask, then which kind of line it is; without a kernel, by mouse or keys.
+
+    `loss` says of an entry's name what training showed. The first answers count: with a kernel, `score` is how many
+    were right, of how many. Every order is as good; this one takes the entries from all lessons in turn. Raises
+    ValueError for no entries.
+    """
+
+    _esm = Path(__file__).with_suffix(".js")
+    _css = Path(__file__).with_suffix(".css")
+    kept = ("asked", "judged", "at")
+
+    entries: traitlets.List = traitlets.List().tag(sync=True)
+    questions: traitlets.Dict = traitlets.Dict(QUESTIONS).tag(sync=True)
+    kinds: traitlets.List = traitlets.List(list(KINDS)).tag(sync=True)
+    asked = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Of each entry the key of the question that was chosen, or nothing."""
+    judged = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Of each entry the kind that was chosen, or nothing."""
+    at = traitlets.Int().tag(sync=True)
+
+    def __init__(self, errata: Sequence[Erratum], loss: Mapping[str, str] | None = None, step: int = 8):
+        if not errata:
+            raise ValueError("errata: got none, expected at least one")
+        order = [entry for start in range(step) for entry in errata[start::step]]
+        nothing = [""] * len(order)
+        told = [_told(entry, (loss or {}).get(entry.name, UNTRAINED)) for entry in order]
+        super().__init__(entries=told, asked=nothing, judged=nothing, at=0)
+
+    @traitlets.validate("asked", "judged")
+    def _check_answers(self, proposal):
+        answers, known = proposal["value"], QUESTIONS if proposal["trait"].name == "asked" else KINDS
+        if len(answers) != len(self.entries) or any(one and one not in known for one in answers):
+            raise ValueError(f"{proposal['trait'].name}: got {answers}, expected one of {', '.join(known)}, or nothing")
+        return answers
+
+    @traitlets.validate("at")
+    def _check_at(self, proposal):
+        if not 0 <= proposal["value"] < len(self.entries):
+            raise ValueError(f"at: got {proposal['value']}, expected an entry from 0 to {len(self.entries) - 1}")
+        return proposal["value"]
+
+    @property
+    def score(self) -> tuple[int, int]:
+        """How many answers were right, of how many that were given, questions and judgements together."""
+        given = [(one, entry[key]) for key, answers in (("by", self.asked), ("kind", self.judged))
+                 for one, entry in zip(answers, self.entries, strict=True) if one]  # fmt: skip
+        return sum(one == right for one, right in given), len(given)
+
+    def still(self) -> tuple[Figure, str]:
+        """The entry as it stands before any answer, and the questions."""
+        entry = self.entries[self.at]
+        rows = [("says", entry["claim"]), ("in", f"{entry['deck']}. {entry['place']}")]
+        rows += [("first" if n == 0 else "", f"▢  {words}") for n, words in enumerate(QUESTIONS.values())]
+        rows.append(("then", "   ".join(f"▢  {kind}" for kind in KINDS)))
+        words = (
+            f"A game of {len(self.entries)} entries. A slide says: {entry['claim']} "
+            f"({entry['deck']}, {entry['place']}). "
+            f"Choose what to ask: {' '.join(QUESTIONS.values())} Then judge: {', '.join(KINDS)}."
+        )
+        return lines_of(rows, words)
+
+
+def _told(entry: Erratum, loss: str) -> dict[str, Any]:
+    found = [[name, *entry.test(reading)] for name, reading in entry.readings.items()]
+    by: By = entry.by
+    return {
+        "name": entry.name, "deck": entry.found_in, "place": entry.place, "claim": entry.claim, "slip": entry.slip,
+        "by": by, "kind": entry.kind, "question": entry.question, "found": found, "right": entry.correction,
+        "loss": loss,
+    }  # fmt: skip
