@@ -114,6 +114,19 @@ slip("the token does not see itself", ("output", "the first token"),
      {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z"}, words="""
     The output was read from the state as it came in, and only then the token was added. In causal attention a token
     sees all before it *and itself*; the first would see nobody, 0/0.""")
+slip("the old S is read", ("output", "the first token"),
+     {f"s = {S}": f"before, s = s, {S}", "@ s).squeeze": "@ before).squeeze"}, words="""
+    The sums came back with the new token in them, but the output was made of the old S, divided by the new z. A token
+    sees itself: its value belongs to the numerator as its key belongs to the divisor.""")
+slip("another φ", ("state", "output"),
+     {Q: "(query.relu() + 1)", K: "(key.relu() + 1)"},
+     {Q: "query.exp()", K: "key.exp()"},
+     {Q: "torch.nn.functional.softplus(query)", K: "torch.nn.functional.softplus(key)"}, words="""
+    φ is another function here. elu(x) + 1 is x + 1 above 0 and exp(x) below: `features` does it.""")
+slip("one divisor for the whole batch", ("output", "the first token"),
+     {DIVIDED: " / (query * z).sum()"}, words="""
+    All sentences were divided by one number, the sum over the whole batch. Each query has a sum of weights of its own:
+    sum over the features alone, and keep the axis.""")
 slip("the old state handed on", ("state", "output"),
      {f"s = {S}": f"old_s, s = s, {S}", f"z = {Z}": f"old_z, z = z, {Z}", ", s, z": ", old_s, old_z"}, words="""
     The output is made of the new sums, and the old ones came back: the next step will not know that this token was

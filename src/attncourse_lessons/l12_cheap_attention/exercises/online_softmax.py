@@ -148,6 +148,10 @@ slip("one largest for all rows", ("the first chunk", *LATER), {OWN: "scores.max(
     exponentials of 0, and 0/0 follows. Every row is a softmax of its own and needs its own largest: along which axis,
     and with the axis kept?""")
 
+slip("the mean of the exponentials", ("the first chunk", *LATER, "a chunk of −∞"), {".sum(dim": ".mean(dim"}, words="""
+    The chunk's exponentials were averaged. Chunks may be of different lengths, and their means cannot be added: it is a
+    sum that is carried on.""")
+
 slip("begins again at each chunk", (*LATER, "a chunk of −∞"), {"old + ": ""}, words="""
     The sum of this chunk alone came back: what was summed before is lost. `total` came in for a reason.""")
 
@@ -166,6 +170,15 @@ def the_largest_carried_over_and_not_used(scores, largest, total):
     own = scores.amax(dim=-1, keepdim=True)
     base = own.clamp(min=torch.finfo(scores.dtype).min)
     return torch.maximum(largest, own), total + (scores - base).exp().sum(dim=-1, keepdim=True)
+
+
+@variant("the old largest is dropped", fails=("no larger score",))
+def the_old_largest_is_dropped_unless_all_is_masked(scores, largest, total):
+    """Unless all of the chunk is masked."""
+    new = scores.amax(dim=-1, keepdim=True)
+    new = torch.where(new.isinf(), largest, new)
+    base = new.clamp(min=torch.finfo(scores.dtype).min)
+    return new, total * (largest - base).exp() + (scores - base).exp().sum(dim=-1, keepdim=True)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

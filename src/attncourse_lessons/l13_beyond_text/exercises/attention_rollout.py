@@ -84,6 +84,20 @@ slip("the heads summed", LAYERS, {"weights.mean(dim=2)": "weights.sum(dim=2)"}, 
     The heads' tables were added up, so that the rows sum to the number of heads. Take their mean: shares stay
     shares.""")
 
+slip("a layer is left out", SEVERAL,
+     {"range(1, tables.shape[1])": "range(1, tables.shape[1] - 1)"},
+     {"range(1, tables.shape[1])": "range(2, tables.shape[1])"}, words="""
+    One layer's table is not in the product. `range(a, b)` ends before b: with the first layer as the start, the others
+    are 1 to n_layers − 1, all of them.""")
+
+slip("one head for all", LAYERS,
+     {"weights.mean(dim=2)": "weights.amax(dim=2)"},
+     {TABLES: "weights.amax(dim=2) + torch.eye(weights.shape[-1])\ntables = tables / tables.sum(dim=-1, keepdim=True)"},
+     {"weights.mean(dim=2)": "weights[:, :, 0]"},
+     words="""
+    For each pair one head spoke for all of them: the strongest, or the first. That is done, too; here every head counts
+    the same, and their mean is taken.""")
+
 slip("the last layer alone", SEVERAL, {"return rolled": "return tables[:, -1]"}, words="""
     Only the last layer was looked at. Its tokens have been mixed by all layers before it: what it says of token 5 is
     not about patch 5.""")

@@ -152,6 +152,12 @@ slip("times the temperature squared", OVER_TEMPERATURE, {".mean()": ".mean() * t
     The loss was multiplied by T². That belongs to distillation, where a soft target with the same temperature makes
     the gradient smaller by T²; here the target is one candidate, and the temperature is part of the model.""")
 
+slip("another power of the temperature", OVER_TEMPERATURE,
+     {"cosines / temperature": "cosines / temperature**2"},
+     {"cosines / temperature": "cosines / temperature**0.5"},
+     {"cosines / temperature": "cosines * temperature**2"}, words="""
+    The cosines were divided by a power of the temperature. It is T itself that they are divided by.""")
+
 slip("no temperature", OVER_TEMPERATURE, {" / temperature": ""}, words="""
     The temperature was not used. Cosines lie between −1 and 1, so without it even a perfect guess gets little more than
     its share, and the loss stays high whatever is learned.""")
