@@ -282,7 +282,7 @@ print(f"{right} of 998 queries attend most to the key two places before")
 # %% tags=["hide-input"]
 assert right == 998
 
-# %% [markdown] teaches="learned absolute positions"
+# %% [markdown] teaches="rotary embeddings"
 # At any length. So a head that always attends two places back *exists*. Whether gradient descent *finds* it is
 # another question, which we test below.
 #
@@ -410,7 +410,7 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
 
-# %% [markdown] erratum="most systems use this" teaches='"most systems use this"'
+# %% [markdown] teaches="learned absolute positions"
 # The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
 # **long-term decay**. (Su et al., section 3.4.3, prove a bound that decays. A trained query and key need not follow it.) A
 # larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more tokens. In a model's
@@ -464,7 +464,7 @@ print(f"alone and in company it differs by {(alone - last_of_three).abs().max():
 # %% tags=["hide-input"]
 assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the batch"
 
-# %% [markdown]
+# %% [markdown] teaches="relative positions: Shaw on keys and on values"
 # ## Relative positions: a vector for each distance (Shaw)
 #
 # "The token before *cat*" is a useful thing to know. "Token 417" rarely is. **Relative positions** give the model the
@@ -499,7 +499,7 @@ o = sum(alpha[j] * (v[j] + shaw.value[index[i, j]]) for j in range(6))       # (
 A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # (6, 6)  all
 print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
 
-# %% [markdown] erratum="Shaw's formula under Absolute"
+# %% [markdown] erratum="Shaw's formula under Absolute" teaches="Shaw's BLEU for every clipping distance @ Relative positions"
 # How large must $r$ be? For English to German the paper measures
 #
 # | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
@@ -544,7 +544,7 @@ costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.item
 figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
 
-# %% [markdown]
+# %% [markdown] erratum="most systems use this" teaches="most systems use learned positions"
 # T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
 # that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. (2019) count steps in a
 # tree of which word depends on which. ALiBi is the extension of the assignment.
