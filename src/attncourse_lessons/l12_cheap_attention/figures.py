@@ -250,6 +250,28 @@ def scan_circuits(n: int = 8) -> None:
     )
 
 
+def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
+    """How long a context models read, {name: (year, n, d)}, beside 6d, and the share n / (n + 6d) of the pairs."""
+    drawn, ax = figure(7.6, 3.6)
+    said = []
+    for i, (name, (year, n, d)) in enumerate(models.items()):
+        share, half = n / (n + 6 * d), 6 * d
+        ax.plot([i, i], [n, half], color=PALE, linewidth=2, zorder=1)
+        names = (None, None) if i else ("6d: the pairs are a half", "context n, and the pairs' share")
+        ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3, label=names[0])
+        ax.plot(i, n, "o", color=BLUE, markersize=8, label=names[1])
+        ax.annotate(f"{share:.0%}", (i, n), (9, 0), textcoords="offset points", ha="left", va="center", color=BLUE)
+        said.append(f"{name}, {year}: n = {n:,}, 6d = {half:,}, pairs {share:.0%}")
+    ax.set_yscale("log", base=2)
+    powers = [2**power for power in range(9, 18, 2)]
+    ax.set_yticks(powers, [f"{power:,}" for power in powers])
+    ax.set_xticks(range(len(models)), [f"{name}\n{year}" for name, (year, *_) in models.items()], fontsize=9.5)
+    ax.set_xlim(-0.5, len(models) - 0.3)
+    ax.set_ylabel("tokens")
+    ax.legend(frameon=False, loc="upper left", fontsize=9.5)
+    show(drawn, f"Contexts beside six times the width. {'; '.join(said)}.")
+
+
 # What changes, and who does it. The first line gives the same answer, the others another one.
 FAMILIES = {
     "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),

@@ -26,7 +26,9 @@
 # ## The quadratic cost: time and memory
 #
 # At a dinner for eight, everybody can shake hands with everybody. At a wedding for two hundred it takes the evening, and
-# in a town nobody tries. Self-attention tries: every position asks every position, $n^2$ questions for $n$ tokens.
+# in a town nobody tries. Self-attention tries: every query is compared with every key, which makes $n^2$ pairs for $n$
+# tokens, with an **attention score** and an **attention weight** for each pair. We call the $n \times n$ matrix of scores
+# or weights the **table**.
 #
 # *Estimate before you go on.* A novel has about 100,000 words. To read it as one sequence, a single head makes a table of
 # $n^2$ weights of four bytes. Does it fit into your computer? How many times as large is it as that of a page of 500
@@ -166,27 +168,42 @@ for n in (30, 512, 50_000):
 
 # %%
 names = ("gpt-3 small", "gpt-3 xl", "gpt-3 13b", "gpt-3 175b")
-contexts = [2**power for power in range(9, 18, 2)]
+shown = [2**power for power in range(9, 18, 2)]
 share = {}
 for name in names:
     config = preset(name).config
-    widened = replace(config, max_length=contexts[-1])
+    widened = replace(config, max_length=shown[-1])
     label = f"{name.removeprefix('gpt-3 ')}, d = {config.d_model:,}"
-    share[label] = {n: 100 * attention_share(widened, n) for n in contexts}
+    share[label] = {n: 100 * attention_share(widened, n) for n in shown}
     at_2048 = 100 * attention_share(config, 2048)
     print(f"{name:>11}, at 2,048 tokens: {at_2048:2.0f} %")
 viz.line_plot(share, "length n", "pairs, % of all operations", log_x=True, low=0)
 
 # %% tags=["hide-input"]
 small, *_, large = share.values()
-assert small[2048] > 20 and at_2048 < 5 and large[contexts[-1]] > 50
+assert small[2048] > 20 and at_2048 < 5 and large[shown[-1]] > 50
 
 # %% [markdown]
 # Three per cent in the largest, 23 in the smallest. And that is an upper bound: a causal mask forbids half of the pairs,
 # and GPT-3 alternates dense layers with **locally banded sparse** ones
-# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), section 2.1). But contexts have grown: 512 tokens in BERT
-# (2018), 2,048 in GPT-3 (2020), 131,072 in Llama 3.1 (2024). There even the widest model spends most of its arithmetic
-# on pairs. So the question is not "is attention quadratic?" but "how long is $n$ beside $6d$?"
+# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), section 2.1). So the question is not "is attention quadratic?"
+# but "how long is $n$ beside $6d$?" At $n = 6d$ the pairs are one half. *Guess:* which of the five models in the next cell
+# were trained for a context longer than their $6d$?
+
+# %%
+contexts = {                         # year, longest context n, width d
+    "BERT-large": (2018, 512, 1024),
+    "GPT-2 XL": (2019, 1024, 1600),
+    "GPT-3 175B": (2020, 2048, 12_288),
+    "Llama 2 70B": (2023, 4096, 8192),
+    "Llama 3.1 405B": (2024, 131_072, 16_384),
+}
+figures.context_lengths(contexts)
+
+# %% [markdown]
+# Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs stayed below a tenth
+# of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of width $4d$
+# and as many heads of keys as of queries; Llama differs a little in both.)
 #
 # This holds for training and for reading a prompt (**prefill**), where all positions are computed at once. Writing, one
 # token at a time (**decode**), waits for memory, as we shall see. And the table of $n^2$ weights takes memory even where
@@ -202,20 +219,20 @@ figures.taxonomy()
 #
 # ## Online softmax: a softmax of scores that come in chunks
 #
-# Why is there a table at all? Softmax needs the sum over a whole row before it can give out the first share. Suppose
-# that the scores $s_j$ of a row come in chunks, and each chunk is gone when the next arrives. *What would you have to
+# Why is there a table at all? Softmax needs the sum over a whole row before it can give out the first weight. Suppose
+# that the scores $e_j$ of a row come in chunks, and each chunk is gone when the next arrives. *What would you have to
 # remember?*
 #
 # If only the sum mattered, one number would do. But $\exp(300)$ overflows. So a careful softmax subtracts the row's
 # largest score first ([lecture @getting_ready](@getting_ready)), and the largest of all is not known until the end. We
-# know the largest *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(s_j - m)$. When a chunk
+# know the largest *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. When a chunk
 # brings a larger score $m'$, the wrong number was subtracted in all old terms. They need not be computed again:
 #
-# $$\exp(s - m') = \exp(s - m) \cdot \exp(m - m').$$
+# $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$
 #
 # All are wrong by *the same factor*, so their sum is too, and one product puts it right. This is **online softmax**
 # ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)). Attention wants more than the shares: it wants the
-# average $\sum_j \exp(s_j)\, v_j \,/ \sum_j \exp(s_j)$. Its numerator $o$ is a sum over the keys, as its denominator
+# average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator $o$ is a sum over the keys, as its denominator
 # $\ell$ is, and it takes the same factor. One query, six keys in three chunks, values that are single numbers:
 
 # %%
@@ -417,8 +434,11 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 figures.blocked_window(16, 4)
 
 # %% [markdown]
-# At 2,048 positions and a width of 64, $3 \cdot 64$ scores are computed for each query in place of 2,048. And when the
-# text is being written? Under a causal window of $w$ tokens, the cache need keep $w$ tokens only: each new one takes the
+# At 2,048 positions and a width of 64, $3 \cdot 64$ scores are computed for each query in place of 2,048, about a tenth.
+# The time falls less than that: the blocks of keys must be copied, and many small products are slower than one large
+# one. A kernel for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
+#
+# And when the text is being written? Under a causal window of $w$ tokens, the cache need keep $w$ tokens only: each new one takes the
 # place of the one that has just left the window. This is a **rolling cache** (Mistral 7B,
 # [Jiang et al. 2023](https://arxiv.org/abs/2310.06825)).
 #
@@ -544,7 +564,7 @@ assert abs(sum(here[100:105]) / 5 - kept[20]) < 0.2
 # ## Attention sinks: why a window fails in a model trained without one
 #
 # Take a model that was trained with full causal attention and, to save memory, let it write under a window. Xiao et al.
-# ([2024](https://arxiv.org/abs/2309.17453)) report that its loss explodes as soon as the *first* tokens have left the
+# ([2023](https://arxiv.org/abs/2309.17453)) report that its loss explodes as soon as the *first* tokens have left the
 # window, and that keeping four of them repairs it. The first tokens say little. Why should they matter?
 #
 # Their explanation: the weights of a row must sum to one, also where a head has nothing to look for. It then puts its
@@ -576,9 +596,12 @@ for row in sinks:
     assert row["loss"]["window"]["trigger"] < 0.05
 
 # %% [markdown]
-# The window does damage where the head has nothing to look for, and none where it looks at its neighbour. One token
-# repairs it, and it must be the first. So a window with **sinks** keeps the first few tokens in the cache for good. Some
-# models learn a number for each head in place of a sink: gpt-oss adds it to the softmax's denominator, so that weights
+# The window does damage where the head has nothing to look for, and none where it looks at its neighbour. Keeping one
+# token repairs it, and it must be the first. This fits the explanation, with two reservations. At a letter the first token
+# takes a fifth to two fifths of the weight, not all of it. And our lines begin with a token of their own, so they cannot
+# tell whether it serves because every position sees it or because it never changes. (Xiao et al. put line breaks in the
+# place of the first four tokens, and those served as well.) A window with **sinks** keeps the first few tokens in the
+# cache for good. Some models learn a number for each head in place of a sink: gpt-oss adds it to the softmax's denominator, so that weights
 # may sum to less than one.
 #
 # ## Low rank: Linformer
@@ -677,7 +700,8 @@ assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
 #
 # $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$
 #
-# (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix.) $S$ is $d_k \times d_v$ and does not depend on $i$. Compute it
+# (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix. In this section $S$ is the state, as in the papers, and not the
+# matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. Compute it
 # once, and every query takes a product with it: $n$ questions, no pairs. For weights that sum to one, divide by
 # $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
 # ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above
@@ -734,54 +758,72 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 
 # %% [markdown]
 # The line and the curve of the decks. With a cache, a token costs more the later it comes. The state is as large in the
-# end as in the beginning, and so is the price of a token. At first there is little between the two.
+# end as in the beginning, and so is the price of a token. At first there is little between the two. (From the count
+# of operations alone, twice the tokens take up to four times as long. If your cell prints more, a likely reason is that
+# the KV cache, 16 MiB in the end, no longer fits into the processor's own fast memory.)
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
 #
 # ## Associative recall: what fits into a state
 #
-# What does the state give up? Lay $m$ pairs of a name and a number on the table, then ask for the number of one name:
+# What does the state give up? Show the model $p$ pairs of a name and a number, then ask for the number of one name:
 # **associative recall** (in its harder form MQAR, [Arora et al. 2023](https://arxiv.org/abs/2312.04927)). Softmax
-# attention keeps all $m$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether
-# $m$ is 2 or 64. *Draw the two curves* of accuracy against $m$, and a third for a $d$ four times as large.
+# attention keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether
+# $p$ is 2 or 64. *Draw the two curves* of accuracy against $p$, and a third for a $d$ four times as large.
 #
-# Two things may limit the recall: the **size of the state**, and the **feature map**. With $\operatorname{elu} + 1$ all
-# features are positive, so no two keys can be orthogonal, and each pair disturbs the others (**interference**). To tell
-# them apart, change one at a time: drop the division by $\phi(q) \cdot z$; then replace $\phi$ by the identity. The
-# model (`Recall` in the benchmark) has embeddings for names and numbers, one attention, and a linear readout. From the
-# record, three seeds, each kind at its best of three learning rates:
+# Three things may limit the recall: the **size of the state**, the **feature map**, and the division. With
+# $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each pair disturbs the others
+# (**interference**). To tell them apart, change one at a time: drop the division by $\phi(q) \cdot z$; then replace
+# $\phi$ by the identity; then take another width. The model (`Recall` in the benchmark) has embeddings for names and
+# numbers, one attention, and a linear readout. From the record, three seeds, each kind at its best of six learning
+# rates, chosen with a fourth seed:
 
 # %%
 recalled = {(row["name"], row["d"]):
-            {int(m): [run["right"][m] for run in row["runs"]] for m in row["runs"][0]["right"]}
+            {int(p): [run["right"][p] for run in row["runs"]] for p in row["runs"][0]["right"]}
             for row in record["recall"]}
 shown = (("softmax", 16), ("elu + 1, divided", 16), ("elu + 1, divided", 64),
          ("elu + 1", 64), ("identity", 16), ("identity", 64))
 figures.seed_lines({f"{name}, d = {d}": recalled[name, d] for name, d in shown},
-                   "pairs on the table", "share right", chance=1 / LETTERS)
+                   "pairs shown", "share right", chance=1 / LETTERS)
 print("medians at 64 pairs:")
 for (name, width), line in recalled.items():
     print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.0%}")
 
 # %% tags=["hide-input"]
-def middle(name, width, m=64):
-    return statistics.median(recalled[name, width][m])
+def middle(name, width, pairs=64):
+    return statistics.median(recalled[name, width][pairs])
 
 
 assert middle("softmax", 16) > 0.95
-assert middle("elu + 1, divided", 64) + 0.1 < middle("elu + 1", 64) < middle("identity", 64)
-assert middle("identity", 16) + 0.2 < middle("identity", 64), "the size of the state"
+for name in ("elu + 1, divided", "elu + 1", "identity"):
+    assert middle(name, 16) + 0.3 < middle(name, 64), "the size of the state"
+assert abs(middle("elu + 1, divided", 64) - middle("elu + 1", 64)) < 0.05, "the division"
+assert min(middle("identity", d) - middle("elu + 1", d) for d in (16, 64)) > 0.03
 assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 
 # %% [markdown]
-# With two pairs they are alike. At 64 pairs, linear attention with $d = 64$ recalls some 64 %, softmax attention with
-# $d = 16$ all. Is the state full? No: the same state, without the division, recalls some 82 %, and with the identity for
-# $\phi$ some 90 %. So at this width most of the loss comes from the positive feature map and the division, and little from
-# the state's size. At $d = 16$ even the identity recalls only some 55 %: there the 256 numbers of the state are the limit.
-# (This does not make the identity the better choice in general: its weights may be negative, and there is no sum to
-# divide by. Many newer models drop the division and normalise the output instead.)
+# With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
+# attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains some 40 points. The
+# **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains about 10 points at $d = 16$ and 5
+# at 64. The division costs next to nothing. (This does not make the identity the better choice in general: its weights
+# may be negative, and there is no sum to divide by. Many newer models drop the division and normalise the output
+# instead.)
 #
-# There is a third thing that can be changed, the **update**. The **delta rule**
+# Six learning rates look like pedantry. Here is what the choice of another rate would have told us, at $d = 64$, as the
+# mean over all numbers of pairs:
+
+# %%
+for row in record["recall"]:
+    if row["d"] == 64 and row["name"] in ("elu + 1, divided", "elu + 1", "identity"):
+        pilots = "   ".join(f"{rate}: {right:.0%}" for rate, right in row["pilots"].items())
+        print(f"{row['name']:>16}   {pilots}   (chosen: {row['lr']})")
+
+# %% [markdown]
+# At a rate of 0.05 we should have blamed the division for 5 points of loss that a larger rate removes. **A common
+# mistake** in comparisons: one learning rate for all, or the best at the edge of those that were tried.
+#
+# One more thing can be changed, the **update**. The **delta rule**
 # ([Schlag, Irie and Schmidhuber 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**,
 # [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts what is already stored under a key before it adds the
 # value: $S \leftarrow S + k^\top (v - kS)$, for keys of length one. In our task it recalls *less* than the plain sum with
@@ -834,7 +876,8 @@ for n in (8, 1024, 131_072):
 # * **State-space models**: S4 ([Gu et al. 2021](https://arxiv.org/abs/2111.00396)) has an $a$ that is learned and then
 #   fixed. **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) lets it depend on the input ("selective"), so
 #   that the state can keep one token and let another pass.
-# * **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)), **RetNet**, **gated linear attention**
+# * **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)), **RetNet**
+#   ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)), **gated linear attention**
 #   ([Yang et al. 2023](https://arxiv.org/abs/2312.06635)): linear attention whose state $S$ decays. **Gated DeltaNet**
 #   ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) has a decay and the delta rule.
 #
@@ -904,9 +947,9 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # Every row below the second is a way to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all
 # heads (MLA, **multi-head latent attention**), windows in most layers, recurrences in most layers. The recurrent layers
 # of the last two rows carry a state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no
-# full attention at all, and its second version dropped the windows. Where windows or recurrences are used today, they
+# full attention at all, and its version 0.2 dropped the windows. Where windows or recurrences are used today, they
 # are mostly part of a **hybrid**, which keeps a direct look at everything in *some* layers. (Sources: [GPT-3](https://arxiv.org/abs/2005.14165),
-# [Llama 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437),
+# [Llama 2](https://arxiv.org/abs/2307.09288), [Llama 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437),
 # [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
 # [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
 # [Jamba](https://arxiv.org/abs/2403.19887), and the configuration of Qwen3-Next in `transformers`.)
@@ -923,7 +966,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # | | | shape |
 # |---|---|---|
 # | share of the pairs | $n / (n + 6d)$ of all operations | |
-# | online softmax | $m' = \max(m, s),\ \ \ell' = \ell \exp(m - m') + \sum_j \exp(s_j - m'),\ \ o'$ likewise with $v_j$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
+# | online softmax | $m' = \max(m, \max_j e_j),\ \ \ell' = \ell \exp(m - m') + \sum_j \exp(e_j - m'),\ \ o'$ likewise with $v_j$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
 # | traffic | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with a table | |
 # | window in blocks | queries $(n/w, w, d)$ meet keys $(n/w, 3w, d)$ | scores $(n/w, w, 3w)$ |
 # | linear attention | $S \leftarrow S + \phi(k)^\top v,\ \ z \leftarrow z + \phi(k),\ \ o = \phi(q) S / (\phi(q) \cdot z)$ | $S$: $(d_k, d_v)$; $z$: $(d_k)$ |
@@ -958,7 +1001,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # al., [*Simple linear attention language models balance the recall-throughput
 # tradeoff*](https://arxiv.org/abs/2402.18668) (2024). Gu and Dao, [*Mamba*](https://arxiv.org/abs/2312.00752) (2023),
 # section 3. Xiao et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453)
-# (2024). Yuan et al., [*Native sparse attention*](https://arxiv.org/abs/2502.11089) (2025), a sparse pattern that is
+# (2023). Yuan et al., [*Native sparse attention*](https://arxiv.org/abs/2502.11089) (2025), a sparse pattern that is
 # trained and made for the hardware.
 
 # %% [markdown]
