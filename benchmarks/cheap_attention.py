@@ -12,7 +12,7 @@
 
 Finder and Clerk are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with
 equal numbers where they have the same parameters, and see the same examples. In `recall` each kind has the best of
-six learning rates, chosen with a seed that is not used again. One thread; about eight minutes of processor time.
+six learning rates, chosen with a seed that is not used again. One thread; about four minutes of processor time.
 """
 
 import argparse

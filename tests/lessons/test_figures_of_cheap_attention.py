@@ -278,6 +278,21 @@ def test_a_context_stands_beside_six_times_the_width_with_the_share_of_the_pairs
 
 
 @proven
+def test_a_cache_stands_in_its_row_beside_that_with_full_attention_in_every_layer():
+    [ax] = axes(figures.cache_sizes, {"dense": 64.0, "mixed": 2.0}, {"dense": 64.0, "mixed": 16.0})
+    assert strokes(ax) == [
+        [(64, 0), (64, 0)], [(64, 0)], [(64, 0)], [(2, 1), (16, 1)], [(16, 1)], [(2, 1)]
+    ]  # fmt: skip
+    rings, points = ax.lines[1::3], ax.lines[2::3]
+    assert {line.get_color() for line in rings} == {ORANGE} and {line.get_color() for line in points} == {BLUE}
+    legend = [(words.get_text(), mark.get_color()) for words, mark in zip(*legend_of(ax), strict=True)]
+    assert legend == [("full attention in every layer", ORANGE), ("as it is", BLUE)]
+    assert [words for words, *_ in texts(ax)] == ["64", "2"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["dense", "mixed"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.25", "1", "4", "16", "64", "256", "1024"]
+
+
+@proven
 def test_every_family_stands_beside_what_it_changes_and_its_examples():
     (ax,) = axes(figures.taxonomy)
     at = places(ax)

@@ -347,6 +347,30 @@ def seed_lines(
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
 
 
+def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:
+    """GiB of KV cache by model, a row each: as it is (dots, with the number), and were all layers full (rings)."""
+    drawn, ax = figure(7.2, 0.9 + 0.36 * len(used))
+    said = []
+    for place, (name, gib) in enumerate(used.items()):
+        ax.plot([gib, full[name]], [place, place], color=PALE, linewidth=2, zorder=1)
+        names = (None, None) if place else ("full attention in every layer", "as it is")
+        ax.plot(full[name], place, "o", color=ORANGE, markersize=10, markerfacecolor="none", markeredgewidth=1.6,
+                label=names[0], linestyle="none")  # fmt: skip
+        ax.plot(gib, place, "o", color=BLUE, markersize=6, label=names[1], linestyle="none")
+        ax.annotate(f"{gib:.3g}", (gib, place), (-9, 0), textcoords="offset points", color=BLUE, ha="right",
+                    va="center")  # fmt: skip
+        said.append(f"{name}: {gib:.3g}" + (f", {full[name]:.3g} with full attention" if full[name] > gib else ""))
+    ax.set_xscale("log", base=2)
+    powers = [2**power for power in range(-2, 11, 2)]
+    ax.set_xlim(powers[0] / 1.4, powers[-1])
+    ax.set_xticks(powers, [f"{power:g}" for power in powers])
+    ax.set_yticks(range(len(used)), list(used))
+    ax.set_ylim(len(used) - 0.5, -0.5)
+    ax.set_xlabel("KV cache, GiB")
+    ax.legend(frameon=False, loc="upper left", fontsize=9.5)
+    show(drawn, f"KV cache in GiB, by model. {'; '.join(said)}.")
+
+
 def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float) -> None:
     """Shares of right answers, {row: {series: a value for each seed}}, as points on a line for each row."""
     drawn, ax = figure(7.2, 0.9 + 0.42 * len(rows))

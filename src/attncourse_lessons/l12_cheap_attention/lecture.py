@@ -201,8 +201,8 @@ contexts = {                         # year, longest context n, width d
 figures.context_lengths(contexts)
 
 # %% [markdown]
-# Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs stayed below a tenth
-# of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of width $4d$
+# Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
+# a tenth of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of width $4d$
 # and as many heads of keys as of queries; Llama differs a little in both.)
 #
 # This holds for training and for reading a prompt (**prefill**), where all positions are computed at once. Writing, one
@@ -820,14 +820,14 @@ for row in record["recall"]:
         print(f"{row['name']:>16}   {pilots}   (chosen: {row['lr']})")
 
 # %% [markdown]
-# At a rate of 0.05 we should have blamed the division for 5 points of loss that a larger rate removes. **A common
-# mistake** in comparisons: one learning rate for all, or the best at the edge of those that were tried.
+# At a rate of 0.05 we should have blamed the division for 5 points of loss that a larger rate removes. So a comparison
+# needs a learning rate for each kind, and the best one should not be the largest that was tried.
 #
 # One more thing can be changed, the **update**. The **delta rule**
 # ([Schlag, Irie and Schmidhuber 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**,
 # [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts what is already stored under a key before it adds the
 # value: $S \leftarrow S + k^\top (v - kS)$, for keys of length one. In our task it recalls *less* than the plain sum with
-# the same keys (the last four lines). That fits what it is made for, to overwrite: here every name comes once, nothing
+# the same keys (the last four medians above). That fits what it is made for, to overwrite: here every name comes once, nothing
 # has to be overwritten, and each new pair takes away a little of the older ones. (This explanation is a guess.)
 #
 # A cache that grows is expensive *because* it forgets nothing. Recalling exactly what stood in the text is what attention
@@ -916,6 +916,7 @@ class InUse(NamedTuple):
     windowed: int                    # layers with a window
     window: int
     numbers: int                     # kept for each token in a layer
+    recurrent: int = 0               # layers with a state in place of a cache
 
 
 two = 2                              # a key and a value
@@ -928,23 +929,23 @@ models = [
     InUse("Gemma 3 27B, 5 : 1", 10, 52, 1024, two * 16 * 128),
     InUse("gpt-oss-120b, 1 : 1, with sinks", 18, 18, 128, two * 8 * 64),
     InUse("Mistral 7B, windows alone", 0, 32, 4096, two * 8 * 128),
-    InUse("Jamba, 7 Mamba : 1 full", 4, 0, 0, two * 8 * 128),
-    InUse("Qwen3-Next, 3 DeltaNet : 1 full", 12, 0, 0, two * 2 * 256),
+    InUse("Jamba, 7 Mamba : 1 full", 4, 0, 0, two * 8 * 128, recurrent=28),
+    InUse("Qwen3-Next, 3 DeltaNet : 1 full", 12, 0, 0, two * 2 * 256, recurrent=36),
 ]
-n, gib = 131_072, {}
+n, gib, all_full = 131_072, {}, {}
 for model in models:
     tokens = model.full * n + model.windowed * min(model.window, n)
-    gib[model.name] = 2 * model.numbers * tokens / 2**30
-    all_full = 2 * model.numbers * (model.full + model.windowed) * n / 2**30
-    print(f"{model.name:>34}: {gib[model.name]:6.2f} GiB"
-          + (f"   ({all_full:.1f} without its windows)" if model.windowed else ""))
+    layers = model.full + model.windowed + model.recurrent
+    gib[model.name] = 2 * model.numbers * tokens / 2**30         # 2 bytes a number
+    all_full[model.name] = 2 * model.numbers * layers * n / 2**30
+figures.cache_sizes(gib, all_full)
 
 # %% tags=["hide-input"]
 assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
 assert min(gib, key=gib.get).startswith("Mistral")
 
 # %% [markdown]
-# Every row below the second is a way to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all
+# (A ring shows what the same model would need with full attention in every layer.) Every row below the second is a way to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all
 # heads (MLA, **multi-head latent attention**), windows in most layers, recurrences in most layers. The recurrent layers
 # of the last two rows carry a state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no
 # full attention at all, and its version 0.2 dropped the windows. Where windows or recurrences are used today, they
