@@ -336,3 +336,5 @@ def test_shares_in_rows_are_points_on_their_row():
     assert every[4] == [(0.5, 0.9), (0.6, 0.9)] and every[5] == [(0.7, 1.1), (0.8, 1.1)] and points
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mark", "before"]
     assert texts(ax) == [("guessing", 0.125, -0.75)] and every[-1] == [(0.125, 0), (0.125, 1)]
+    (without,) = axes(figures.shares_in_rows, rows, "loss")
+    assert texts(without) == [] and strokes(without) == every[:-1]

@@ -371,8 +371,10 @@ def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:
     show(drawn, f"KV cache in GiB, by model. {'; '.join(said)}.")
 
 
-def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float) -> None:
-    """Shares of right answers, {row: {series: a value for each seed}}, as points on a line for each row."""
+def shares_in_rows(
+    rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float | None = None
+) -> None:
+    """Numbers from 0 to 1, {row: {series: a value for each seed}}, as points on a line for each row."""
     drawn, ax = figure(7.2, 0.9 + 0.42 * len(rows))
     series = list(next(iter(rows.values())))
     said = []
@@ -384,11 +386,13 @@ def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: st
             ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"],
                     markersize=6, alpha=0.8, label=name if place == 0 else None, linestyle="none")  # fmt: skip
         said.append(f"{row}: " + ", ".join(f"{name} {statistics.median(values[name]):.2f}" for name in series))
-    ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-    ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)
+    if chance is not None:
+        ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -1)
-    ax.set_xlim(0, 1.05)
+    ax.set_xlim(-0.03, 1.05)
     ax.set_xlabel(x_name)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
-    show(drawn, f"{x_name}, a mark a seed; the medians. {'; '.join(said)}. Guessing gives {chance:.3g}.")
+    show(drawn, f"{x_name}, a mark a seed; the medians. {'; '.join(said)}."
+         + ("" if chance is None else f" Guessing gives {chance:.3g}."))  # fmt: skip

@@ -446,9 +446,9 @@ figures.blocked_window(16, 4)
 #
 # ## Receptive field: what a window costs the reader
 #
-# Nothing gets further than `width` positions in one layer. Stacked layers pass things on. The positions whose input can
-# influence a position's output are its **receptive field**; it depends on the pattern and on the number of layers. Here
-# is squared paper on which to find out. Rows ask, columns answer. On the right you see the receptive field of the marked
+# In one layer, information moves at most `width` positions. Stacked layers pass it on. The positions whose input can
+# influence a position's output are its **receptive field**; it depends on the pattern and on the number of layers. The
+# pad below lets you find out. Rows are queries, columns are keys. On the right you see the receptive field of the marked
 # row, after one to four layers. (A residual connection lets every position keep what it had.)
 #
 # Begin with *window* and count layers until every position is reached. Then try to reach everything in **two** layers
@@ -461,8 +461,8 @@ pad
 
 # %% [markdown]
 # * A **window** of 2 needs eight layers for sixteen positions.
-# * A **dilated** window has as many keys and reaches three times as far. But with the same gap in every layer, position 9
-#   never reaches more than every third position. Longformer therefore mixes gaps.
+# * A **dilated** window has as many keys and reaches three times as far. But with the same gap in every layer, the
+#   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore mixes gaps.
 # * One **global** token, which looks at all and is looked at by all, puts everything two layers away: up to it, and down
 #   again. It costs one row and one column. **Longformer** ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150)) has a
 #   window and global tokens, such as the words of a question, with projections of their own, and windows that grow with
@@ -476,7 +476,7 @@ pad
 #   fourth.
 #
 # Is what can be reached also learned? A task that asks for nothing but distance: in a line of 32 letters one letter of
-# the first half is marked, and the *last* position must name it (`marked_lines`). The reader has two layers.
+# the first half is marked, and the *last* position must name it (`marked_lines`). The model has two layers.
 
 # %%
 class Finder(nn.Module):
@@ -582,10 +582,10 @@ print("a line:", triggered_lines(1, torch.Generator().manual_seed(3), n=12)[0][0
 sinks = record["sinks"]
 for kind in ("trigger", "letter"):
     weight = [row["weight_on_first"][kind] for row in sinks]
-    print(f"at a {kind}: weight on the first token", ", ".join(f"{w:.4f}" for w in weight))
-    for name in sinks[0]["loss"]:
-        losses = ", ".join(f"{row['loss'][name][kind]:6.3f}" for row in sinks)
-        print(f"      loss with {name:>21}: {losses}")
+    print(f"at a {kind:>7}: weight on the first token", ", ".join(f"{w:.4f}" for w in weight))
+losses = {name: {f"at a {kind}": [row["loss"][name][kind] for row in sinks]
+                 for kind in ("trigger", "letter")} for name in sinks[0]["loss"]}
+figures.shares_in_rows(losses, "loss, nats")
 
 # %% tags=["hide-input"]
 for row in sinks:
@@ -606,7 +606,7 @@ for row in sinks:
 #
 # ## Low rank: Linformer
 #
-# Another idea forbids nobody. In place of $n$ keys, let there be $k$ *mixtures* of keys, with $k$ much less than $n$, and
+# Another idea forbids no pair. In place of $n$ keys, let there be $k$ *mixtures* of keys, with $k$ much less than $n$, and
 # as many mixtures of values. **Linformer** ([Wang et al. 2020](https://arxiv.org/abs/2006.04768)) learns the two mixing
 # matrices, for each head, or shared among heads and layers:
 #
@@ -645,8 +645,8 @@ jobs = figures.jobs_of_heads(maps, tokens >= LETTERS)            # ["mark", …]
 figures.weight_maps({f"head {h}: {job}": maps[0, h] for h, job in enumerate(jobs)})
 
 # %% [markdown]
-# There is a *column*: whoever asks, this head looks at the mark. There is a diagonal, moved by one: the letter before.
-# And there is the diagonal from the other corner: the mirror.
+# Two heads have a *column*: every query attends to the mark. One has a diagonal, moved by one: the letter before. And
+# one has the diagonal from the other corner: the mirror.
 #
 # From how few rows could each table be mixed? The **singular values** say it. A table of rank $r$ has $r$ that are not
 # zero. The squares of the first $k$, as a share of all, say how much of the table the best approximation of rank $k$
@@ -757,7 +757,7 @@ cached, recurrent = (line[4000] / line[2000] for line in spent.values())
 assert cached > 1.15 * recurrent and recurrent < 2.5
 
 # %% [markdown]
-# The line and the curve of the decks. With a cache, a token costs more the later it comes. The state is as large in the
+# This is the curve and the straight line of the decks. With a cache, a token costs more the later it comes. The state is as large in the
 # end as in the beginning, and so is the price of a token. At first there is little between the two. (From the count
 # of operations alone, twice the tokens take up to four times as long. If your cell prints more, a likely reason is that
 # the KV cache, 16 MiB in the end, no longer fits into the processor's own fast memory.)
@@ -804,9 +804,9 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 
 # %% [markdown]
 # With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
-# attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains some 40 points. The
-# **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains about 10 points at $d = 16$ and 5
-# at 64. The division costs next to nothing. (This does not make the identity the better choice in general: its weights
+# attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains 35 to 43 points. The
+# **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains some 12 points at $d = 16$ and 5 at
+# 64. The division costs the least: nothing at 16, some 3 points at 64. (This does not make the identity the better choice in general: its weights
 # may be negative, and there is no sum to divide by. Many newer models drop the division and normalise the output
 # instead.)
 #
@@ -984,7 +984,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # | KV cache | $n^2$ to write $n$ | $n$ | yes | memory | equal outputs (lecture @writing) |
 # | window | $n \cdot w$ | $n \cdot w$ | no | what is far, within a few layers | the marked letter |
 # | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: learned more slowly | the loss curves |
-# | Linformer | $n \cdot k$ | $n \cdot k$ | no | a partner for each; causality; length | the three questions |
+# | Linformer | $n \cdot k$ | $n \cdot k$ | no | sharp attention to single keys; causality; a free length | the three questions |
 # | linear attention, recurrences | $n$ (scan: $n \log n$ or $2n$) | $n$, state fixed | no | exact recall of many things | associative recall |
 #
 # **In the package.** `attncourse.efficient` has these mechanisms, `flex_attend`, which compiles any pattern, and
@@ -1043,7 +1043,7 @@ for name in ("window", "linear attention", "linear recurrence"):
 assert slope(peaks["tiles, by hand"]) < 1.2 and slope(times["tiles, by hand"]) > 1.3
 
 # %% [markdown]
-# Two families part. Full attention and the tiles go up steeply in time, though the tiles' memory lies with the cheap
+# There are two groups. Full attention and the tiles go up steeply in time, though the tiles' memory lies with the cheap
 # ones. Everything else grows about in proportion to $n$. (Not all is equal even here: linear attention carries $d^2$
 # numbers, the recurrence $d$. And on a GPU the crossing points lie at greater lengths, since large products are nearly
 # free there and waiting costs more.)

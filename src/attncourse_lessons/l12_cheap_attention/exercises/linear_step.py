@@ -111,7 +111,9 @@ DIVIDED = " / (query * z).sum(dim=-1, keepdim=True)"
 Q, K = "features(query)", "features(key)"
 
 slip("the token does not see itself", ("output", "the first token"),
-     {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z"}, words="""
+     {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z"},
+     {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z",
+      DIVIDED: f" / ({DIVIDED.removeprefix(' / ')} + 1e-9)"}, words="""
     The output was read from the state as it came in, and only then the token was added. In causal attention a token
     sees all before it *and itself*; the first would see nobody, 0/0.""")
 slip("the old state handed on", ("state", "output"),
