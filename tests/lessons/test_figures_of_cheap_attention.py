@@ -325,6 +325,11 @@ def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("pairs", "right")
 
 
+def test_shares_without_a_level_of_guessing_say_nothing_of_it():
+    (ax,) = axes(figures.shares_in_rows, {"x": {"mark": [1.0, 0.9]}}, "loss")
+    assert texts(ax) == [] and strokes(ax)[-1] == [(1.0, 0), (0.9, 0)]
+
+
 @proven
 def test_shares_in_rows_are_points_on_their_row():
     rows = {"x": {"mark": [1.0, 0.9], "before": [0.3, 0.2]}, "y": {"mark": [0.5, 0.6], "before": [0.7, 0.8]}}
@@ -336,5 +341,3 @@ def test_shares_in_rows_are_points_on_their_row():
     assert every[4] == [(0.5, 0.9), (0.6, 0.9)] and every[5] == [(0.7, 1.1), (0.8, 1.1)] and points
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mark", "before"]
     assert texts(ax) == [("guessing", 0.125, -0.75)] and every[-1] == [(0.125, 0), (0.125, 1)]
-    (without,) = axes(figures.shares_in_rows, rows, "loss")
-    assert texts(without) == [] and strokes(without) == every[:-1]
