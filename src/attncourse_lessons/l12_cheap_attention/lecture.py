@@ -202,8 +202,8 @@ figures.context_lengths(contexts)
 
 # %% [markdown]
 # Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
-# a tenth of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of width $4d$
-# and as many heads of keys as of queries; Llama differs a little in both.)
+# a tenth of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of
+# width $4d$ and as many heads of keys as of queries; Llama differs a little in both.)
 #
 # This holds for training and for reading a prompt (**prefill**), where all positions are computed at once. Writing, one
 # token at a time (**decode**), waits for memory, as we shall see. And the table of $n^2$ weights takes memory even where
@@ -438,9 +438,9 @@ figures.blocked_window(16, 4)
 # The time falls less than that: the blocks of keys must be copied, and many small products are slower than one large
 # one. A kernel for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
 #
-# And when the text is being written? Under a causal window of $w$ tokens, the cache need keep $w$ tokens only: each new one takes the
-# place of the one that has just left the window. This is a **rolling cache** (Mistral 7B,
-# [Jiang et al. 2023](https://arxiv.org/abs/2310.06825)).
+# And when the text is being written? Under a causal window of $w$ tokens, the cache need keep $w$ tokens only: each new
+# one takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [Jiang et al.
+# 2023](https://arxiv.org/abs/2310.06825)).
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 3 and 4: the blocks, and the rolling cache.
 #
@@ -507,10 +507,10 @@ def learn(model, draw, steps, lr, batch=32, seed=0):
     return descend(model, losses(), steps, lr, progress=False).losses
 
 # %% [markdown]
-# Four patterns: full attention; a window of 2 on each side; the same with one global token; BigBird with a window of 1, one global
-# token and two random keys. *Which will learn it, and which of those soonest?* Guessing costs $\ln 8 = 2.08$ nats. The
-# twelve runs, three seeds each, are in the record of `benchmarks/cheap_attention.py`, which trains the models of this
-# page. We repeat the start of one of them:
+# Four patterns: full attention; a window of 2 on each side; the same with one global token; BigBird with a window of 1,
+# one global token and two random keys. *Which will learn it, and which of those soonest?* Guessing costs $\ln 8 = 2.08$
+# nats. The twelve runs, three seeds each, are in the record of `benchmarks/cheap_attention.py`, which trains the models
+# of this page. We repeat the start of one of them:
 
 # %%
 record = measured("cheap_attention")
@@ -572,8 +572,9 @@ assert abs(sum(here[100:105]) / 5 - kept[20]) < 0.2
 #
 # This can be tested. In the lines of `triggered_lines`, a **trigger** asks for the letter before it, so the head has to
 # look. At a *letter*, the answer is the next letter of the alphabet, and no other position helps. One causal head and a
-# feed-forward network (`Copier` in the benchmark) learn this, with full attention. Then we test under a window of 8, after the window has lost the
-# first token, and in two repairs: the window and the *first* token, or, for control, the window and the *second*.
+# feed-forward network (`Copier` in the benchmark) learn this, with full attention. Then we test under a window of 8,
+# after the window has lost the first token, and in two repairs: the window and the *first* token, or, for control, the
+# window and the *second*.
 # *Guess:* at which of the two kinds of position does the window do damage?
 
 # %%
@@ -615,9 +616,9 @@ for row in record["way_out"]:
 
 # %% [markdown]
 # The damage remains, and so does the weight on the first token. So the sum alone is not the reason: a model may use the
-# first token even where it need not. (Xiao et al. found the same with their "zero sink". Our lines begin with a token of
-# their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et al. put line
-# breaks in the place of the first four tokens, and those served as well.)
+# first token even where it need not. (Xiao et al. report something similar for a "zero sink". Our lines begin with a
+# token of their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et
+# al. put line breaks in the place of the first four tokens, and those served as well.)
 #
 # The repair does not depend on the reason. A window with **sinks** keeps the first few tokens in the cache for good. Some
 # models learn a number for each head in place of a sink: gpt-oss adds it to the softmax's denominator, so that weights
@@ -776,10 +777,10 @@ cached, recurrent = (line[4000] / line[2000] for line in spent.values())
 assert cached > 1.15 * recurrent and recurrent < 2.5
 
 # %% [markdown]
-# This is the curve and the straight line of the decks. With a cache, a token costs more the later it comes. The state is as large in the
-# end as in the beginning, and so is the price of a token. At first there is little between the two. (From the count
-# of operations alone, twice the tokens take up to four times as long. If your cell prints more, a likely reason is that
-# the KV cache, 16 MiB in the end, no longer fits into the processor's own fast memory.)
+# This is the curve and the straight line of the decks. With a cache, a token costs more the later it comes. The state
+# is as large in the end as in the beginning, and so is the price of a token. At first there is little between the two.
+# (From the count of operations alone, twice the tokens take up to four times as long. If your cell prints more, a
+# likely reason is that the KV cache, 16 MiB in the end, no longer fits into the processor's own fast memory.)
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
 #
@@ -825,9 +826,9 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
 # attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains 35 to 43 points. The
 # **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains some 12 points at $d = 16$ and 5 at
-# 64. The division costs the least: nothing at 16, some 3 points at 64. (This does not make the identity the better choice in general: its weights
-# may be negative, and there is no sum to divide by. Many newer models drop the division and normalise the output
-# instead.)
+# 64. The division costs the least: nothing at 16, some 3 points at 64. (This does not make the identity the better
+# choice in general: its weights may be negative, and there is no sum to divide by. Many newer models drop the division
+# and normalise the output instead.)
 #
 # Six learning rates look like pedantry. Here is what the choice of another rate would have told us, at $d = 64$, as the
 # mean over all numbers of pairs:
@@ -842,12 +843,12 @@ for row in record["recall"]:
 # At a rate of 0.05 we should have blamed the division for 5 points of loss that a larger rate removes. So a comparison
 # needs a learning rate for each kind, and the best one should not be the largest that was tried.
 #
-# One more thing can be changed, the **update**. The **delta rule**
-# ([Schlag, Irie and Schmidhuber 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**,
-# [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts what is already stored under a key before it adds the
-# value: $S \leftarrow S + k^\top (v - kS)$, for keys of length one. In our task it recalls *less* than the plain sum with
-# the same keys (the last four medians above). That fits what it is made for, to overwrite: here every name comes once, nothing
-# has to be overwritten, and each new pair takes away a little of the older ones. (This explanation is a guess.)
+# One more thing can be changed, the **update**. The **delta rule** ([Schlag, Irie and Schmidhuber
+# 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**, [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts
+# what is already stored under a key before it adds the value: $S \leftarrow S + k^\top (v - kS)$, for keys of length
+# one. In our task it recalls *less* than the plain sum with the same keys (the last four medians above). That fits what
+# it is made for, to overwrite: here every name comes once, nothing has to be overwritten, and each new pair takes away
+# a little of the older ones. (This explanation is a guess.)
 #
 # A cache that grows is expensive *because* it forgets nothing. Recalling exactly what stood in the text is what attention
 # is best at, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
@@ -964,13 +965,15 @@ assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
 assert min(gib, key=gib.get).startswith("Mistral")
 
 # %% [markdown]
-# (A ring shows what the same model would need with full attention in every layer.) Every row below the second is a way to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all
-# heads (MLA, **multi-head latent attention**), windows in most layers, recurrences in most layers. The recurrent layers
-# of the last two rows carry a state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no
-# full attention at all, and its version 0.2 dropped the windows. Where windows or recurrences are used today, they
-# are mostly part of a **hybrid**, which keeps a direct look at everything in *some* layers. (Sources: [GPT-3](https://arxiv.org/abs/2005.14165),
-# [Llama 2](https://arxiv.org/abs/2307.09288), [Llama 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437),
-# [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
+# (A ring shows what the same model would need with full attention in every layer.) Every row below the second is a way
+# to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all heads (MLA, **multi-head latent
+# attention**), windows in most layers, recurrences in most layers. The recurrent layers of the last two rows carry a
+# state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no full attention at all, and
+# its version 0.2 dropped the windows. Where windows or recurrences are used today, they are mostly part of a
+# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources:
+# [GPT-3](https://arxiv.org/abs/2005.14165), [Llama 2](https://arxiv.org/abs/2307.09288), [Llama
+# 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437), [Gemma
+# 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
 # [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
 # [Jamba](https://arxiv.org/abs/2403.19887), and the configuration of Qwen3-Next in `transformers`.)
 #
