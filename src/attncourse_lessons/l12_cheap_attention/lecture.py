@@ -825,8 +825,8 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # %% [markdown]
 # With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
 # attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains 35 to 43 points. The
-# **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains some 12 points at $d = 16$ and 5 at
-# 64. The division costs the least: nothing at 16, some 3 points at 64. (This does not make the identity the better
+# **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains some 12 points at $d = 16$ and 5
+# at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at $d = 16$. (This does not make the identity the better
 # choice in general: its weights may be negative, and there is no sum to divide by. Many newer models drop the division
 # and normalise the output instead.)
 #
