@@ -66,7 +66,7 @@ def test_the_pad_is_drawn_on_by_mouse_and_by_keyboard(open_page):
     page.keyboard.press(" ")
     assert page.get_by_role("gridcell", name="allowed").count() == 8
     page.keyboard.press("a")
-    assert "Position 2 hears of 3 after 1" in page.locator(".pp-reach").get_attribute("aria-label")
+    assert "Position 2 has a receptive field of 3 after 1" in page.locator(".pp-reach").get_attribute("aria-label")
 
 
 def test_a_cell_of_the_pad_that_a_screen_reader_focuses_is_the_one_that_keys_change(open_page):

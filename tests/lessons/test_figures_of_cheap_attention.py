@@ -7,7 +7,7 @@ from proven import proven
 
 from attncourse.attention import causal_mask
 from attncourse.efficient import bigbird, dense_mask, longformer, random_keys, receptive_field, sliding_window
-from attncourse.viz.style import AMBER, BLUE
+from attncourse.viz.style import AMBER, BLUE, ORANGE
 from attncourse_lessons import course
 from attncourse_lessons.l12_cheap_attention.pattern_pad import pattern_in_words
 
@@ -41,20 +41,20 @@ def test_drawing_changes_the_pads_mask_and_its_words():
     pad = pattern_pad.pattern_pad("itself alone", n=8, asking=3)
     pad.rows = ["1" * 8, *pad.rows[1:]]
     assert pad.mask[0].all() and pad.mask.sum() == 15
-    assert "15 of 64 pairs" in pad.still()[1] and "Position 4 hears of 1 after 1" in pad.still()[1]
+    assert "15 of 64 pairs" in pad.still()[1] and "Position 4 has a receptive field of 1 after 1" in pad.still()[1]
 
 
 def test_the_words_of_a_pattern_tell_pairs_blocks_and_layers():
     assert pattern_in_words(dense_mask(sliding_window(2), 16)) == [
         "74 of 256 pairs, 29%",
         "10 of 16 blocks of 4 × 4 hold any",
-        "after 8 layers everybody hears of everybody",
+        "after 8 layers each position is reached by all",
     ]
     assert pattern_in_words(causal_mask(6))[1:] == [
         "3 of 4 blocks of 4 × 4 hold any",
-        "after 1 layer each hears of all before it",
+        "after 1 layer each position is reached by all before it",
     ]
-    assert pattern_in_words(torch.eye(4, dtype=torch.bool) | (torch.arange(4) == 3))[2].startswith("some never hear")
+    assert pattern_in_words(torch.eye(4, dtype=torch.bool) | (torch.arange(4) == 3))[2].startswith("some never reach")
 
 
 def test_the_pad_brings_a_still_picture_and_words_without_a_memory_address():
@@ -122,7 +122,7 @@ def test_the_pad_hands_the_browser_its_rows_its_presets_and_who_asks():
 
 
 @proven
-def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks_hears_of():
+def test_the_pad_stands_still_with_what_is_drawn_and_the_receptive_field_of_the_position_that_asks():
     square, told = axes(lambda: drawn_on(pattern_pad.pattern_pad("itself alone", n=4, asking=2)))
     assert grid(square) == [[float(sign) for sign in row] for row in PATTERN]
     assert (square.get_title(), told.get_title()) == ("rows ask, columns answer", "")
@@ -130,7 +130,7 @@ def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks
     beside = {y: words for words, x, y in texts(square) if x < 0}
     above = {x: words for words, x, y in texts(square) if y < 0}
     assert beside == above == {0.5: "1", 1.5: "2", 2.5: "3", 3.5: "4"}
-    # 3 looks at 3 and 4, 4 at 1 and 4, 1 at 1 and 2: by and by it hears of all.
+    # 3 looks at 3 and 4, 4 at 1 and 4, 1 at 1 and 2: by and by all reach it.
     heard = [[line.get_color() == BLUE for line in told.lines[4 * layer : 4 * layer + 4]] for layer in range(4)]
     assert heard == [[False, False, True, True], [True, False, True, True], [True] * 4, [True] * 4]
     rows = [-1.4 - 1.3 * layer for layer in range(4)]
@@ -138,7 +138,7 @@ def test_the_pad_stands_still_with_what_is_drawn_and_whom_the_position_that_asks
     assert [line.get_marker() for line in told.lines[:4]] == ["o", "o", "s", "o"]
     said = [words for words, *_ in sorted(texts(told), key=lambda text: -text[2])]
     assert said[3:] == [
-        "whom position 3 hears of", "2 after 1 layer", "3 after 2 layers", "4 after 3 layers", "4 after 4 layers"
+        "receptive field of position 3", "2 after 1 layer", "3 after 2 layers", "4 after 3 layers", "4 after 4 layers"
     ]  # fmt: skip
     assert said[0] == "7 of 16 pairs, 44%"
 
@@ -256,6 +256,42 @@ def test_the_memories_stand_one_above_the_other_with_their_rates():
     assert joined(ax) == [("HBM, beside the chip", "SRAM, on the chip"), ("SRAM, on the chip", "arithmetic")]
 
 
+def legend_of(ax):
+    return ax.get_legend().get_texts(), ax.get_legend().get_lines()
+
+
+@proven
+def test_a_context_stands_beside_six_times_the_width_with_the_share_of_the_pairs():
+    [ax] = axes(figures.context_lengths, {"short": (2018, 512, 1024), "long": (2024, 131_072, 16_384)})
+    assert strokes(ax) == [
+        [(0, 512), (0, 6144)], [(0, 6144)], [(0, 512)], [(1, 131_072), (1, 98_304)], [(1, 98_304)], [(1, 131_072)]
+    ]  # fmt: skip
+    halves, contexts = ax.lines[1::3], ax.lines[2::3]
+    assert {line.get_color() for line in halves} == {ORANGE} and {line.get_color() for line in contexts} == {BLUE}
+    named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    assert named == {"6d: the pairs are a half": halves[0], "context n, and the pairs' share": contexts[0]}
+    legend = [(words.get_text(), mark.get_color()) for words, mark in zip(*legend_of(ax), strict=True)]
+    assert legend == [("6d: the pairs are a half", ORANGE), ("context n, and the pairs' share", BLUE)]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["512", "2,048", "8,192", "32,768", "131,072"]
+    assert [words for words, *_ in texts(ax)] == ["8%", "57%"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["short\n2018", "long\n2024"]
+
+
+@proven
+def test_a_cache_stands_in_its_row_beside_that_with_full_attention_in_every_layer():
+    [ax] = axes(figures.cache_sizes, {"dense": 64.0, "mixed": 2.0}, {"dense": 64.0, "mixed": 16.0})
+    assert strokes(ax) == [
+        [(64, 0), (64, 0)], [(64, 0)], [(64, 0)], [(2, 1), (16, 1)], [(16, 1)], [(2, 1)]
+    ]  # fmt: skip
+    rings, points = ax.lines[1::3], ax.lines[2::3]
+    assert {line.get_color() for line in rings} == {ORANGE} and {line.get_color() for line in points} == {BLUE}
+    legend = [(words.get_text(), mark.get_color()) for words, mark in zip(*legend_of(ax), strict=True)]
+    assert legend == [("full attention in every layer", ORANGE), ("as it is", BLUE)]
+    assert [words for words, *_ in texts(ax)] == ["64", "2"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["dense", "mixed"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.25", "1", "4", "16", "64", "256", "1024"]
+
+
 @proven
 def test_every_family_stands_beside_what_it_changes_and_its_examples():
     (ax,) = axes(figures.taxonomy)
@@ -287,6 +323,11 @@ def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     assert strokes(ax)[0] == [(2, 1.0), (2, 0.9), (2, 0.95)] and strokes(ax)[1] == [(4, 0.5), (4, 0.7), (4, 0.4)]
     assert places(ax) == {"guessing": (1, 0.125)} and strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("pairs", "right")
+
+
+def test_shares_without_a_level_of_guessing_say_nothing_of_it():
+    (ax,) = axes(figures.shares_in_rows, {"x": {"mark": [1.0, 0.9]}}, "loss")
+    assert texts(ax) == [] and strokes(ax)[-1] == [(1.0, 0), (0.9, 0)]
 
 
 @proven

@@ -42,7 +42,7 @@ from torch import Tensor
 # ## 1 · A softmax that has not seen everything yet
 #
 # Scores arrive in chunks, and there is no room to keep them. To know softmax in the end, two numbers for each row must be
-# carried from chunk to chunk: the largest score so far, $m$, and $\ell$, the sum of $e^{\,s - m}$ over all scores $s$ so
+# carried from chunk to chunk: the largest score so far, $m$, and $\ell$, the sum of $\exp(e - m)$ over all scores $e$ so
 # far. Before the first chunk $m = -\infty$ and $\ell = 0$.
 #
 # Write what happens when one more chunk comes in. The trouble is that in all terms of the old sum it is the old $m$ that
@@ -263,8 +263,8 @@ check("linear_attention", linear_attention)
 # ## 6 · The same as a recurrent network
 #
 # The causal form can take one token at a time. All that it needs of the past is two sums,
-# $S = \sum_j \phi(k_j)\, v_j^\top$ and $z = \sum_j \phi(k_j)$, which do not grow with the text. Before the first token
-# both are zero.
+# $S = \sum_j \phi(k_j)^\top v_j$ and $z = \sum_j \phi(k_j)$, which do not grow with the text. (Vectors are
+# rows, so the first is a sum of matrices.) Before the first token both are zero.
 
 # %% exercise="linear_step"
 def linear_step(

@@ -250,6 +250,28 @@ def scan_circuits(n: int = 8) -> None:
     )
 
 
+def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
+    """How long a context models read, {name: (year, n, d)}, beside 6d, and the share n / (n + 6d) of the pairs."""
+    drawn, ax = figure(7.6, 3.6)
+    said = []
+    for i, (name, (year, n, d)) in enumerate(models.items()):
+        share, half = n / (n + 6 * d), 6 * d
+        ax.plot([i, i], [n, half], color=PALE, linewidth=2, zorder=1)
+        names = (None, None) if i else ("6d: the pairs are a half", "context n, and the pairs' share")
+        ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3, label=names[0])
+        ax.plot(i, n, "o", color=BLUE, markersize=8, label=names[1])
+        ax.annotate(f"{share:.0%}", (i, n), (9, 0), textcoords="offset points", ha="left", va="center", color=BLUE)
+        said.append(f"{name}, {year}: n = {n:,}, 6d = {half:,}, pairs {share:.0%}")
+    ax.set_yscale("log", base=2)
+    powers = [2**power for power in range(9, 18, 2)]
+    ax.set_yticks(powers, [f"{power:,}" for power in powers])
+    ax.set_xticks(range(len(models)), [f"{name}\n{year}" for name, (year, *_) in models.items()], fontsize=9.5)
+    ax.set_xlim(-0.5, len(models) - 0.3)
+    ax.set_ylabel("tokens")
+    ax.legend(frameon=False, loc="upper left", fontsize=9.5)
+    show(drawn, f"Contexts beside six times the width. {'; '.join(said)}.")
+
+
 # What changes, and who does it. The first line gives the same answer, the others another one.
 FAMILIES = {
     "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
@@ -325,8 +347,34 @@ def seed_lines(
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
 
 
-def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float) -> None:
-    """Shares of right answers, {row: {series: a value for each seed}}, as points on a line for each row."""
+def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:
+    """GiB of KV cache by model, a row each: as it is (dots, with the number), and were all layers full (rings)."""
+    drawn, ax = figure(7.2, 0.9 + 0.36 * len(used))
+    said = []
+    for place, (name, gib) in enumerate(used.items()):
+        ax.plot([gib, full[name]], [place, place], color=PALE, linewidth=2, zorder=1)
+        names = (None, None) if place else ("full attention in every layer", "as it is")
+        ax.plot(full[name], place, "o", color=ORANGE, markersize=10, markerfacecolor="none", markeredgewidth=1.6,
+                label=names[0], linestyle="none")  # fmt: skip
+        ax.plot(gib, place, "o", color=BLUE, markersize=6, label=names[1], linestyle="none")
+        ax.annotate(f"{gib:.3g}", (gib, place), (-9, 0), textcoords="offset points", color=BLUE, ha="right",
+                    va="center")  # fmt: skip
+        said.append(f"{name}: {gib:.3g}" + (f", {full[name]:.3g} with full attention" if full[name] > gib else ""))
+    ax.set_xscale("log", base=2)
+    powers = [2**power for power in range(-2, 11, 2)]
+    ax.set_xlim(powers[0] / 1.4, powers[-1])
+    ax.set_xticks(powers, [f"{power:g}" for power in powers])
+    ax.set_yticks(range(len(used)), list(used))
+    ax.set_ylim(len(used) - 0.5, -0.5)
+    ax.set_xlabel("KV cache, GiB")
+    ax.legend(frameon=False, loc="upper left", fontsize=9.5)
+    show(drawn, f"KV cache in GiB, by model. {'; '.join(said)}.")
+
+
+def shares_in_rows(
+    rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float | None = None
+) -> None:
+    """Numbers from 0 to 1, {row: {series: a value for each seed}}, as points on a line for each row."""
     drawn, ax = figure(7.2, 0.9 + 0.42 * len(rows))
     series = list(next(iter(rows.values())))
     said = []
@@ -338,11 +386,13 @@ def shares_in_rows(rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: st
             ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"],
                     markersize=6, alpha=0.8, label=name if place == 0 else None, linestyle="none")  # fmt: skip
         said.append(f"{row}: " + ", ".join(f"{name} {statistics.median(values[name]):.2f}" for name in series))
-    ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-    ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)
+    if chance is not None:
+        ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -1)
-    ax.set_xlim(0, 1.05)
+    ax.set_xlim(-0.03, 1.05)
     ax.set_xlabel(x_name)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
-    show(drawn, f"{x_name}, a mark a seed; the medians. {'; '.join(said)}. Guessing gives {chance:.3g}.")
+    show(drawn, f"{x_name}, a mark a seed; the medians. {'; '.join(said)}."
+         + ("" if chance is None else f" Guessing gives {chance:.3g}."))  # fmt: skip

@@ -1,4 +1,4 @@
-// A pad to draw who may attend to whom; it counts what the pattern costs, and whom a position hears of through layers.
+// A pad to draw who may attend to whom; it counts what the pattern costs, and the receptive field of a position through layers.
 
 const LAYERS = 4;
 const BLOCK = 4;
@@ -10,7 +10,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Whom each position has heard of after one layer more. A residual connection keeps what it had.
+// Which positions have reached each one after one layer more. A residual connection keeps what it had.
 function onward(heard, rows) {
   return rows.map((row, i) => heard[i].map((had, k) => had || row.some((allowed, j) => allowed && heard[j][k])));
 }
@@ -40,11 +40,11 @@ export function facts(rows, asking) {
 
 function sentences(told) {
   const share = Math.round((100 * told.pairs) / told.n ** 2);
-  const everybody = told.causal ? "each hears of all before it" : "everybody hears of everybody";
+  const everybody = told.causal ? "each position is reached by all before it" : "each position is reached by all";
   return [
     `${told.pairs} of ${told.n ** 2} pairs, ${share}%`,
     `${told.blocks} of ${told.allBlocks} blocks of ${BLOCK} × ${BLOCK} hold any`,
-    told.all === null ? `some never hear of each other, however many layers` : `after ${told.all} ${told.all === 1 ? "layer" : "layers"} ${everybody}`,
+    told.all === null ? `some never reach each other, in any number of layers` : `after ${told.all} ${told.all === 1 ? "layer" : "layers"} ${everybody}`,
   ];
 }
 
@@ -201,9 +201,9 @@ function render({ model, el }) {
     for (const [name, button] of buttons) button.setAttribute("aria-pressed", model.get("presets")[name].join() === now);
     numbers.replaceChildren(...sentences(told).map((sentence) => make("li", {}, sentence)));
     const counts = told.reach.map((row) => row.filter(Boolean).length);
-    reach.setAttribute("aria-label", `Position ${asking + 1} hears of ${counts.map((count, k) => `${count} after ${k + 1}`).join(", ")} layers`);
+    reach.setAttribute("aria-label", `Position ${asking + 1} has a receptive field of ${counts.map((count, k) => `${count} after ${k + 1}`).join(", ")} layers`);
     reach.replaceChildren(
-      make("p", {}, `Whom position ${asking + 1} hears of, after 1 to ${LAYERS} layers`),
+      make("p", {}, `Receptive field of position ${asking + 1}, after 1 to ${LAYERS} layers`),
       ...told.reach.map((row, k) => {
         const strip = make("div", { class: "pp-strip" }, make("span", { class: "pp-layer" }, `after ${k + 1}`));
         row.forEach((heard, j) => strip.append(make("span", { class: `pp-dot${heard ? " pp-heard" : ""}${j === asking ? " pp-self" : ""}` })));

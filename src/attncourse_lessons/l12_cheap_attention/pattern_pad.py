@@ -1,4 +1,4 @@
-"""A pad on which a reader draws a sparse pattern, and sees what it costs and how far it hears through layers."""
+"""A pad on which a reader draws a sparse pattern, and sees its cost and how receptive fields grow with layers."""
 
 from pathlib import Path
 
@@ -102,29 +102,29 @@ class pattern_pad(LiveWidget):
             grid.text(-0.3, i + 0.5, f"{i + 1}", ha="right", va="center", fontsize=7.5, color=colour)
             grid.text(i + 0.5, -0.3, f"{i + 1}", ha="center", va="bottom", fontsize=7.5, color=GREY)
 
-        heard = [receptive_field(mask, layers)[asking] for layers in range(1, LAYERS + 1)]
+        reach = [receptive_field(mask, layers)[asking] for layers in range(1, LAYERS + 1)]
         stage(told, (-0.5, 1.6 * n), (-7.6, 5.2))
         lines = pattern_in_words(mask)
         for at, line in enumerate(lines):
             told.text(-0.5, 4.6 - 1.15 * at, line, fontsize=9.5, va="center")
-        told.text(-0.5, -0.1, f"whom position {asking + 1} hears of", fontsize=9.5, va="center")
-        for layer, row in enumerate(heard):
+        told.text(-0.5, -0.1, f"receptive field of position {asking + 1}", fontsize=9.5, va="center")
+        for layer, row in enumerate(reach):
             y = -1.4 - 1.3 * layer
-            for j, hears in enumerate(row.tolist()):
+            for j, reached in enumerate(row.tolist()):
                 mark = "s" if j == asking else "o"
                 edge = ORANGE if j == asking else GREY
-                told.plot(j, y, mark, markersize=6, color=BLUE if hears else "white", markeredgecolor=edge)
+                told.plot(j, y, mark, markersize=6, color=BLUE if reached else "white", markeredgecolor=edge)
             said = f"{int(row.sum())} after {layer + 1} {'layer' if layer == 0 else 'layers'}"
             told.text(n + 0.3, y, said, fontsize=9.5, va="center")
-        counts = ", ".join(f"{int(row.sum())} after {layer}" for layer, row in enumerate(heard, start=1))
+        counts = ", ".join(f"{int(row.sum())} after {layer}" for layer, row in enumerate(reach, start=1))
         return drawn, (
             f"A pad of {n} queries by {n} keys on which to draw who may attend to whom. {'; '.join(lines)}. Position "
-            f"{asking + 1} hears of {counts} layers."
+            f"{asking + 1} has a receptive field of {counts} layers."
         )
 
 
 def pattern_in_words(mask: Bool[Tensor, "n n"]) -> list[str]:
-    """What the pad says of a pattern: its pairs, the blocks that hold any, and when all have heard of all."""
+    """What the pad says of a pattern: its pairs, the blocks that hold any, and when all fields are complete."""
     n = len(mask)
     is_causal = not mask.triu(1).any()
     wanted = torch.ones(n, n, dtype=torch.bool).tril() if is_causal else torch.ones(n, n, dtype=torch.bool)
@@ -132,12 +132,12 @@ def pattern_in_words(mask: Bool[Tensor, "n n"]) -> list[str]:
     blocks = torch.nn.functional.pad(mask, (0, fill, 0, fill)).unflatten(0, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
     touched = blocks.any(dim=3).any(dim=1)                        # (n / BLOCK, n / BLOCK)
     after = next((k for k in range(1, n + 1) if torch.equal(receptive_field(mask, k), wanted)), None)
-    everybody = "each hears of all before it" if is_causal else "everybody hears of everybody"
+    all_reached = "each position is reached by all before it" if is_causal else "each position is reached by all"
     return [
         f"{int(mask.sum())} of {n * n} pairs, {mask.float().mean():.0%}",
         f"{int(touched.sum())} of {touched.numel()} blocks of {BLOCK} × {BLOCK} hold any",
-        "some never hear of each other, however many layers" if after is None
-        else f"after {after} {'layer' if after == 1 else 'layers'} {everybody}",
+        "some never reach each other, in any number of layers" if after is None
+        else f"after {after} {'layer' if after == 1 else 'layers'} {all_reached}",
     ]
 
 

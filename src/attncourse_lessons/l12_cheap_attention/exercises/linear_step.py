@@ -36,9 +36,9 @@ exercise = Exercise(
     hints=(
         "The new token's key and value go into the state first, because a token may look at itself. What does the sum "
         "S get more at this step, and what does z?",
-        "φ(k) vᵀ is a matrix (d_k, d_v) for each sentence: a column times a row. `unsqueeze` gives each of the two the "
+        "φ(k)ᵀ v is a matrix (d_k, d_v) for each sentence: a column times a row. `unsqueeze` gives each of the two the "
         "axis that it lacks.",
-        "The output reads the new state: φ(q)ᵀ S, divided by the number φ(q) · z. What comes back is the output and "
+        "The output reads the new state: φ(q) S, divided by the number φ(q) · z. What comes back is the output and "
         "the two sums, not divided by anything.",
     ),
 )
@@ -74,12 +74,12 @@ def state(answer, draw):
     return torch.cat([s, z.unsqueeze(-1)], dim=-1)
 
 
-READ = "the output is not φ(q)ᵀ S / φ(q) · z of the state that comes back: it is off by {size} at {place}"
+READ = "the output is not φ(q) S / (φ(q) · z) of the state that comes back: it is off by {size} at {place}"
 
 
 @aspect("output", points=2, hint=3, explain=explain_worst(READ))
 def output(answer, draw):
-    """the query reads the state that comes back: S, divided by its share of z"""
+    """the query reads the state that comes back: φ(q) S, divided by φ(q) · z"""
     sizes = draw.sizes(3, 2, 7)
     token = _token(draw, *sizes)
     output, s, z = answer(*token, *_state(draw, *sizes))
@@ -111,7 +111,9 @@ DIVIDED = " / (query * z).sum(dim=-1, keepdim=True)"
 Q, K = "features(query)", "features(key)"
 
 slip("the token does not see itself", ("output", "the first token"),
-     {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z"}, words="""
+     {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z"},
+     {f"s = {S}": f"after_s = {S}", f"z = {Z}": f"after_z = {Z}", ", s, z": ", after_s, after_z",
+      DIVIDED: f" / ({DIVIDED.removeprefix(' / ')} + 1e-9)"}, words="""
     The output was read from the state as it came in, and only then the token was added. In causal attention a token
     sees all before it *and itself*; the first would see nobody, 0/0.""")
 slip("the old S is read", ("output", "the first token"),
@@ -151,12 +153,15 @@ slip("queries in the state", ("state", "gradient"),
      {S: "s + query.unsqueeze(-1) * value.unsqueeze(-2)", Z: "z + query"}, words="""
     It is the query that was added to the sums. A query asks once and is forgotten; what is kept of a token is its key
     and its value.""")
+slip("queries in z", ("state", "the first token"), {Z: "z + query"}, words="""
+    S got φ(k) v, and z got φ(q). The divisor is the sum of the weights φ(q) · φ(k): z is a sum of the same φ(k) that
+    went into S.""")
 slip("keys for values", ("state", "the first token", "gradient"),
      {S: "s + key.unsqueeze(-1) * torch.ones_like(value).unsqueeze(-2)"}, words="""
     The value did not go into S: what is kept is no longer what the tokens have to say.""")
 slip("value times key", ("state", "output", "the first token", "gradient"),
      {S: "s + value.unsqueeze(-1) * key.unsqueeze(-2)"}, words="""
-    What was added to S is v φ(k)ᵀ, (d_v, d_k), and S is (d_k, d_v). Rows of S belong to features of the key, columns to
+    What was added to S is vᵀ φ(k), (d_v, d_k), and S is (d_k, d_v). Rows of S belong to features of the key, columns to
     numbers of the value.""")
 slip("divided by √d_k as well", ("output", "the first token"),
      {"return summed": "return summed / query.shape[-1] ** 0.5"}, words="""

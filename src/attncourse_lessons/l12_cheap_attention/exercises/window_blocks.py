@@ -154,6 +154,11 @@ slip("before and after exchanged", SIDES,
      {CUT: f"{CUT}.unflatten(2, (3, width)).flip(2).flatten(2, 3)"}, words="""
     The block that comes after stands in the first third, and the one that comes before in the last. Keys stand in the
     order of the text.""")
+OWN_FIRST = ".unflatten(2, (3, width))[:, :, [1, 0, 2]].flatten(2, 3)"
+slip("own block first", ("own block", *SIDES, *MASKS),
+     {CUT: f"{CUT}{OWN_FIRST}", f"({DISTANCE}){EXISTS}": f"(({DISTANCE}){EXISTS}){OWN_FIRST}"}, words="""
+    The block's own keys stand first, then those before and those after. Attention would not mind, but the contract asks
+    for the order of the text: before, own, after.""")
 slip("back to front", BLOCKS, {CUT: f"{CUT}.flip(2)"}, words="""
     The 3 · width keys of each block stand in reverse order: the last position comes first.""")
 slip("cut off", ("gradient",), {PADDED: "torch.nn.functional.pad(x.detach(), (0, 0, width, width))"}, words="""
