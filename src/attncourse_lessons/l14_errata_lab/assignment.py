@@ -157,9 +157,10 @@ if solved("told_apart"):
 # %% [markdown]
 # ## 4 · Capstone: review a page
 #
-# This is the page of code of one deck, in our words. Its comments say what was meant: a decoder-only language model of
-# pre-norm layers. It runs, and its loss falls. Several of its lines are not what they should be; we do not say which, nor
-# how many. The two sublayers are sound.
+# This is the page of code of one deck, in our words, and in one line we have planted a fault of our own, which no deck
+# and no lecture has. The comments say what was meant: a decoder-only language model of pre-norm layers, each with norms
+# and sublayers of its own. It runs, and its loss falls. Several of its lines are not what they should be; we do not say
+# which, nor how many. The two sublayers are sound.
 
 # %% locked=true
 class Attention(nn.Module):
@@ -196,7 +197,7 @@ class PrintedLM(nn.Module):
         self.positions = nn.Embedding(max_len, dim)
         self.norm_1 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
         self.attention = nn.ModuleList([Attention(dim, nhead) for _ in range(num_layers)])
-        self.norm_2 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
+        self.norm_2 = nn.ModuleList([nn.LayerNorm(dim)] * num_layers)
         self.ff = nn.ModuleList([FeedForward(dim) for _ in range(num_layers)])
         self.logits = nn.Linear(dim, vocab)
 
@@ -214,7 +215,7 @@ class PrintedLM(nn.Module):
 
 # %% [markdown]
 # Ask it first, in a cell of your own: a text alone and in company, sublayers that are silent, more than 128 tokens, many
-# layers. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
+# layers, the number of parameters. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
 # names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an
 # `nn.LayerNorm` behind the last layer.
 
