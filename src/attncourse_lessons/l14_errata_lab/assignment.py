@@ -140,7 +140,9 @@ check("told_apart", told_apart)
 
 # %% [markdown]
 # **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. Which of those that nobody would notice
-# can be told from the right model after all, and in which direction?
+# can be told from the right model after all, and in which direction? (One of them has no t: with texts as short as these
+# it *is* the right model, all differences are 0, and 0/0 is NaN. And who tests fourteen should ask for more than t = 3:
+# try often enough, and luck will pass.)
 
 # %%
 if solved("told_apart"):
@@ -271,10 +273,13 @@ if solved("ReviewedLM"):
                 alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
                 company = loss_of(model, fresh).item()
             print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in company {company:.3f}")
+        size = sum(parameter.numel() for parameter in model.parameters())
+        print(f"{kind.__name__:>10} has {size:,} parameters")
 
 # %% [markdown]
 # In our run the printed page is even a little *ahead*, read alone, for each seed. It answers otherwise in company. No
-# training curve shows that, since every batch of training is company.
+# training curve shows that, since every batch of training is company. And it has fewer parameters than yours: the final
+# norm is missing, and `[norm] * n` is *one* module, n times over. No loss shows that either.
 
 # %% [markdown]
 # ## 5 · A test of your own

@@ -236,9 +236,10 @@ def trained(*faults, steps=120, seed=0):
     return model, history.losses
 
 # %%
+FAULT = "positions by the batch"
 trainings = {
     "right": [trained(seed=seed) for seed in range(3)],
-    "positions by the batch": [trained("positions by the batch", seed=seed) for seed in range(3)],
+    FAULT: [trained(FAULT, seed=seed) for seed in range(3)],
 }
 smooth = {}
 for name, pairs in trainings.items():
@@ -269,7 +270,7 @@ for name, pairs in trainings.items():
 figures.seed_curves(shown, sizes, "texts in a batch", "loss on 64 test texts (nats)")
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["right"]) < 1e-4, "alone or in company, it says the same"
-assert min(spread["positions by the batch"]) > 0.01, "it answers by who else is there"
+assert min(spread[FAULT]) > 0.01, "it answers by who else is there"
 
 # %% [markdown]
 # The right model's lines are flat, as they must be, for each seed. The other one answers the same question differently
@@ -334,7 +335,9 @@ kinds = {"right": (), "as printed": both, "block repaired": both[1:]}
 depths = (1, 2, 4, 8, 16, 32)
 scales = {}
 for name, faults in kinds.items():
-    scales[name] = [[size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)]
+    scales[name] = [
+        [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
+    ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
 
 # %% tags=["hide-input"]
@@ -567,7 +570,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > it learns about as much as that one. Even that does not say that it is the same model: post-norm and pre-norm pass
 # > it side by side.</details>
 
-# %% [markdown] erratum="the one thing everyone agrees on; production models are quadratic; two types of Transformers; Llama 2 shares its keys; ten times more efficient; a new idea from after 2010; only matrix multiplications; a large matrix to store; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
+# %% [markdown] erratum="production models are quadratic; two types of Transformers; Llama 2 shares its keys; ten times more efficient; a new idea from after 2010; only matrix multiplications; a large matrix to store; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
 # ## Overclaims: find the condition
 #
 # Overclaims are harder than errors. Each is true of *something*, and the work is to find of what.
@@ -576,11 +579,10 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # >
 # > | a slide says | true of |
 # > |---|---|
-# > | "The one thing *everyone* agrees on (in 2024)": pre-norm | nearly all; in 2024 Gemma 2 has norms before and behind its sublayers, OLMo 2 behind them |
 # > | "production Transformer language models use quadratic cost attention" | some layers of them; GPT-3 alternates with banded layers, Mistral 7B has windows |
 # > | "*Two* types of Transformers" | the two that the lecture is about; BERT is a third |
 # > | Llama 2: "Grouped-query" | its 34B and 70B |
-# > | "Stronger architecture is ≈ 10× more efficient!" | one recipe against another, learning rates included |
+# > | "Stronger architecture is ≈ 10× more efficient!" | the two recipes that it names, learning rates included, at one budget |
 # > | attention is "a new idea from after 2010!" | with learned keys; with given ones it is kernel regression, 1964 |
 # > | "Fast: only matrix multiplications" | most of the arithmetic, and less of the time |
 # > | "Need to store a large $T \times T$ matrix" | the plain implementation; tiles need not be kept |
@@ -616,17 +618,19 @@ print(erratum("ten times more efficient"))
 # > are good clocks. Comparing the two tables finds it at once. The loss finds it too, this time: the trained weights
 # > expect other positions. Trained from the beginning with either, it would be the same.</details>
 
-# %% [markdown] erratum="each other word"
+# %% [markdown] erratum="each other word; the one thing everyone agrees on"
 # ## No error: look for the reading in which it is right
 #
-# The first edition of this list had eight of these nine in another class, three of them as definite errors. Each had a
+# The first edition of this list had eight of these ten in another class, three of them as definite errors. Each had a
 # test that failed on the line. What it tested was a reading that the slide does not have.
 #
 # > **A common mistake: to test one's own misreading.** "Each word attends to each *other* word": taken by the letter, a
 # > word must not attend to itself. But the deck's own formula sums over all $j$. "We could
 # > change the set of keys and queries to include only past words (Inefficient!)": not a cache that keeps the wrong
 # > things, but attention over the prefix, all of it anew, at every step. That is right, and inefficient, as the slide
-# > says. "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
+# > says. "The one thing everyone agrees on", pre-norm: a heading, and further down the same slide says "almost all", and
+# > names BERT and OPT 350M. (The same year brought Gemma 2, with norms before and behind its sublayers, and OLMo 2, with
+# > norms behind them.) "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
 
 # %%
 for name in ("keys and queries", "cheaper while n is small"):
