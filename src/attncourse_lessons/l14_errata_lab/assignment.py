@@ -42,7 +42,7 @@ import torch
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · Give back what was taken
+# ## 1 · Weights that were masked too late
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
 # somebody took it for the recipe, and that the scores are gone: you have nothing but the weights, as a softmax without a mask made them. Can they be
@@ -118,12 +118,12 @@ if solved("majority_reading"):
         print("   ", "; ".join(f"{names[i]}, {COLUMNS[j]}" for i, j in alone[:3]))
 
 # %% [markdown]
-# ## 3 · Told apart
+# ## 3 · Told apart: a paired comparison of two models
 #
 # Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
 # in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
 # for each seed, and ask how large the mean of these differences is beside its own uncertainty, the standard error:
-# the differences' standard deviation (with n − 1) over √n. Their ratio is Student's t. As a rule of thumb, with five
+# the differences' standard deviation (with n − 1) over √n. Their ratio is the **paired t statistic** (Student's t). As a rule of thumb, with five
 # seeds anything below 3 may be luck.
 
 # %% exercise="told_apart"
@@ -282,7 +282,7 @@ if solved("ReviewedLM"):
 # norm is missing, and `[norm] * n` is *one* module, n times over. No loss shows that either.
 
 # %% [markdown]
-# ## 5 · A test of your own
+# ## 5 · A test of your own, and its mutants
 #
 # Now you are the reviewer. You are handed a block that says of itself that it is the pre-norm block of a decoder, and
 # the losses of a training run in which it was used. You cannot read its code. You can call it, and more: it has two

@@ -94,7 +94,7 @@ print("each error fails its test as printed; what is no error passes; all correc
 # *Write down a number before you go on:* fourteen of the entries can be programmed into a small language model. How many
 # of the fourteen would be noticed by somebody who watches the loss?
 #
-# ## Do the shapes fit? Property-based testing
+# ## Property-based testing: do the shapes fit?
 #
 # A slide whose tokens are rows writes the heads' outputs as $Y[\text{output}_1; \dots; \text{output}_h]$, with $Y \in
 # \mathbb{R}^{d \times d}$. Give every length a size of its own, so that no two can be mistaken for each other:
@@ -123,7 +123,7 @@ print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
 # > was meant: when $z_1$ changes, the other queries stay.
 
 # %% [markdown]
-# ## Cases whose answer is known: limiting cases and metamorphic relations
+# ## Limiting cases and metamorphic relations: the answer is known
 #
 # Masks come first. Three lines forbid the future, "−∞ where $i > i$", "−∞ where $j \ge i$", and "set attention weights to
 # 0" done after the softmax. *Before you run the cell:* what does the sum of a row say about each?
@@ -353,7 +353,7 @@ assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in 
 # **Now you:** [a14](@errata_lab/assignment), exercise 4.
 
 # %% [markdown] erratum="ε outside the root"
-# ## The same as something trusted: differential testing
+# ## Differential testing: is it the same as something trusted?
 #
 # Where a library has the same thing, comparing takes three lines, and it finds what no limiting case of yours has
 # thought of. LayerNorm is the example: no printing of its formula in these decks is torch's.
@@ -453,7 +453,7 @@ game = review_game(ERRATA, loss={name: said_by_the_loss(name) for name in FAULTS
 game
 
 # %% [markdown]
-# ## Would the loss have shown it? Mutation testing
+# ## Mutation testing: would the loss have shown it?
 #
 # Now the last question, the expensive one. Change a program by one small step, and ask whether the tests notice: that is
 # **mutation testing** (DeMillo, Lipton and Sayward 1978). The changed program is a **mutant**, and a test that fails on it
@@ -537,7 +537,8 @@ assert not structural("the residual from the normalised x")["silence is identity
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #
-# Now all fourteen mutants, the loss, and seven structural tests of models that have *not* been trained. A cell is
+# Now all fourteen mutants, the loss, and seven structural tests of models that have *not* been trained ("any company" is
+# batch invariance; "size at depth" asks whether the logits of 2 and of 24 blocks are equally large). A cell is
 # coloured, and has a dot, where its test kills the mutant:
 
 # %%
