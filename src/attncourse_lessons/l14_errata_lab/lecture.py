@@ -24,7 +24,7 @@
 #
 # This course grew from five decks of slides ([lecture @getting_ready](@getting_ready) introduces them). They are good
 # decks; their order of ideas is, by and large, the order of these lectures. And they contain mistakes, as everything
-# does that people write at night before a lecture. You have met some of them in boxes headed "A common mistake". The
+# does that people write, this course included. You have met some of them in boxes headed "A common mistake". The
 # package has the whole list, `attncourse_lessons.errata`. *Guess first:* how many entries has it, and how many of them
 # are errors beyond doubt?
 

@@ -234,6 +234,16 @@ slip("the final norm in every layer", WIRED, {
     SECOND: "x = self.norm(x + self.ff[layer](self.norm_2[layer](x)))"}, words="""
     The final norm stands inside the loop, so that x is normalised behind every layer, and nothing can pass through the
     stack unchanged. It belongs behind the last layer, once.""")
+slip("one sublayer for all layers", ("registered", "logits"),
+     {"self.attention.append(Attention(d_model, n_heads, max_length))":
+      "self.attention.append([*self.attention, Attention(d_model, n_heads, max_length)][0])"},
+     {"self.ff.append(FeedForward(d_model))": "self.ff.append([*self.ff, FeedForward(d_model)][0])"}, words="""
+    All layers share one sublayer, and its numbers: it was made once and put into the list n times. (The Universal
+    Transformer does so on purpose.) Each layer has sublayers of its own.""")
+slip("a norm before the first layer", WIRED,
+     {f"self.embedding(tokens) + {PLACES}": f"self.norm(self.embedding(tokens) + {PLACES})"}, words="""
+    The sum of embedding and position is normalised before the first layer. In a pre-norm model it goes in as it is,
+    and the first norm stands in the first branch.""")
 slip("probabilities", WIRED, {OUT: "self.logits(self.norm(x)).softmax(dim=-1)"}, words="""
     What comes back has been through a softmax. Logits are asked for: the loss takes the softmax itself, and would take
     it twice.""")
