@@ -35,6 +35,22 @@ def test_runs_of_one_seed_are_joined():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["seed 0", "seed 1"]
 
 
+LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0]]}
+
+
+@proven
+def test_seeds_are_thin_lines_and_their_mean_a_marked_one():
+    (ax,) = axes(figures.seed_curves, LINES, [1, 8], "texts", "loss")
+    marked = [line for line in ax.lines if line.get_marker() != "None"]
+    assert [line.get_label() for line in marked] == ["right (mean)", "wrong (mean)"]
+    assert [list(line.get_ydata()) for line in marked] == [pytest.approx([3.1, 3.0]), [2.9, 4.0]]
+    thin = [list(line.get_ydata()) for line in ax.lines if line.get_marker() == "None"]
+    assert thin == [*LINES["right"], *LINES["wrong"]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["right (mean)", "wrong (mean)"]
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("texts", "loss", "log")
+    assert list(ax.get_xticks()) == [1, 8] and [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
+
+
 def test_the_game_asks_all_entries_and_the_first_answers_count_for_its_score():
     game = review_game(ENTRIES, loss={"i > i": "too good"}, step=2)
     assert [entry["name"] for entry in game.entries] == ["i > i", "Qx beside XQ", "keys and queries"]

@@ -42,7 +42,7 @@ import torch
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · Give back what was taken
+# ## 1 · Weights that were masked too late
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
 # somebody took it for the recipe, and that the scores are gone: you have nothing but the weights, as a softmax without a mask made them. Can they be
@@ -118,12 +118,12 @@ if solved("majority_reading"):
         print("   ", "; ".join(f"{names[i]}, {COLUMNS[j]}" for i, j in alone[:3]))
 
 # %% [markdown]
-# ## 3 · Told apart
+# ## 3 · Told apart: a paired comparison of two models
 #
 # Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
 # in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
 # for each seed, and ask how large the mean of these differences is beside its own uncertainty, the standard error:
-# the differences' standard deviation (with n − 1) over √n. Their ratio is Student's t. As a rule of thumb, with five
+# the differences' standard deviation (with n − 1) over √n. Their ratio is the **paired t statistic** (Student's t). As a rule of thumb, with five
 # seeds anything below 3 may be luck.
 
 # %% exercise="told_apart"
@@ -140,7 +140,9 @@ check("told_apart", told_apart)
 
 # %% [markdown]
 # **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. Which of those that nobody would notice
-# can be told from the right model after all, and in which direction?
+# can be told from the right model after all, and in which direction? (One of them has no t: with texts as short as these
+# it *is* the right model, all differences are 0, and 0/0 is NaN. And who tests fourteen should ask for more than t = 3:
+# try often enough, and luck will pass.)
 
 # %%
 if solved("told_apart"):
@@ -157,9 +159,10 @@ if solved("told_apart"):
 # %% [markdown]
 # ## 4 · Capstone: review a page
 #
-# This is the page of code of one deck, in our words. Its comments say what was meant: a decoder-only language model of
-# pre-norm layers. It runs, and its loss falls. Several of its lines are not what they should be; we do not say which, nor
-# how many. The two sublayers are sound.
+# This is the page of code of one deck, in our words, and in one line we have planted a fault of our own, which no deck
+# and no lecture has. The comments say what was meant: a decoder-only language model of pre-norm layers, each with norms
+# and sublayers of its own. It runs, and its loss falls. Several of its lines are not what they should be; we do not say
+# which, nor how many. The two sublayers are sound.
 
 # %% locked=true
 class Attention(nn.Module):
@@ -196,7 +199,7 @@ class PrintedLM(nn.Module):
         self.positions = nn.Embedding(max_len, dim)
         self.norm_1 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
         self.attention = nn.ModuleList([Attention(dim, nhead) for _ in range(num_layers)])
-        self.norm_2 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
+        self.norm_2 = nn.ModuleList([nn.LayerNorm(dim)] * num_layers)
         self.ff = nn.ModuleList([FeedForward(dim) for _ in range(num_layers)])
         self.logits = nn.Linear(dim, vocab)
 
@@ -214,7 +217,7 @@ class PrintedLM(nn.Module):
 
 # %% [markdown]
 # Ask it first, in a cell of your own: a text alone and in company, sublayers that are silent, more than 128 tokens, many
-# layers. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
+# layers, the number of parameters. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
 # names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an
 # `nn.LayerNorm` behind the last layer.
 
@@ -270,13 +273,16 @@ if solved("ReviewedLM"):
                 alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
                 company = loss_of(model, fresh).item()
             print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in company {company:.3f}")
+        size = sum(parameter.numel() for parameter in model.parameters())
+        print(f"{kind.__name__:>10} has {size:,} parameters")
 
 # %% [markdown]
 # In our run the printed page is even a little *ahead*, read alone, for each seed. It answers otherwise in company. No
-# training curve shows that, since every batch of training is company.
+# training curve shows that, since every batch of training is company. And it has fewer parameters than yours: the final
+# norm is missing, and `[norm] * n` is *one* module, n times over. No loss shows that either.
 
 # %% [markdown]
-# ## 5 · A test of your own
+# ## 5 · A test of your own, and its mutants
 #
 # Now you are the reviewer. You are handed a block that says of itself that it is the pre-norm block of a decoder, and
 # the losses of a training run in which it was used. You cannot read its code. You can call it, and more: it has two

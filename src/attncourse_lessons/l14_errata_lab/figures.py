@@ -1,4 +1,4 @@
-"""Pictures of errata: lines of the game, which test catches what, and runs of one seed side by side."""
+"""Pictures of errata: lines of the game, which test catches what, and runs of several seeds."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, *
 
 
 def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = "") -> None:
-    """Faults down, tests along, {fault: {test: (caught, a word)}}: dark and marked where a test catches the fault."""
+    """Faults down, tests along, {fault: {test: (caught, a word)}}: coloured, with a dot, where one catches it."""
     tests: Sequence[str] = list(next(iter(rows.values())))
     drawn, ax = figure(3.3 + 0.84 * len(tests), 1.0 + 0.29 * len(rows))
     stage(ax, (-3.5, len(tests)), (len(rows), -1.6))
@@ -51,6 +51,25 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
         by = [name for name in tests if found[name][0]]
         said.append(f"{fault}: {', '.join(by) if by else 'nothing'}")
     show(drawn, alt or f"Which test catches which fault. {'; '.join(said)}.")
+
+
+def seed_curves(
+    lines: Mapping[str, Sequence[Sequence[float]]], xs: Sequence[float], x_name: str, y_name: str
+) -> None:
+    """Lines over one axis, {name: a line for each seed}: thin for each seed, thick for their mean."""
+    drawn, ax = figure(6.6, 3.4)
+    said = []
+    for i, (name, runs) in enumerate(lines.items()):
+        mean = [sum(values) / len(runs) for values in zip(*runs, strict=True)]
+        ax.plot(xs, mean, label=f"{name} (mean)", **line_style(i))
+        for run in runs:
+            ax.plot(xs, run, color=line_style(i)["color"], linewidth=0.8, alpha=0.6)
+        said.append(f"{name} goes from {mean[0]:.2f} to {mean[-1]:.2f} in the mean of {len(runs)} seeds")
+    ax.set_xscale("log")
+    ax.set_xticks(xs, [f"{x:g}" for x in xs])
+    ax.minorticks_off()
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}. {'; '.join(said)}.")
 
 
 def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:

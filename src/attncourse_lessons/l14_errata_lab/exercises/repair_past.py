@@ -97,6 +97,10 @@ slip("weights set to 0", STEPS, {KEYS: "x @ W_K", "shares @ values": "shares[: t
 slip("unscaled", ("output",), {" / math.sqrt(len(query))": ""}, words="""
     The scores were not divided by √d_k.""")
 
+slip("divided by √d", ("output",), {"math.sqrt(len(query))": "math.sqrt(x.shape[1])"}, words="""
+    The scores were divided by the root of the words' width, d. What counts is how many products a score sums up, which
+    is the width of queries and keys, d_k.""")
+
 
 slip("cut off from the gradient", ("gradient",),
      {"softmax(dim=0)": "softmax(dim=0).detach()"},
@@ -139,6 +143,18 @@ def the_newest_answers_all(x, W_Q, W_K, W_V):
     for t in range(len(x)):
         weights = (query[: t + 1] @ key[: t + 1].mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
         rows.append((weights @ value[: t + 1]).mean(dim=0))
+    return torch.stack(rows)
+
+
+@misconception("the first one asks", fails=("output",))
+def the_first_one_asks(x, W_Q, W_K, W_V):
+    """At each step the answer is that of the *first* query. The word that is new at this step asks, and it is the last
+    row."""
+    query, key, value = x @ W_Q, x @ W_K, x @ W_V
+    rows = []
+    for t in range(len(x)):
+        weights = (query[: t + 1] @ key[: t + 1].mT / math.sqrt(key.shape[-1])).softmax(dim=-1)
+        rows.append((weights @ value[: t + 1])[0])
     return torch.stack(rows)
 
 

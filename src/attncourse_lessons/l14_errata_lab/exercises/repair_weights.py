@@ -117,6 +117,13 @@ slip("a small number in the divisor", ("little left",),
 slip("0/0 in an empty row", ("nothing allowed",), {RETURNED: "left / sums"}, words="""
     A row that may look at nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
 
+slip("an empty row for everybody", ("nothing allowed",),
+     {RETURNED: "weights.log().masked_fill(~mask, -1e9).softmax(dim=-1)"},
+     {RETURNED: "torch.where(sums > 0, left / sums, 1 / weights.shape[-1])"},
+     words="""
+    A row that may look at nothing was shared out among all that are forbidden. That is what a large negative number in
+    place of −∞ does: where all scores are −10⁹ they are equal. It should be all zeros.""")
+
 slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""
     You kept what is forbidden. The mask is True where a query *may* attend.""")
 

@@ -79,7 +79,8 @@ exercise = Exercise(
         "With silent sublayers a pre-norm stack must return what went in. Follow x through the printed loop: at which "
         "lines does the only copy of x that came in get lost?",
         "What is added to x grows with each layer and is never taken back. Which line of a pre-norm stack, behind the "
-        "last layer, answers for that? And is each size that the model is told handed on to all that need it?",
+        "last layer, answers for that? Is each size that the model is told handed on to all that need it? And count "
+        "the parameters of each part: are there as many as the number of layers asks for?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -96,10 +97,10 @@ def _model(answer, draw, max_length=17):
     return model, draw.integers(VOCAB_SIZE, batch, 9)
 
 
-def _right(model):
-    """The course's module with the same numbers, where it can have them."""
+def _right(model, parts=PARTS):
+    """The course's module with the same numbers, of which those of these parts must be there."""
     right = model.reference_with_same_weights
-    missing = [name for name, p in right.named_parameters() if p.isnan().any()]
+    missing = [name for name, p in right.named_parameters() if p.isnan().any() and name.split(".")[0] in parts]
     if missing:
         words = f"{missing[0]}{f' and {len(missing) - 1} others' if missing[1:] else ''}"
         raise AspectFailed(Problem("unusable", f"it cannot be compared: {words} is not there, or of another shape"))
@@ -143,7 +144,7 @@ def longest_text(answer, draw):
 def silence(answer, draw):
     """with silent sublayers the logits are those of embeddings and positions, behind the final norm"""
     model, tokens = _model(answer, draw)
-    right = _right(model)
+    right = _right(model, ("embedding", "positions", "norm", "logits"))
     found = ("attention", "ff")
     model.runner.fill({name: p.detach() * (name.split(".")[0] not in found) for name, p in model.parameters.items()})
     x = right.embedding(tokens) + right.positions.weight[: tokens.shape[1]]
@@ -223,6 +224,29 @@ slip("without norms in the branches", (*LOGITS, "learns"),
     The sublayers read x as it is. In a pre-norm layer each reads a normalised x.""")
 slip("one norm for both sublayers", (*LOGITS, "learns"), {"self.norm_2[layer](x))": "self.norm_1[layer](x))"}, words="""
     Both sublayers of a layer use the same norm. Each has its own, with numbers of its own.""")
+slip("one norm for all layers", ("registered", "logits"), {
+    "self.norm_1.append(nn.LayerNorm(d_model))": "self.norm_1.append([*self.norm_1, nn.LayerNorm(d_model)][0])"}, {
+    "self.norm_2.append(nn.LayerNorm(d_model))": "self.norm_2.append([*self.norm_2, nn.LayerNorm(d_model)][0])"},
+     words="""
+    All layers share one norm. A list times a number, `[norm] * 3`, holds one and the same module three times, and one
+    set of numbers. Each layer has a norm of its own: make a new one for each.""")
+slip("the final norm in every layer", WIRED, {
+    SECOND: "x = self.norm(x + self.ff[layer](self.norm_2[layer](x)))"}, words="""
+    The final norm stands inside the loop, so that x is normalised behind every layer, and nothing can pass through the
+    stack unchanged. It belongs behind the last layer, once.""")
+slip("one sublayer for all layers", ("registered", "logits"),
+     {"self.attention.append(Attention(d_model, n_heads, max_length))":
+      "self.attention.append([*self.attention, Attention(d_model, n_heads, max_length)][0])"},
+     {"self.ff.append(FeedForward(d_model))": "self.ff.append([*self.ff, FeedForward(d_model)][0])"}, words="""
+    All layers share one sublayer, and its numbers: it was made once and put into the list n times. (The Universal
+    Transformer does so on purpose.) Each layer has sublayers of its own.""")
+slip("a norm before the first layer", WIRED,
+     {f"self.embedding(tokens) + {PLACES}": f"self.norm(self.embedding(tokens) + {PLACES})"}, words="""
+    The sum of embedding and position is normalised before the first layer. In a pre-norm model it goes in as it is,
+    and the first norm stands in the first branch.""")
+slip("probabilities", WIRED, {OUT: "self.logits(self.norm(x)).softmax(dim=-1)"}, words="""
+    What comes back has been through a softmax. Logits are asked for: the loss takes the softmax itself, and would take
+    it twice.""")
 slip("positions not added", (*WIRED, "learns"), {f" + {PLACES}": ""}, words="""
     The table of positions is made and not used. To a causal model the order of the tokens is then nearly lost.""")
 slip("layers in a plain list", ("registered", *WIRED), {
