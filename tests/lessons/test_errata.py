@@ -74,7 +74,7 @@ NO_DECK = {
     ("writing", "Slides print a column"): "a caution about a column of the paper's own table",
 }
 # As in `test_width_of_code`: a lesson leaves this list with its second edition, and its boxes get their entries.
-FIRST_EDITION = ("cheap_attention", "beyond_text")
+FIRST_EDITION = ("beyond_text",)
 
 
 def test_every_box_is_marked_with_its_entry_or_says_why_it_has_none():

@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] teaches="the quadratic cost of attention"
 # # Lecture @cheap_attention · Cheap attention: FlashAttention, windows, linear attention
 #
 # *About 60 minutes, of which less than one is computing. You need self-attention and its cost
@@ -139,7 +139,7 @@ for what, lines in {"time, ms": times, "peak memory, MiB": peaks}.items():
 assert 1.6 < slope(times["attention"]) < 2.7 and 1.9 < slope(peaks["attention"]) < 2.05
 assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) < 1.05
 
-# %% [markdown] erratum="O(n²d) alone"
+# %% [markdown] erratum="O(n²d) alone" teaches="must the quadratic cost go? attention's share of the arithmetic; context lengths of foundation models"
 # On two logarithmic axes a power is a straight line, and its slope is the exponent. In memory it is just under 2 (the
 # outputs, which grow like $n$, are in the peak as well), in time about 2. The square is real.
 #
@@ -200,7 +200,7 @@ contexts = {                         # year, longest context n, width d
 }
 figures.context_lengths(contexts)
 
-# %% [markdown]
+# %% [markdown] teaches="a taxonomy of efficient Transformers"
 # Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
 # a tenth of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of
 # width $4d$ and as many heads of keys as of queries; Llama differs a little in both.)
@@ -253,7 +253,7 @@ assert math.isclose(o / ell, expected, rel_tol=1e-5), "no score was seen twice"
 # %% tags=["hide-input"]
 assert torch.allclose(online_softmax(scores.split(2)), scores.softmax(dim=0))
 
-# %% [markdown]
+# %% [markdown] teaches="the T × T matrix in memory, FlashAttention"
 # Three numbers are carried, whatever the length of the row. (The factor of the first chunk is 0, because $m$ was
 # $-\infty$; nothing had been summed.) With values of width $d_v$, $o$ is a vector.
 #
@@ -282,7 +282,7 @@ assert torch.allclose(tiled_attend(q, k, v), attend(q, k, v)[0], atol=1e-4), "th
 # %% tags=["hide-input"]
 assert slope(peak["table"]) > 1.9 and slope(peak["tiles"]) < 1.15
 
-# %% [markdown]
+# %% [markdown] erratum="a T × T matrix must be stored"
 # > **A common mistake: "attention must store a T × T matrix".** A deck says so where it compares RNNs with Transformers.
 # > It is true of the usual implementation. Nothing here was approximated, no position was left out, and memory grows like
 # > $n$. ([Rabe and Staats 2021](https://arxiv.org/abs/2112.05682) made the point in their title: "Self-attention does
@@ -433,7 +433,7 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 # %% tags=["hide-input"]
 figures.blocked_window(16, 4)
 
-# %% [markdown]
+# %% [markdown] teaches="sparse patterns: Longformer, BigBird, panel by panel"
 # At 2,048 positions and a width of 64, $3 \cdot 64$ scores are computed for each query in place of 2,048, about a tenth.
 # The time falls less than that: the blocks of keys must be copied, and many small products are slower than one large
 # one. A kernel for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
@@ -614,7 +614,7 @@ print("weight on the first token, without a window:", first)
 for row in record["way_out"]:
     assert row["loss"]["window + first token"]["letter"] < 0.1 < row["loss"]["window"]["letter"]
 
-# %% [markdown]
+# %% [markdown] teaches="low rank: Linformer and its matrices"
 # The damage remains, and so does the weight on the first token. So the sum alone is not the reason: a model may use the
 # first token even where it need not. (Xiao et al. report something similar for a "zero sink". Our lines begin with a
 # token of their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et
@@ -888,7 +888,7 @@ for n in (8, 1024, 131_072):
         print(f"n = {n:>7,}, {name:>8}: {len(rounds):>2} rounds, "
               f"{sum(len(joins) for joins in rounds) / n:5.2f} n joins")
 
-# %% [markdown]
+# %% [markdown] teaches="recurrence again: RWKV, Mamba"
 # The networks with such a step:
 #
 # * **minGRU** ([Feng et al. 2024](https://arxiv.org/abs/2410.01201)): a GRU whose gate looks at the input alone,
@@ -912,7 +912,7 @@ for run in pattern_runs["minGRU"]:
 # %% tags=["hide-input"]
 assert min(run["right"] for run in pattern_runs["minGRU"]) > 0.95
 
-# %% [markdown]
+# %% [markdown] teaches="production models and what they use"
 # One letter fits into a state, and the layer knows at once which letter matters. In associative recall it does not, since
 # the question comes last. Both experiments together say what such a layer is good for.
 #

@@ -105,15 +105,6 @@ ABCDE what slides get wrong
 
 # Of lessons whose marks are still to come, by the syllabus: idea -> the lesson that will teach it.
 PROMISED = {
-    "the quadratic cost of attention": "cheap_attention",
-    "the T × T matrix in memory, FlashAttention": "cheap_attention",
-    "must the quadratic cost go? attention's share of the arithmetic": "cheap_attention",
-    "production models and what they use": "cheap_attention",
-    "context lengths of foundation models": "cheap_attention",
-    "recurrence again: RWKV, Mamba": "cheap_attention",
-    "a taxonomy of efficient Transformers": "cheap_attention",
-    "sparse patterns: Longformer, BigBird, panel by panel": "cheap_attention",
-    "low rank: Linformer and its matrices": "cheap_attention",
     "images: the Vision Transformer": "beyond_text",
     "sound: wav2vec 2.0": "beyond_text",
 }
