@@ -149,7 +149,7 @@ slip("no positions", (*POSITIONS, "gradient"), {PLUS_POSITIONS: ""}, words="""
     its position added, before the stack.""")
 
 slip("positions after the stack", POSITIONS, {PLUS_POSITIONS: "", "stack(x)": "(stack(x) + positions)"}, words="""
-    The positions were added to what came out of the stack. By then all looking is done, and it was done without knowing
+    The positions were added to what came out of the stack. By then attention has done its work, without knowing
     what stood where. They belong to what goes in.""")
 
 slip("the class token after the patches", POSITIONS, {"[first, x]": "[x, first]", CLASS_TOKEN: "[:, -1]"}, words="""
