@@ -166,8 +166,8 @@ slip("p as the share that is masked", ("several spans", "within the sound", "len
     here, p is the share of frames at which a span *starts*. (That is why 0.065 masks nearly half.)""")
 
 slip("p of the possible starts", ("several spans",), {"p * n": "p * (n - span + 1)"}, words="""
-    p was multiplied by the number of places at which a span fits, n − span + 1. The contract multiplies it by the number
-    of frames, n. With short spans both round to the same number; with long ones a span is missing.""")
+    p was multiplied by the number of places at which a span fits, n − span + 1. The contract multiplies it by the
+    number of frames, n. With short spans both round to the same number; with long ones a span is missing.""")
 
 slip("perhaps none", ("one span",), {"max(1, round(p * n))": "round(p * n)"}, words="""
     A short sound, or a small p, and nothing is masked: then there is nothing to guess, and the mean over no frames is
