@@ -274,7 +274,7 @@ def test_masked_frames_are_guessed_and_their_codes_are_told_apart():
     first, last = (next(x for words, x, _ in texts(ax) if words == f"$z_{i}$") for i in (1, 8))
     assert wave[0][0] < first < last < wave[-1][0] and max(y for _, y in wave) < 1.15
     assert wave[100][1] == pytest.approx(0.45 + 0.75 * waveform(wave[100][0]), abs=1e-3)
-    grey = [colour for place, (colour, _) in cells(ax).items() if place[2] == 1.58]
+    grey = [colour for place, (colour, _) in cells(ax).items() if place[2] == 1.5]
     assert len(grey) == 3 and len({*grey}) == 1
 
 

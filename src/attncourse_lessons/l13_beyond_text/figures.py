@@ -337,7 +337,7 @@ def wav2vec_diagram() -> None:
         gone = i in masked
         arrow(ax, (x, 3.05), (x, 3.75), colour=PALE if gone else GREY)
         if gone:
-            box(ax, x, 4.3, "masked", GREY, width=1.58, fill=PALE)
+            box(ax, x, 4.3, "masked", GREY, width=1.5, fill=PALE)
         else:
             box(ax, x, 4.3, f"$z_{i + 1}$", BLUE)
         arrow(ax, (x, 4.85), (x, 5.4))
