@@ -156,9 +156,9 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 #
 # > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
 # > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
-# > <details><summary>Answers</summary>(1) It is a place to collect things that belongs to nobody. The mean of all rows
-# > is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean pooling had a poor record in
-# > lecture @bottleneck, but there the mean was taken <i>before</i> anybody had looked around. (2) 17: sixteen patches
+# > <details><summary>Answers</summary>(1) It is a row of no patch, in which the model can collect what the whole image
+# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean pooling had a poor record in
+# > lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
 # > and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment @beyond_text asks what
 # > to do about it.</details>
 #
@@ -421,8 +421,8 @@ for how, by_distance in cosines.items():
         assert (near > far + 0.2) == (how != "in the middle")
 
 # %% [markdown]
-# In the middle, neighbours are no more alike than other places. (What is alike are far corners, where no digit ever
-# has ink.) Moved anew, neighbours resemble each other, and places four steps apart point away from each other: a map
+# In the middle, neighbours are no more alike than other places. (The far corners are alike: no digit ever has ink
+# there.) Moved anew, neighbours resemble each other, and places four steps apart point away from each other: a map
 # like the one in the paper's figure 7. So a model can learn from its data that an image has rows and columns.
 #
 # But look at the control. Digits that were moved *once* give the same map, a little paler, and that model never saw a
@@ -490,11 +490,11 @@ for run in record["removed"]:
 
 # %% [markdown]
 # Four patches at random are the yardstick. What rollout points at matters more, and what it leaves out matters less;
-# the last layer alone does worse, so following the mixing down was worth it. So far, good. The last row is sobering:
-# choose the four patches that differ most from what usually stands there, which needs no model at all, and even more
-# is lost. So a map that lies on the ink is no evidence of insight: a method without a model finds the ink, too.
-# (Rollout knows the weights and nothing of the values, the feed-forward networks, the signs; lecture @many_heads said
-# the same of heads.)
+# the last layer alone does worse, so following the mixing down was worth it. So rollout passes this test. But look at
+# the last row: choose the four patches that differ most from what usually stands there, which needs no model at all,
+# and even more is lost. So a map that lies on the ink is no evidence of insight: a method without a model finds the
+# ink, too. (Rollout knows the weights and nothing of the values, the feed-forward networks, the signs; lecture
+# @many_heads said the same of heads.)
 #
 # Such controls have a literature: *sanity checks* (Adebayo et al. 2018, who compare maps with an edge detector),
 # removal with retraining (ROAR, Hooker et al. 2019); Chefer et al. (2021) propose a map that uses values and
@@ -792,7 +792,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
-# | [DeiT](https://arxiv.org/abs/2012.12877) (Touvron et al. 2021) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % (Beyer et al. 2022); [how to choose](https://arxiv.org/abs/2106.10270) (Steiner et al. 2022) | augmentation tells what is not built in |
+# | [DeiT](https://arxiv.org/abs/2012.12877) (Touvron et al. 2021) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % (Beyer et al. 2022); [how to choose](https://arxiv.org/abs/2106.10270) (Steiner et al. 2022) | augmentation teaches what is not built in |
 # | [Swin](https://arxiv.org/abs/2103.14030) (Liu et al. 2021) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
 # | [MAE](https://arxiv.org/abs/2111.06377) (He et al. 2022) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
 # | [SimCLR](https://arxiv.org/abs/2002.05709) (Chen et al. 2020) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
@@ -801,7 +801,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | [AST](https://arxiv.org/abs/2104.01778) (Gong et al. 2021) | patches of a spectrogram into a ViT | sound as an image |
 # | [CTC](https://dl.acm.org/doi/10.1145/1143844.1143891) (Graves et al. 2006) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
 # | [Whisper](https://arxiv.org/abs/2212.04356) (Radford et al. 2023) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no game is needed |
-# | [LLaVA](https://arxiv.org/abs/2304.08485) (Liu et al. 2023) | CLIP's patch vectors, through a learned projection, as tokens of a language model | nobody asks where rows come from |
+# | [LLaVA](https://arxiv.org/abs/2304.08485) (Liu et al. 2023) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
 #
 # ## In short
 #
