@@ -816,7 +816,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # An image becomes a sequence of patches, a sound a sequence of frames, and the Transformer does not notice the
 # difference. A ViT has little inductive bias, so what a convolution is born with it must learn from data; but on our
 # digits taking locality away from the CNN closed only about half of the gap, and a dense readout for the ViT closed
-# as much. Augmentation can teach what is not built in, at a cost in steps. Its positions become a map if objects
+# as much. Augmentation can teach what is not built in, at a cost in steps. Positions become a map if objects
 # stand in many places, and not otherwise. A map of attention weights is a claim that needs a control. A contrastive
 # model learns what tells the target from its negatives.
 #
