@@ -70,10 +70,10 @@ def mlp() -> nn.Module:
 class AllRowsRead(nn.Module):
     """A ViT whose head reads not the class token's row alone but every row, each with weights of its own."""
 
-    def __init__(self):
+    def __init__(self, dropout: float = 0.3):
         super().__init__()
         self.vit = ViT(CONFIG)
-        self.dropout, self.head = nn.Dropout(0.3), nn.Linear((1 + CONFIG.n_patches) * CONFIG.d_model, 10)
+        self.dropout, self.head = nn.Dropout(dropout), nn.Linear((1 + CONFIG.n_patches) * CONFIG.d_model, 10)
 
     def forward(self, images: Tensor) -> Tensor:
         vit = self.vit
@@ -128,6 +128,17 @@ def vit() -> nn.Module:
     return ViT(CONFIG)
 
 
+def vit_with_dropout() -> nn.Module:
+    """Dropout before the head, as in the CNN and where all rows are read; the class token's row is read."""
+    model = ViT(CONFIG)
+    model.head = nn.Sequential(nn.Dropout(0.3), model.head)
+    return model
+
+
+def cnn_without_dropout() -> nn.Module:
+    return nn.Sequential(*(layer for layer in small_cnn() if not isinstance(layer, nn.Dropout)))
+
+
 # Name: what is built, and how it is trained.
 MODELS: dict[str, tuple[Callable, dict]] = {
     "ViT": (vit, {}),
@@ -145,6 +156,9 @@ DEAR: dict[str, tuple[Callable, dict]] = {
     "ViT, shifts": (vit, {"most": 1}),
     "CNN, shifts": (small_cnn, {"most": 1}),
     "ViT, three times the steps": (vit, {"steps": 3 * STEPS}),
+    "ViT, dropout before the head": (vit_with_dropout, {}),
+    "ViT, all rows read, no dropout": (lambda: AllRowsRead(dropout=0.0), {}),
+    "CNN, no dropout": (cnn_without_dropout, {}),
 }
 
 

@@ -66,7 +66,7 @@ def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
 def test_a_frame_of_spans_tells_the_share_and_the_longest_stretch():
     mask = torch.tensor([[True, True, False, True], [False, True, True, True]])
     _, words = figures.span_frame(mask, 0.5, "spans")
-    assert "2 sounds of 4 frames" in words and "hidden: 75%" in words and "stretch has 3 frames" in words
+    assert "2 sounds of 4 frames" in words and "masked: 75%" in words and "stretch has 3 frames" in words
 
 
 def test_the_use_of_codes_names_the_most_used(alt):
@@ -130,7 +130,9 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
 def test_where_was_looked_lies_beside_its_picture_under_its_title():
     first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.5, 0.0]])
     maps = {"rollout": [first, second], "last": [second / 2, first / 4]}
-    found = axes(figures.attention_on_images, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
+    *found, bar = axes(figures.attention_on_images, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
+    assert bar.get_ylabel() == "share of a patch" and bar.get_ylim() == (0, 0.5)
+    assert {found[i].images[0].get_clim() for i in (1, 2, 4, 5)} == {(0, 0.5)}, "one scale for all maps"
     assert [ax.get_title() for ax in found] == ["picture", "rollout", "last", "", "", ""]
     assert [ax.get_ylabel() for ax in found[::3]] == ["a 3", "a 7"]
     assert [grid(ax) for ax in found] == [
@@ -244,15 +246,15 @@ def test_confusions_say_how_many_mistakes_were_predicted(alt):
 
 
 @proven
-def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
+def test_masked_frames_are_guessed_and_their_codes_are_told_apart():
     (ax,) = axes(figures.wav2vec_diagram)
-    around = "Transformer: every frame looks at all"
-    hidden = {3, 4, 5}
+    around = "Transformer: every frame attends to all"
+    masked = {3, 4, 5}
     ways = joined(ax)
     for i in range(8):
         z = f"$z_{i + 1}$"
-        gone = i in hidden
-        assert ways[:3] == [(z, z), (z, "hidden" if gone else z), ("hidden" if gone else z, around)]
+        gone = i in masked
+        assert ways[:3] == [(z, z), (z, "masked" if gone else z), ("masked" if gone else z, around)]
         assert ways[3:4] == [(around, f"$c_{i + 1}$")] or not gone
         ways = ways[4 if gone else 3 :]
     assert boxed(ax)[-5:] == [around, "$q_5$ right", "$q_4$ wrong", "$q_6$ wrong", "codebook"]
@@ -260,7 +262,7 @@ def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
     at = places(ax, "codebook", "$q_5$ right", "$q_6$ wrong", "$c_5$", "$c_4$", "$c_6$")
     near = {name: [x for words, x, _ in texts(ax) if words == name] for name in ("$z_4$", "$z_5$", "$z_6$")}
     assert [*near.values()] == [[at[f"$c_{i}$"][0]] for i in (4, 5, 6)]
-    # From the fifth guess over to its own code; from the hidden frames into the codebook, and up to the codes.
+    # From the fifth guess over to its own code; from the masked frames into the codebook, and up to the codes.
     wave, rise, across, *drops = strokes(ax)
     assert rise[0] == (at["$c_5$"][0], 8.25) and rise[1] == across[0]
     assert across[1] == down[0] and down[0][1] > down[1][1] > at["$q_5$ right"][1]
@@ -272,7 +274,7 @@ def test_hidden_frames_are_guessed_and_their_codes_are_told_apart():
     first, last = (next(x for words, x, _ in texts(ax) if words == f"$z_{i}$") for i in (1, 8))
     assert wave[0][0] < first < last < wave[-1][0] and max(y for _, y in wave) < 1.15
     assert wave[100][1] == pytest.approx(0.45 + 0.75 * waveform(wave[100][0]), abs=1e-3)
-    grey = [colour for place, (colour, _) in cells(ax).items() if place[2] == 1.4]
+    grey = [colour for place, (colour, _) in cells(ax).items() if place[2] == 1.5]
     assert len(grey) == 3 and len({*grey}) == 1
 
 
@@ -281,14 +283,14 @@ def waveform(t):
 
 
 @proven
-def test_hidden_frames_are_hatched_in_the_row_of_their_sound():
+def test_masked_frames_are_hatched_in_the_row_of_their_sound():
     mask = torch.tensor([[True, True, False, True], [False, True, False, False]])
     (ax,) = axes(figures.span_frame, mask, 0.5, "spans")
     rows = [[hatch for (x, y, *_), (_, hatch) in sorted(cells(ax).items()) if y == row] for row in (1, 0)]
-    assert rows == [["////" if hidden else "" for hidden in row] for row in mask.tolist()]
+    assert rows == [["////" if masked else "" for masked in row] for row in mask.tolist()]
     assert ax.get_title() == "spans"
     assert [text.get_text() for text in ax.figure.texts] == [
-        "hidden: 50% of these frames; 50% in the mean over very long sounds"
+        "masked: 50% of these frames; 50% expected in very long sounds"
     ]  # fmt: skip
     assert len(cells(ax)) == 8 and sorted({x for x, *_ in cells(ax)}) == [0, 1, 2, 3]
 

@@ -378,7 +378,7 @@ def attention_rollout(weights: Tensor) -> Tensor:
 check("attention_rollout", attention_rollout)
 
 # %% [markdown]
-# **Use it.** Where does the ViT that you trained look, by your rollout? Beside it stands what a dull method says: how
+# **Use it.** Where does the ViT that you trained look, by your rollout? Beside it stands a baseline without a model: how
 # much ink each patch has. *Guess* how much they agree, then read again what the lecture found about such maps.
 
 # %%

@@ -1,10 +1,11 @@
-"""Pictures as sequences of patches, and where a model looks in them; sounds as frames, some of them hidden."""
+"""Pictures as sequences of patches, and where a model looks in them; sounds as frames, some of them masked."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
@@ -154,13 +155,14 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
 def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> None:
     """Pictures in the first column, and beside each where was looked: {title: a table (rows, columns) a picture}.
 
-    Each table is darker for more, on a scale of its own, with the picture's outline over it; `names` stand at the left.
+    Tables are darker for more, all on one scale, with the picture's outline over them; `names` stand at the left.
     Raises ValueError where tables or names are not as many as the pictures, and for what are no shares.
     """
     for what, given in {"names": names, **maps}.items():
         if len(given) != len(pictures):
             raise ValueError(f"{what}: got {len(given)}, expected {len(pictures)}, one a picture")
-    drawn, grid = figure(1.3 * (1 + len(maps)) + 0.7, 1.36 * len(pictures) + 0.4, len(pictures), 1 + len(maps))
+    most = max(float(table.max()) for tables in maps.values() for table in tables)
+    drawn, grid = figure(1.3 * (1 + len(maps)) + 1.5, 1.36 * len(pictures) + 0.4, len(pictures), 1 + len(maps))
     grid = np.asarray(grid).reshape(len(pictures), -1)
     said = []
     for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
@@ -168,13 +170,13 @@ def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[
         grid[i, 0].imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
         grid[i, 0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=8)
         for ax, (title, tables) in zip(grid[i, 1:], maps.items(), strict=True):
-            _look(ax, picture, tables[i])
+            image = _look(ax, picture, tables[i], most=most)
             if i == 0:
                 ax.set_title(title, fontsize=10)
         where = "; ".join(f"{title} most at {_place(tables[i])}" for title, tables in maps.items())
         said.append(f"{name}: {where}")
     grid[0, 0].set_title("picture", fontsize=10)
-    drawn.supxlabel("white is 0; each map's darkest patch is its largest share", fontsize=8.5)
+    drawn.colorbar(image, ax=grid[:, 1:], label="share of a patch", fraction=0.05, aspect=25)
     show(drawn, f"Where was looked, by patch (row, column), counted from 1 at the top left. {'. '.join(said)}.")
 
 
@@ -321,10 +323,10 @@ def waveform_and_spectrogram(
 
 
 def wav2vec_diagram() -> None:
-    """wav2vec 2.0 in one picture: frames, some hidden, a Transformer, guesses, and the codes that they must match."""
+    """wav2vec 2.0 in one picture: frames, some masked, a Transformer, guesses, and the codes that they must match."""
     drawn, ax = figure(8.2, 4.7)
     stage(ax, (-3.1, 16.2), (-0.6, 10.4))
-    hidden = (3, 4, 5)
+    masked = (3, 4, 5)
     xs = [0.8 + 1.65 * i for i in range(8)]
     wave = np.linspace(0, 13.2, 900)
     shape = np.sin(9 * wave) * (0.3 + 0.25 * np.sin(1.3 * wave + 1)) + 0.12 * np.sin(31 * wave)
@@ -332,10 +334,10 @@ def wav2vec_diagram() -> None:
     for i, x in enumerate(xs):
         arrow(ax, (x, 1.15), (x, 1.95))
         box(ax, x, 2.5, f"$z_{i + 1}$", BLUE)
-        gone = i in hidden
+        gone = i in masked
         arrow(ax, (x, 3.05), (x, 3.75), colour=PALE if gone else GREY)
         if gone:
-            box(ax, x, 4.3, "hidden", GREY, width=1.4, fill=PALE)
+            box(ax, x, 4.3, "masked", GREY, width=1.5, fill=PALE)
         else:
             box(ax, x, 4.3, f"$z_{i + 1}$", BLUE)
         arrow(ax, (x, 4.85), (x, 5.4))
@@ -343,8 +345,8 @@ def wav2vec_diagram() -> None:
             arrow(ax, (x, 6.6), (x, 7.15), colour=ORANGE)
             box(ax, x, 7.7, f"$c_{i + 1}$", ORANGE)
     ax.add_patch(Rectangle((0.1, 5.45), 12.95, 1.1, facecolor=(*rgb(GREEN), 0.14), edgecolor=GREEN, linewidth=1.6))
-    ax.text(6.6, 6.0, "Transformer: every frame looks at all", ha="center", va="center", fontsize=11)
-    # One of the hidden frames is played through: its own code, and those of the other hidden ones.
+    ax.text(6.6, 6.0, "Transformer: every frame attends to all", ha="center", va="center", fontsize=11)
+    # One of the masked frames is played through: its own code, and those of the other masked ones.
     x = xs[4]
     ax.plot([x, x], [8.25, 9.1], color=ORANGE, linewidth=1.8)
     ax.plot([x, 14.3], [9.1, 9.1], color=ORANGE, linewidth=1.8)
@@ -354,33 +356,33 @@ def wav2vec_diagram() -> None:
         right = i == 5
         label = f"$q_{i}$ " + ("right" if right else "wrong")
         box(ax, 14.7, y, label, PURPLE, width=2.3, fill=None if right else "white")
-    for i in hidden:
+    for i in masked:
         ax.plot([xs[i] + 0.25, xs[i] + 0.25], [3.05, 3.42], color=PURPLE, linewidth=1.2)
-    arrow(ax, (xs[hidden[0]] + 0.25, 3.42), (13.5, 3.42), colour=PURPLE)
+    arrow(ax, (xs[masked[0]] + 0.25, 3.42), (13.5, 3.42), colour=PURPLE)
     box(ax, 14.7, 3.7, "codebook", PURPLE, width=2.3)
     arrow(ax, (14.7, 4.25), (14.7, 4.75), colour=PURPLE)
     for y, words in (
         (0.45, "waveform"),
         (2.5, "frames, by\nconvolutions"),
-        (4.3, "a span\nis hidden"),
+        (4.3, "a span\nis masked"),
         (7.7, "guesses"),
     ):
         ax.text(-0.35, y, words, ha="right", va="center", fontsize=10.5)
     show(
         drawn,
         "wav2vec 2.0. Convolutions turn a waveform into frames z1 to z8. A span, z4 to z6, is replaced by a learned "
-        "vector, and a Transformer in which every frame looks at all makes guesses c4 to c6 there. A codebook turns "
-        "the frames that were hidden into codes q4 to q6. The guess c5 must tell its own code q5 from the others.",
+        "vector, and a Transformer in which every frame attends to all makes guesses c4 to c6 there. A codebook turns "
+        "the frames that were masked into codes q4 to q6. The guess c5 must tell its own code q5 from the others.",
     )
 
 
 def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, str]:
-    """Which frames of a few sounds are hidden, (batch, n_frames), and the share that was to be expected: for `explore`.
+    """Which frames of a few sounds are masked, (batch, n_frames), and the share that was to be expected: for `explore`.
 
     Returns the figure and the words for it. Raises TypeError for a mask that is not boolean, ValueError for one of
     other axes, or with more frames than can be shown.
     """
-    check_boolean("mask", mask, "a frame is hidden")
+    check_boolean("mask", mask, "a frame is masked")
     check_shape("mask", mask, "batch n_frames")
     batch, n = mask.shape
     if n > MOST_FRAMES:
@@ -389,15 +391,15 @@ def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, 
     hold_still(drawn, left=0.02, right=0.98, bottom=0.2, top=0.84)
     stage(ax, (-0.5, n), (-0.4, batch + 0.1))
     for b, row in enumerate(mask.tolist()):
-        for i, hidden in enumerate(row):
-            face, hatch = (PALE, "////") if hidden else (WEIGHTS(0.55), "")
+        for i, masked in enumerate(row):
+            face, hatch = (PALE, "////") if masked else (WEIGHTS(0.55), "")
             ax.add_patch(Rectangle((i, batch - 1 - b), 0.92, 0.72, facecolor=face, hatch=hatch, edgecolor="white"))
     ax.set_title(title)
     share = mask.float().mean().item()
-    words = f"hidden: {share:.0%} of these frames; {expected:.0%} in the mean over very long sounds"
+    words = f"masked: {share:.0%} of these frames; {expected:.0%} expected in very long sounds"
     drawn.text(0.5, 0.07, words, ha="center", va="center", fontsize=10.5)
     longest = max(len(run) for row in mask.tolist() for run in "".join(" x"[x] for x in row).split() or [""])
-    stretch = f"The longest hidden stretch has {longest} {'frame' if longest == 1 else 'frames'}."
+    stretch = f"The longest masked stretch has {longest} {'frame' if longest == 1 else 'frames'}."
     return drawn, f"{title}: {batch} sounds of {n} frames. {words}. {stretch}"
 
 
@@ -431,8 +433,8 @@ def _picture(ax: Axes, image: Tensor, place: tuple[float, float, float, float], 
     ax.pcolormesh(xs, ys, image.numpy(), cmap="Greys", vmin=0, vmax=top)
 
 
-def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False) -> None:
-    """How much each patch was looked at, with the picture's outline over it."""
+def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most: float | None = None) -> AxesImage:
+    """How much each patch was looked at, with the picture's outline over it; `most` is darkest, else the largest."""
     check_shape("table", table, "rows columns")
     check_places(rows=table.shape[0], columns=table.shape[1])
     if not 0 <= float(table.min()) <= float(table.sum()) <= 1.01:  # not so either where one is NaN
@@ -442,7 +444,8 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False) -> No
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     shares = table.detach().numpy()
     bare(ax, PALE)
-    ax.imshow(shares, cmap=WEIGHTS, vmin=0, vmax=float(shares.max()), extent=extent, interpolation="nearest")
+    top = float(shares.max()) if most is None else most
+    image = ax.imshow(shares, cmap=WEIGHTS, vmin=0, vmax=top, extent=extent, interpolation="nearest")
     ax.contour(picture.numpy(), levels=[0.5 * float(picture.max())], colors=[ORANGE], linewidths=1.1)
     ax.set_xlim(extent[0], extent[1])
     ax.set_ylim(extent[2], extent[3])
@@ -451,6 +454,7 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False) -> No
         colour = "white" if share > 0.6 * shares.max() else INK
         ax.text((j + 0.5) * wide - 0.5, (i + 0.5) * high - 0.5, f"{100 * share:.0f}", ha="center", va="center",
                 fontsize=9, color=colour)  # fmt: skip
+    return image
 
 
 def _place(table: Tensor) -> str:

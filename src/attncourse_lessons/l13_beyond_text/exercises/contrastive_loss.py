@@ -146,7 +146,7 @@ slip("the target twice in the denominator", ALL_LOSSES,
 
 slip("times the temperature", OVER_TEMPERATURE, {"cosines / temperature": "cosines * temperature"}, words="""
     The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
-    02), and cosines, which lie between −1 and 1, need that.""")
+    @lookup), and cosines, which lie between −1 and 1, need that.""")
 
 slip("times the temperature squared", OVER_TEMPERATURE, {".mean()": ".mean() * temperature**2"}, words="""
     The loss was multiplied by T². That belongs to distillation, where a soft target with the same temperature makes

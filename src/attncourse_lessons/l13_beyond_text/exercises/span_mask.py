@@ -1,4 +1,4 @@
-"""span_mask: Which frames to hide."""
+"""span_mask: which frames to mask."""
 
 import torch
 
@@ -14,10 +14,10 @@ def reference(lot, lengths, p, span):
     fits = torch.arange(lot.shape[1]) < (lengths - span + 1)[:, None]
     n_spans = (p * lengths).round().clamp(min=1)[:, None]
     starts = (lot.masked_fill(~fits, 2.0).argsort(dim=1).argsort(dim=1) < n_spans) & fits
-    hidden = torch.zeros_like(starts)
+    masked = torch.zeros_like(starts)
     for later in range(span):
-        hidden[:, later:] |= starts[:, : lot.shape[1] - later]
-    return hidden
+        masked[:, later:] |= starts[:, : lot.shape[1] - later]
+    return masked
 
 
 def solution(lot, lengths, p, span):
@@ -43,7 +43,7 @@ exercise = Exercise(
         "A span that starts at i covers i, …, i + span − 1, and the last of them must lie within the length. Numbers "
         "at places where no span fits must not win: give them a value that loses against all others.",
         "A loop over the sequences is fine. Order the places at which a span fits by their numbers, the lowest first: "
-        "the spans start at the first of them. Spans may overlap; what is hidden twice is hidden.",
+        "the spans start at the first of them. Spans may overlap; what is masked twice is masked.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -76,7 +76,8 @@ def _whole(draw, high):
 @aspect("several spans", points=2, hint=1)
 def several_spans(answer, draw):
     """each as long as asked for, and some overlap"""
-    n, span = 20 + _whole(draw, 9), 3 + _whole(draw, 3)
+    n = 20 + _whole(draw, 9)
+    span = n // 4 + 1 + _whole(draw, 3)  # long: so p · n and p · (n - span + 1) round to different numbers
     start = 1 + _whole(draw, 4)
     lot = _lots(draw, 4, n, [[start, start + 2]], 4 * [list(range(n - span, n))])
     return answer(lot, torch.full((4,), n), _share(draw, 4, n), span)
@@ -93,7 +94,7 @@ def one_span(answer, draw):
 @aspect("within the sound", points=1, hint=2)
 def within_the_sound(answer, draw):
     """no span starts where it does not fit; it may end where the sound ends"""
-    n, span = 16 + _whole(draw, 9), 4 + _whole(draw, 3)
+    n, span = 18 + _whole(draw, 9), 4 + _whole(draw, 3)
     too_late = list(range(n - span + 1, n))
     lot = _lots(draw, 4, n, [[*too_late, n - span, b] for b in range(4)])
     return answer(lot, torch.full((4,), n), _share(draw, 2, n), span)
@@ -102,7 +103,7 @@ def within_the_sound(answer, draw):
 @aspect("lengths", points=1, hint=2)
 def lengths(answer, draw):
     """shorter sounds get fewer spans, and none past their end"""
-    n, span = 24 + 4 * _whole(draw, 3), 3 + _whole(draw, 3)
+    n, span = 32 + 4 * _whole(draw, 3), 3 + _whole(draw, 3)
     lengths = [n, n // 2, n // 4]
     behind = [[1, 2], *(list(range(length, n)) for length in lengths[1:])]
     lot = _lots(draw, 3, n, behind, [list(range(length - span, length)) for length in lengths])
@@ -126,7 +127,7 @@ EVERY_SPAN = ("several spans", "one span", "within the sound", "lengths")
 FIT, SPAN = "n - span + 1", "start : start + span"
 
 slip("single frames for spans", EVERY_SPAN, {SPAN: "start"}, words="""
-    Single frames are hidden, where spans should start. A frame between two visible ones is guessed from its neighbours,
+    Single frames are masked, where spans should start. A frame between two visible ones is guessed from its neighbours,
     without understanding anything. What makes the task worth solving is that `span` frames in a row are gone.""")
 
 slip("one frame too many", (*EVERY_SPAN, "how many"), {SPAN: f"{SPAN} + 1"}, words="""
@@ -149,6 +150,7 @@ slip("the last start forgotten", ("within the sound",), {FIT: "n - span"}, words
 slip("lengths ignored", ("lengths",),
      {"lengths.tolist()": "[lot.shape[1]] * len(lot)"},
      {"p * n": "p * lot.shape[1]"},  # in the number of spans alone
+     {FIT: "len(numbers) - span + 1"},  # in the places alone
      words="""
     Every sequence was taken to be as long as the batch is wide. So spans stand in the padding after a shorter sound,
     where there is nothing to guess, and it got as many spans as a long one.""")
@@ -157,26 +159,30 @@ slip("the highest numbers", EVERY_SPAN, {"argsort()": "argsort(descending=True)"
     The places with the *highest* numbers won. It would be as good a lottery; the contract says that the lowest win, so
     that there is one right answer.""")
 
-slip("p as the share that is hidden", ("several spans", "within the sound", "lengths"),
+slip("p as the share that is masked", ("several spans", "within the sound", "lengths"),
      {"p * n": "p * n / span"},
      words="""
-    There are too few spans: p was taken for the share of *frames* to hide, and divided by the span. In the paper, and
-    here, p is the share of frames at which a span *starts*. (That is why 0.065 hides nearly half.)""")
+    There are too few spans: p was taken for the share of *frames* to mask, and divided by the span. In the paper, and
+    here, p is the share of frames at which a span *starts*. (That is why 0.065 masks nearly half.)""")
+
+slip("p of the possible starts", ("several spans",), {"p * n": "p * (n - span + 1)"}, words="""
+    p was multiplied by the number of places at which a span fits, n − span + 1. The contract multiplies it by the
+    number of frames, n. With short spans both round to the same number; with long ones a span is missing.""")
 
 slip("perhaps none", ("one span",), {"max(1, round(p * n))": "round(p * n)"}, words="""
-    A short sound, or a small p, and nothing is hidden: then there is nothing to guess, and the mean over no frames is
+    A short sound, or a small p, and nothing is masked: then there is nothing to guess, and the mean over no frames is
     NaN. Every sequence gets one span at least.""")
 
 slip("rounded down", ("how many",), {"round(": "int("}, words="""
     p · length was cut off after the decimal point, `int(…)` or `//`, not rounded: 3.7 spans became 3.""")
 
 slip("one lot for all", EVERY_SPAN, {"numbers[:": "lot[0, :"}, words="""
-    All sequences were hidden at the same places, those that the first row of random numbers gives. Each row of `lot` is
+    All sequences were masked at the same places, those that the first row of random numbers gives. Each row of `lot` is
     for the sequence with that number.""")
 
 slip("upside down", (*EVERY_SPAN, "how many"), {"return mask": "return ~mask"}, words="""
     True stands where a frame stays visible. (In attention's masks True means "may be looked at"; this one is of a
-    different kind, and says which frames are *hidden*, as in the paper.)""")
+    different kind, and says which frames are *masked*, as in the paper.)""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
@@ -185,7 +191,7 @@ slip("upside down", (*EVERY_SPAN, "how many"), {"return mask": "return ~mask"}, 
 @misconception("spans that may not overlap", fails=("several spans", "lengths"))
 def spans_that_may_not_overlap(lot, lengths, p, span):
     """A start that lay in an earlier span was passed over for the next. The starts are drawn without looking at each
-    other; spans may overlap, and then fewer frames are hidden."""
+    other; spans may overlap, and then fewer frames are masked."""
     mask = torch.zeros(lot.shape, dtype=torch.bool)
     for b, length in enumerate(lengths.tolist()):
         left = max(1, round(p * length))

@@ -81,6 +81,19 @@ class _Vision:
         names = ("patches", "embed", "class_token", "positions", "stack", "head")
         return answer(*(parts[name] for name in names))
 
+    def handed_to_the_stack(self, answer):
+        """What the answer's stack is given, (batch, 1 + n, d), whatever is read out afterwards."""
+        handed = []
+
+        def stack(x):
+            handed.append(x.clone())
+            return self.stack(x)
+
+        self.answered(answer, stack=stack)
+        if not handed:
+            raise ValueError("stack: was never called")
+        return torch.cat(handed)
+
 
 # ----------------------------------------------------------------------------------------------------- what is observed
 
@@ -101,15 +114,13 @@ def the_class_token(answer, draw):
 @aspect("its position", points=1, hint=1)
 def its_position(answer, draw):
     """the class token has a position of its own, the first"""
-    return _Vision(draw).answered(answer, stack=lambda x: x.tanh())
+    return _Vision(draw).handed_to_the_stack(answer)[:, 0]
 
 
 @aspect("the patches' positions", points=1, hint=1)
 def the_patches_positions(answer, draw):
     """patch i has position i + 1"""
-    parts = _Vision(draw)
-    positions = torch.cat([torch.zeros_like(parts.positions[:1]), parts.positions[1:]])
-    return parts.answered(answer, positions=positions)
+    return _Vision(draw).handed_to_the_stack(answer)[:, 1:]
 
 
 @aspect("a single picture", points=1, hint=2)
@@ -131,6 +142,7 @@ def gradient(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 POSITIONS = ("logits", "its position", "the patches' positions", "a single picture")
+READOUT = ("logits", "the class token", "a single picture")
 BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' positions", "a single picture")
 EMBEDDED, PLUS_POSITIONS, CLASS_TOKEN = "embed(patches)", " + positions", "[:, 0]"
 
@@ -149,25 +161,25 @@ slip("no positions", (*POSITIONS, "gradient"), {PLUS_POSITIONS: ""}, words="""
     its position added, before the stack.""")
 
 slip("positions after the stack", POSITIONS, {PLUS_POSITIONS: "", "stack(x)": "(stack(x) + positions)"}, words="""
-    The positions were added to what came out of the stack. By then all looking is done, and it was done without knowing
+    The positions were added to what came out of the stack. By then attention has done its work, without knowing
     what stood where. They belong to what goes in.""")
 
 slip("the class token after the patches", POSITIONS, {"[first, x]": "[x, first]", CLASS_TOKEN: "[:, -1]"}, words="""
     The class token was put after the patches and is read there. That could be learned as well; but positions come in an
     order, and row 0 of them is the class token's: with it at the end every patch has its neighbour's.""")
 
-slip("reads the last patch", BUT_GRADIENT, {CLASS_TOKEN: "[:, -1]"}, words="""
+slip("reads the last patch", READOUT, {CLASS_TOKEN: "[:, -1]"}, words="""
     The last row went to the head, as one does with a recurrent network. There is nothing special about the last patch,
     the lower right corner. What was put in front to be read out is the class token.""")
 
-slip("averages all rows", BUT_GRADIENT,
+slip("averages all rows", READOUT,
      {CLASS_TOKEN: ".mean(dim=1)"},
      {CLASS_TOKEN: "[:, 1:].mean(dim=1)"},  # those of the patches
      words="""
     The mean over the rows went to the head. That is another way to read a ViT out, and works about as well when it is
     trained that way; here the class token was put in to do that work, and it alone is read.""")
 
-slip("a row of logits for every token", BUT_GRADIENT, {CLASS_TOKEN: ""}, words="""
+slip("a row of logits for every token", READOUT, {CLASS_TOKEN: ""}, words="""
     All rows went to the head, (batch, n, d), and there is an answer for every patch. A picture has one class: hand the
     head one vector for each picture.""")
 
@@ -178,7 +190,7 @@ slip("the class token joins after the stack", (*BUT_GRADIENT, "gradient"),
     The class token stood in front only when the stack was done, so it has looked at no patch, and every picture gets
     the same logits. It has to go through the stack with the patches: that is where it collects.""")
 
-slip("softmax already applied", BUT_GRADIENT, {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).softmax(dim=-1)"}, words="""
+slip("softmax already applied", READOUT, {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).softmax(dim=-1)"}, words="""
     These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of the
     other makes every answer look uncertain.""")
 
