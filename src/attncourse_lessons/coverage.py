@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jupytext
 
 from attncourse_lessons import course
-from attncourse_lessons.slides.ideas import BY_LETTER, IDEAS, LEFT_OUT, PROMISED
+from attncourse_lessons.slides.ideas import BY_LETTER, IDEAS, LEFT_OUT
 
 FILE = "docs/coverage.md"
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -74,8 +74,6 @@ def table() -> str:
     lines += ["| idea | decks | taught in |", "|---|---|---|"]
     for idea in IDEAS:
         said = "; ".join(f"{numbers[place.lesson]} *{place.section}*" for place in where.get(idea.name, []))
-        if not said and idea.name in PROMISED:
-            said = f"{numbers[PROMISED[idea.name]]} (its section is not marked yet)"
         lines.append(f"| {idea.name} | {' '.join(idea.letters)} | {said or f'nowhere: {LEFT_OUT[idea.name]}'} |")
     return "\n".join(lines) + "\n"
 

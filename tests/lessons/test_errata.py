@@ -71,17 +71,14 @@ NO_DECK = {
     ("masking", "one remedy for two problems"): "a reading of two slides together; each of them is right",
     ("training", "mean of means"): "a bug of libraries",
     ("writing", "dropout left on"): "a bug of programs",
+    ("beyond_text", "what is masked is masked"): "a figure of the paper, which is right with its text",
     ("writing", "Slides print a column"): "a caution about a column of the paper's own table",
 }
-# As in `test_width_of_code`: a lesson leaves this list with its second edition, and its boxes get their entries.
-FIRST_EDITION = ("beyond_text",)
 
 
 def test_every_box_is_marked_with_its_entry_or_says_why_it_has_none():
     found, excused = [], set()
     for lesson in course.lessons:
-        if lesson.name in FIRST_EDITION:
-            continue
         text = (lesson.folder / "lecture.py").read_text(encoding="utf-8")
         for cell in jupytext.reads(text, fmt="py:percent").cells:
             for box in BOX.finditer(cell.source) if not cell.metadata.get("erratum") else ():

@@ -44,3 +44,5 @@ T_BY_T = Erratum(
     check=_growth_of_the_largest_tensor,
     kind="overclaim",
 )
+
+ERRATA = (T_BY_T,)

@@ -83,7 +83,7 @@ for patch in (1, 8, 16, 32):
     n = (224 // patch) ** 2
     print(f"patches of {patch:>2} × {patch:<2}: {n:>6,} rows, {n * n:>13,} attention weights")
 
-# %% [markdown]
+# %% [markdown] teaches="images: the Vision Transformer"
 # Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
 # that). In the **Vision Transformer**, ViT (Dosovitskiy et al. 2021), a token is therefore a square **patch** of, say,
 # 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. The image above is worth 14 × 14; the
@@ -614,7 +614,7 @@ print(f"{frames.shape[1]} frames a second, each from {(end - start + 1) / 16:.0f
 # %% tags=["hide-input"]
 assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 
-# %% [markdown]
+# %% [markdown] teaches="sound: wav2vec 2.0"
 # Forty-nine rows for a second: now it is a sequence like any other. For our sounds, at half the rate, two convolutions
 # do: kernels of 80 and 4 samples, strides of 40 and 4, which comes to 25 and 20 milliseconds as well.
 #

@@ -103,10 +103,5 @@ B textbooks of NLP
 ABCDE what slides get wrong
 """)
 
-# Of lessons whose marks are still to come, by the syllabus: idea -> the lesson that will teach it.
-PROMISED = {
-    "images: the Vision Transformer": "beyond_text",
-    "sound: wav2vec 2.0": "beyond_text",
-}
 # What no lesson teaches, and why.
 LEFT_OUT = {"human-like translation": "a metaphor, and no lecture compares models with readers"}
