@@ -25,7 +25,7 @@ from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 RUN_ABOVE = "run the cells above first (menu Run, Run All Above Selected Cell)"
-CALLS = ("check", "check_all", "hint", "progress", "solved")  # what a course's notebooks import of it
+CALLS = ("check", "check_all", "hint", "practice", "progress", "solved")  # what a course's notebooks import of it
 USUAL = {  # what nearly everybody calls so
     "np": "import numpy as np", "plt": "import matplotlib.pyplot as plt", "F": "import torch.nn.functional as F",
     "nn": "from torch import nn", "Tensor": "from torch import Tensor",

@@ -29,6 +29,7 @@ from traitlets.config import Config
 from lessonkit.exercises.local_runner import AspectFailed, Guard, LocalRunner, in_words
 from lessonkit.grading.sandbox.protocol import Channel, ConnectionClosed, tensors_in
 from lessonkit.grading.sandbox.remote_autograd import Calls, attached
+from lessonkit.kernel import CALLS
 
 INPUT = "nobody is there to type an answer to input() while the notebook is graded"
 
@@ -278,8 +279,8 @@ def install(process: Process, course: str, packages: Sequence[str], hidden: Sequ
     for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
         del sys.modules[name]
     stand_in = types.ModuleType(course, "What is here of the checks while a notebook is graded.")
-    stand_in.check, stand_in.solved = Check(process), _not_here                           # type: ignore[attr-defined]
-    stand_in.hint = stand_in.progress = stand_in.check_all = _nothing                     # type: ignore[attr-defined]
+    here = {**dict.fromkeys(CALLS, _nothing), "check": Check(process), "solved": _not_here}
+    vars(stand_in).update(here)
     sys.modules[course] = stand_in
     sys.meta_path.insert(0, Hidden(hidden))
 
