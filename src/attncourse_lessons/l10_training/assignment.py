@@ -63,9 +63,10 @@ from torch import Tensor, nn
 
 # %% exercise="label_smoothed_loss"
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, pad: int) -> Tensor:
-    """Cross entropy against smoothed targets, in nats, averaged over the real tokens of the batch.
+    """Cross entropy against smoothed targets, in nats: the mean over the batch's real tokens.
 
-    logits: (batch, n, vocab_size)   target: (batch, n), whole numbers, `pad` where there is no token
+    logits: (batch, n, vocab_size)
+    target: (batch, n), whole numbers, `pad` where there is no token
     returns one number, (), through which a gradient can flow
     """
     ...  # solution
@@ -150,7 +151,8 @@ def adamw_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One update of one parameter by AdamW.
 
-    parameter, gradient, m, v: of one shape, with any number of axes; m and v as the step before has returned them
+    parameter, gradient, m, v: of one shape, with any number of axes; m and v as the step
+    before has returned them
     step: 1 at the first update   betas: β₁ and β₂   weight_decay: λ
     returns the new parameter, m and v: new tensors of the same shape, m and v not corrected
     """
@@ -170,7 +172,7 @@ if solved("adamw_step"):
         return nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
 
     x = torch.randn(256, 2, generator=torch.Generator().manual_seed(1))
-    y = (x[:, :1] * x[:, 1:]).sign()                                      # a chessboard of four fields
+    y = (x[:, :1] * x[:, 1:]).sign()                             # a chessboard of four fields
     mine, theirs = network(), network()
     state = {p: (torch.zeros_like(p), torch.zeros_like(p)) for p in mine.parameters()}
     groups = [{"params": [p for p in theirs.parameters() if p.ndim >= 2], "weight_decay": 0.1},
@@ -230,17 +232,24 @@ class TrainStep(nn.Module):
 
     def __init__(self, d: int, n_classes: int, dropout: float):
         super().__init__()
-        layers = nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        self.model = nn.Sequential(*layers)                                       # gives log-probabilities
+        self.model = nn.Sequential(
+            nn.Linear(d, 8),
+            nn.Tanh(),
+            nn.Dropout(dropout),
+            nn.Linear(8, n_classes),
+            nn.LogSoftmax(dim=-1),                               # gives log-probabilities
+        )
         self.optimizer = GradientDescent(self.model.parameters())
 
     def forward(self, micro_batches, held_out, lr: float, clip: float):
         """Take one step; then evaluate.
 
-        micro_batches: a list of pairs (x, target), x (n, d) and target (n,), with an n of their own
+        micro_batches: a list of pairs (x, target), x (n, d) and target (n,), with an n of their
+        own
         held_out: one such pair
-        returns the step's mean loss (before the step, as computed in training), the norm of its gradient before clipping, and
-        the mean loss on held_out after the step: three numbers, as tensors or plain
+        returns the step's mean loss (before the step, as computed in training), the norm of its
+        gradient before clipping, and the mean loss on held_out after the step: three numbers,
+        as tensors or plain
         """
         ...  # solution
 
@@ -256,13 +265,16 @@ if solved("TrainStep"):
     x = 2 * torch.randn(512, 2, generator=torch.Generator().manual_seed(2))
     inside = (x.norm(dim=1) < 2).long()
     held_out = (x[256:], inside[256:])
-    pieces = list(zip(x[:256].split([10, 50, 196]), inside[:256].split([10, 50, 196]), strict=True))
+    sizes = [10, 50, 196]
+    pieces = list(zip(x[:256].split(sizes), inside[:256].split(sizes), strict=True))
     whole = [(x[:256], inside[:256])]
     losses = []
     for micro_batches in (whole, pieces):
         torch.manual_seed(0)
         trainer = TrainStep(2, 2, 0.0)
-        losses.append([float(trainer(micro_batches, held_out, 1.0, 1.0)[2]) for _ in range(200)])
+        losses.append(
+            [float(trainer(micro_batches, held_out, 1.0, 1.0)[2]) for _ in range(200)]
+        )
     print("step   in one piece   in three")
     for step in (1, 10, 50, 200):
         print(f"{step:>4}   {losses[0][step - 1]:.6f}       {losses[1][step - 1]:.6f}")
@@ -291,7 +303,7 @@ if solved("TrainStep"):
 
 # %% locked=true
 class Translator(nn.Module):
-    """One block of encoder, one of decoder, of torch's layers, in front of which the norms stand."""
+    """One block of encoder, one of decoder, of torch's layers, with the norms in front."""
 
     def __init__(self, vocab_size=40, d_model=48, max_length=24):
         super().__init__()
@@ -326,7 +338,7 @@ def rectangle(rows: list[list[int]]) -> Tensor:
 
 @torch.no_grad()
 def translate(model: nn.Module, sources: list[list[int]]) -> list[list[int]]:
-    """The likeliest next token, again and again, up to <eos>: a list of token ids for each source."""
+    """The likeliest next token, again and again, up to <eos>: for each source a list of ids."""
     source, written = rectangle(sources), torch.ones(len(sources), 1).long()
     for _ in range(20):
         best = model(source, written)[:, -1].argmax(dim=-1)
@@ -337,8 +349,10 @@ def translate(model: nn.Module, sources: list[list[int]]) -> list[list[int]]:
 def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> list[list[int]]:
     """Train on `pairs` and translate `sources`.
 
-    pairs: [source, target] each, lists of token ids without <bos> and <eos>   sources: lists of token ids
-    returns a translation for each source, in their order: lists of token ids without <pad>, <bos> and <eos>
+    pairs: [source, target] each, lists of token ids without <bos> and <eos>
+    sources: lists of token ids
+    returns a translation for each source, in their order: lists of token ids without <pad>,
+    <bos> and <eos>
     """
     ...  # solution
 
@@ -412,10 +426,12 @@ check("train_translator", train_translator)
 
 # %% exercise="batch_by_tokens"
 def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
-    """Share out sentences into batches of like length, each at most `batch_tokens` large with its padding.
+    """Share out sentences into batches of like length.
 
     lengths: how many tokens each sentence has
-    returns a list of batches; a batch is a list of indices into `lengths`, and each index comes once
+    batch_tokens: how large a batch may be at most, with its padding
+    returns a list of batches; a batch is a list of indices into `lengths`, and each index
+    comes once
     """
     ...  # solution
 
@@ -437,7 +453,8 @@ if solved("batch_by_tokens"):
     for name, batches in (("by tokens", mine), ("as they come", as_they_come)):
         room = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
         empty = 1 - sum(lengths) / sum(room)
-        print(f"{name:>12}: {len(batches)} batches, the largest {max(room):,}, {empty:.0%} padding")
+        print(f"{name:>12}: {len(batches)} batches, the largest {max(room):,}, "
+              f"{empty:.0%} padding")
 
 # %% [markdown]
 # ## Extension: loss scaling, one step in half precision
@@ -455,12 +472,21 @@ if solved("batch_by_tokens"):
 #    `growth_interval` of them have come in a row, the scale is doubled and they are counted from 0 again.
 
 # %% exercise="scaled_step"
-def scaled_step(weights: Tensor, loss_of, scale: float, good_steps: int, growth_interval: int, lr: float):
+def scaled_step(
+    weights: Tensor,
+    loss_of,
+    scale: float,
+    good_steps: int,
+    growth_interval: int,
+    lr: float,
+):
     """One step of gradient descent in half precision.
 
-    weights: (n,), float32   loss_of: takes a copy of them, (n,) in float16, and returns the loss, () in float32
+    weights: (n,), float32
+    loss_of: takes a copy of them, (n,) in float16, and returns the loss, () in float32
     good_steps: how many steps in a row were good before this one, less than `growth_interval`
-    returns the new weights, (n,) in float32, and the scale and the number of good steps for the next step: two numbers
+    returns the new weights, (n,) in float32, and the scale and the number of good steps for
+    the next step: two numbers
     """
     ...  # solution
 
@@ -485,7 +511,8 @@ if solved("scaled_step"):
         weights, scale, good = scaled_step(weights, small_loss, scale, good, 20, lr=1e8)
         if step <= 6 or step % 10 == 0:
             skipped = "   skipped: overflow" if scale < before else ""
-            print(f"{step:>4}   2^{math.log2(before):.0f}    {small_loss(weights):.2e}{skipped}")
+            loss = small_loss(weights)
+            print(f"{step:>4}   2^{math.log2(before):.0f}    {loss:.2e}{skipped}")
     copy = torch.zeros(3).half().requires_grad_()
     small_loss(copy).backward()
     print("the gradient without a scale:", copy.grad.tolist())
@@ -524,9 +551,11 @@ def memory_and_flops(
 ) -> tuple[int, int, int, int, int, int]:
     """What one step of training an encoder–decoder takes.
 
-    n_parameters: N, an even number   bytes_each: has "weights", "gradients", "moments" and "master" (0: no such copy)
-    returns six whole numbers: the bytes of memory; the FLOPs of the step by the rule; and, exact, its FLOPs in all the
-    projections, in all the scores and averages, in the feed-forward networks, and in the output
+    n_parameters: N, an even number
+    bytes_each: has "weights", "gradients", "moments" and "master" (0: no such copy)
+    returns six whole numbers: the bytes of memory; the FLOPs of the step by the rule; and,
+    exact, its FLOPs in all the projections, in all the scores and averages, in the
+    feed-forward networks, and in the output
     """
     ...  # solution
 
@@ -547,11 +576,17 @@ if solved("memory_and_flops"):
     from attncourse.training.hardware import CHIPS
     from attncourse.transformer import EncoderDecoder, TransformerConfig
 
-    mixes = {"float32": (4, 4, 4, 0), "16 bits, float32 master": (2, 2, 4, 4), "16 bits alone": (2, 2, 2, 0)}
+    mixes = {
+        "float32": (4, 4, 4, 0),
+        "16 bits, float32 master": (2, 2, 4, 4),
+        "16 bits alone": (2, 2, 2, 0),
+    }
     kinds = ("weights", "gradients", "moments", "master")
-    big = dict(d_model=1024, d_ff=4096, n_layers=6, vocab_size=37_000, batch=1000, n_source=25, n_target=25)
+    big = dict(d_model=1024, d_ff=4096, n_layers=6, vocab_size=37_000)
+    tokens = dict(batch=1000, n_source=25, n_target=25)
     for name, mix in mixes.items():
-        memory, rule, *exact = memory_and_flops(210_000_000, dict(zip(kinds, mix, strict=True)), **big)
+        bytes_each = dict(zip(kinds, mix, strict=True))
+        memory, rule, *exact = memory_and_flops(210_000_000, bytes_each, **big, **tokens)
         print(f"{name:>24}: {memory / 1e9:.2f} GB without activations")
     print(f"FLOPs of a step: {sum(exact):.3g} exactly, {rule:.3g} by the rule")
     for name, chip in CHIPS.items():
@@ -561,13 +596,15 @@ if solved("memory_and_flops"):
     small = dict(d_model=32, d_ff=64, n_layers=2, vocab_size=50)
     torch.manual_seed(0)
     model = EncoderDecoder(TransformerConfig(n_heads=4, **small))
-    source, lengths, target = torch.ones(3, 7).long(), torch.full((3,), 7), torch.ones(3, 9).long()
+    source, lengths = torch.ones(3, 7).long(), torch.full((3,), 7)
+    target = torch.ones(3, 9).long()
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(source, lengths, target).sum().backward()
     _, _, *exact = memory_and_flops(
         2, dict.fromkeys(kinds, 0), batch=3, n_source=7, n_target=9, **small
     )
-    print(f"a step of a small model: torch counts {counter.get_total_flops():,}, you {sum(exact):,}")
+    print(f"a step of a small model: torch counts {counter.get_total_flops():,}, "
+          f"you {sum(exact):,}")
 
 # %% [markdown]
 # ## Extension: grow a vocabulary
@@ -584,7 +621,8 @@ if solved("memory_and_flops"):
 def byte_pairs(train: list[str], test: list[str], n_merges: int) -> list[list[str]]:
     """Learn `n_merges` merges and cut the words of `test` into pieces with them.
 
-    returns the pieces of each test word; joined, they are the word. There are always enough pairs to merge.
+    returns the pieces of each test word; joined, they are the word. There are always enough
+    pairs to merge.
     """
     ...  # solution
 

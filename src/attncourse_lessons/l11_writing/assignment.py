@@ -51,18 +51,25 @@ def translator():
     from attncourse.transformer import EncoderDecoder, TransformerConfig
 
     pairs = number_words("de", "en", train=4000, test=200, max_items=2, dates=0)
-    german = Tokenizer.train((pair.source for pair in pairs.train), size=112, keep_apart="hundert|und")
+    german = Tokenizer.train(
+        (pair.source for pair in pairs.train), size=112, keep_apart="hundert|und"
+    )
     english = Tokenizer.train((pair.target for pair in pairs.train), size=112)
     torch.manual_seed(0)
     config = TransformerConfig(
-        vocab_size=len(german), target_vocab_size=len(english), d_model=48, d_ff=128, n_layers=1, n_heads=4
+        vocab_size=len(german),
+        target_vocab_size=len(english),
+        d_model=48,
+        d_ff=128,
+        n_layers=1,
+        n_heads=4,
     )
     model, steps = EncoderDecoder(config), 400
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, steps)
     encoded = sorted(encode_pairs(pairs.train, german, english), key=lambda pair: len(pair[1]))
     for i in torch.randint(len(encoded) // 64, (steps,)).tolist():
-        batch = collate(encoded[64 * i : 64 * (i + 1)])                   # of like length
+        batch = collate(encoded[64 * i : 64 * (i + 1)])          # of like length
         optimizer.zero_grad()
         model.loss(batch.source, batch.lengths, batch.target_in, batch.target_out).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -72,7 +79,10 @@ def translator():
 
 
 def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
-    """The translator as a function: what is written so far -> the logits of the next token of each sentence."""
+    """The translator as a function of what is written so far.
+
+    It returns the logits of the next token of each sentence.
+    """
     from attncourse.data import collate, encode_pairs
     from attncourse.data.parallel import Pair
 
@@ -81,7 +91,7 @@ def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
 
     @torch.no_grad()
     def next_logits(tokens):
-        n = len(tokens) // len(sources)                                   # hypotheses of each sentence
+        n = len(tokens) // len(sources)                          # hypotheses of each sentence
         return model(batch.source.repeat(n, 1), batch.lengths.repeat(n), tokens)[:, -1]
 
     return next_logits
@@ -100,11 +110,17 @@ def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
 
 # %% exercise="greedy_decode"
 def greedy_decode(
-    next_logits: Callable[[Tensor], Tensor], n_sentences: int, bos: int, eos: int, pad: int, max_length: int
+    next_logits: Callable[[Tensor], Tensor],
+    n_sentences: int,
+    bos: int,
+    eos: int,
+    pad: int,
+    max_length: int,
 ) -> Tensor:
     """Write a sentence in each row, token by token, always the likeliest.
 
-    returns (n_sentences, max_length) whole numbers: no bos, eos where the sentence ends, pad behind it
+    returns (n_sentences, max_length) whole numbers: no bos, eos where the sentence ends, pad
+    behind it
     """
     ...  # solution
 
@@ -118,7 +134,9 @@ check("greedy_decode", greedy_decode)
 if solved("greedy_decode"):
     model, german, english, unseen = translator()
     sources = [pair.source for pair in unseen]
-    written = greedy_decode(logits_after(sources), len(sources), bos=1, eos=2, pad=0, max_length=24)
+    written = greedy_decode(
+        logits_after(sources), len(sources), bos=1, eos=2, pad=0, max_length=24
+    )
     greedy = [english.decode(row.tolist()) for row in written]
     for pair, text in list(zip(unseen, greedy, strict=True))[:8]:
         print(f"{pair.source:>55} → {text}{'' if text == pair.target else '   ✗'}")
@@ -150,8 +168,8 @@ def sample_token(
     """Sample the next token of each sentence from what temperature, top-k and top-p leave.
 
     logits: (batch, vocab_size)   u: (batch,), a random number for each sentence
-    returns the filtered probabilities, (batch, vocab_size), 0 for what was taken out, each row with sum 1; and the
-    tokens, (batch,), whole numbers
+    returns the filtered probabilities, (batch, vocab_size), 0 for what was taken out, each row
+    with sum 1; and the tokens, (batch,), whole numbers
     """
     ...  # solution
 
@@ -178,7 +196,8 @@ if solved("sample_token"):
 
     print(unseen[3].source)
     for temperature, top_p in ((0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (2.0, 0.9)):
-        print(f"  T = {temperature}, p = {top_p}: {' | '.join(write(unseen[3].source, temperature, top_p))}")
+        texts = write(unseen[3].source, temperature, top_p)
+        print(f"  T = {temperature}, p = {top_p}: {' | '.join(texts)}")
 
 # %% [markdown]
 # ## 3 · Beam search: several hypotheses at once
@@ -203,11 +222,17 @@ if solved("sample_token"):
 
 # %% exercise="beam_search"
 def beam_search(
-    next_log_p: Callable[[Tensor], Tensor], n_beams: int, length_penalty: float, bos: int, eos: int, max_length: int
+    next_log_p: Callable[[Tensor], Tensor],
+    n_beams: int,
+    length_penalty: float,
+    bos: int,
+    eos: int,
+    max_length: int,
 ) -> tuple[Tensor, float]:
     """The hypothesis with the best score, and that score.
 
-    returns its tokens, a tensor (n,), without bos and with its eos if it has one; and its score, a number
+    returns its tokens, a tensor (n,), without bos and with its eos if it has one; and its
+    score, a number
     """
     ...  # solution
 
@@ -237,7 +262,8 @@ if solved("beam_search"):
         mended += one != pair.target == four
         spoilt += one == pair.target != four
         if one != four:
-            print(f"{pair.source}\n    one beam: {one}\n    four:     {four}\n    right:    {pair.target}")
+            print(f"{pair.source}\n    one beam: {one}\n    four:     {four}\n"
+                  f"    right:    {pair.target}")
     print(f"of 60: {mended} mended by four beams, {spoilt} spoilt")
 
 # %% [markdown]
@@ -263,8 +289,10 @@ def bleu(
 ) -> tuple[Tensor, float, float]:
     """BLEU of a corpus, and what it is made of.
 
-    hypotheses, references: a list of words for each sentence, as many of the one as of the other
-    returns the precisions, (max_n,), from 0 to 1; the brevity penalty, a number; and the score of 100, a number
+    hypotheses, references: a list of words for each sentence, as many of the one as of the
+    other
+    returns the precisions, (max_n,), from 0 to 1; the brevity penalty, a number; and the score
+    of 100, a number
     """
     ...  # solution
 
@@ -286,11 +314,14 @@ if solved("bleu") and solved("greedy_decode"):
 
     shorter = [text.rsplit(" ", 1)[0] for text in references]
     backwards = [" ".join(reversed(text.split())) for text in references]
-    for name, texts in (("greedy", greedy), ("without the last word", shorter), ("backwards", backwards)):
-        precisions, brevity, score = bleu([cut(t) for t in texts], [cut(r) for r in references], 4)
+    cut_references = [cut(text) for text in references]
+    systems = {"greedy": greedy, "without the last word": shorter, "backwards": backwards}
+    for name, texts in systems.items():
+        precisions, brevity, score = bleu([cut(text) for text in texts], cut_references, 4)
         theirs = metrics.bleu(texts, references).score
         rounded = [round(p, 2) for p in precisions.tolist()]
-        print(f"{name:>22}: you {score:.1f}, sacrebleu {theirs:.1f}; penalty {brevity:.2f}, precisions {rounded}")
+        print(f"{name:>22}: you {score:.1f}, sacrebleu {theirs:.1f}; "
+              f"penalty {brevity:.2f}, precisions {rounded}")
 
 # %% [markdown]
 # ## 5 · Read a result like a reviewer
@@ -341,10 +372,12 @@ def paired_bootstrap(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Whether one system is better than another, with its uncertainty.
 
-    ours, theirs: (n_sentences, 2), of each sentence the matches and the total, above 0, of the one and the other system
+    ours, theirs: (n_sentences, 2), of each sentence the matches and the total, above 0, of the
+    one and the other system
     draws: (n_draws, n_sentences), whole numbers: which sentences each resampled test set holds
-    returns four numbers: ours less theirs on the test set itself, in scores of 100; the 2.5 % and the 97.5 % quantile of
-    that difference over the resampled test sets; and the share of those on which ours has the higher score
+    returns four numbers: ours less theirs on the test set itself, in scores of 100; the 2.5 %
+    and the 97.5 % quantile of that difference over the resampled test sets; and the share of
+    those on which ours has the higher score
     """
     ...  # solution
 
@@ -369,5 +402,5 @@ if solved("paired_bootstrap") and solved("greedy_decode"):
     resamples = torch.randint(200, (2000, 200), generator=torch.Generator().manual_seed(0))
     for name, texts in (('always "one"', ["one"] * 200), ("the other", other)):
         found, low, high, share = paired_bootstrap(counts(greedy), counts(texts), resamples)
-        print(f"greedy against {name}: {found:+.1f}, 95 % of resamples in [{low:+.1f}, {high:+.1f}], "
-              f"better on {share:.0%}")
+        print(f"greedy against {name}: {found:+.1f}, "
+              f"95 % of resamples in [{low:+.1f}, {high:+.1f}], better on {share:.0%}")

@@ -27,8 +27,8 @@ try:
     from . import figures
 except ModuleNotFoundError:
     raise ImportError(
-        "This page needs the attncourse package: open it with `make lab` in the course's folder, "
-        "or choose a kernel of the environment in which you installed the course."
+        "This page needs the attncourse package: open it with `make lab` in the course's "
+        "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
 import math
@@ -347,7 +347,7 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # %%
 source, lengths, target_in, _ = collate(test_encoded[:200])
 with torch.no_grad():
-    logits = transformer(source, lengths, target_in)[target_in != PAD]   # (n_tokens, vocab_size)
+    logits = transformer(source, lengths, target_in)[target_in != PAD]  # (n_tokens, vocab_size)
 p = logits.softmax(dim=-1)
 entropy = -(p * p.clamp(min=1e-9).log()).sum(dim=-1)                        # (n_tokens,)
 order = entropy.argsort()
@@ -817,13 +817,15 @@ assert max(at_two["both"]) < min(at_two["mixed batches"])
 # %%
 for kind, runs in splits["even_split"].items():
     scores_here = "  ".join(f"{run['right']:.1%}" for run in runs)
-    print(f"{kind:>12}: {scores_here} exactly right, {runs[0]['lists_seen']:,} lists seen in 550 steps")
+    print(f"{kind:>12}: {scores_here} exactly right, "
+          f"{runs[0]['lists_seen']:,} lists seen in 550 steps")
 n_short = sum(splits["even_split"]["mixed"][0]["asked"][str(n)] for n in (2, 3, 4))
 print(f"lists of at most four tokens in the even test set: {n_short} of 1,000")
 
 # %% tags=["hide-input"]
 even = {kind: [run["right"] for run in runs] for kind, runs in splits["even_split"].items()}
-assert all(a > b for a, b in zip(even["like length"], even["mixed"], strict=True)) and n_short < 10
+assert all(a > b for a, b in zip(even["like length"], even["mixed"], strict=True))
+assert n_short < 10
 
 # %% [markdown]
 # Mixed batches are full of padding: in the same steps the model sees little more than half as many lists, and on

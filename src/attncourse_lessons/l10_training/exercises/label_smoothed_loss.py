@@ -11,9 +11,9 @@ from .common import READY_MADE
 
 
 def solution(logits, target, smoothing, pad):
-    log_p = logits.log_softmax(dim=-1)                                            # (batch, n, vocab_size)
-    true = -log_p.gather(-1, target[..., None])[..., 0]                           # (batch, n)
-    uniform = -log_p.mean(dim=-1)                                                 # (batch, n)
+    log_p = logits.log_softmax(dim=-1)                            # (batch, n, vocab_size)
+    true = -log_p.gather(-1, target[..., None])[..., 0]           # (batch, n)
+    uniform = -log_p.mean(dim=-1)                                 # (batch, n)
     losses = (1 - smoothing) * true + smoothing * uniform
     return losses[target != pad].mean()
 

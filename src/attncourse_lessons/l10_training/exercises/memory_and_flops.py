@@ -28,11 +28,11 @@ def solution(n_parameters, bytes_each, d_model, d_ff, n_layers, vocab_size, batc
         forward = 2 * multiply_adds
         return forward + 2 * forward
 
-    encoder, decoder = 4 * n_source, 4 * n_target                                 # Q, K, V and the output
-    cross = 2 * n_target + 2 * n_source                                           # Q, output; K, V
+    encoder, decoder = 4 * n_source, 4 * n_target                 # Q, K, V and the output
+    cross = 2 * n_target + 2 * n_source                           # Q, output; K, V
     pairs = n_source**2 + n_target**2 + n_target * n_source
     projections = training(n_layers * batch * (encoder + decoder + cross) * d_model**2)
-    scores = training(n_layers * batch * 2 * pairs * d_model)                     # q · k, and the average
+    scores = training(n_layers * batch * 2 * pairs * d_model)     # q · k, and the average
     feed_forward = training(n_layers * tokens * 2 * d_model * d_ff)
     output = training(batch * n_target * d_model * vocab_size)
     return memory, by_rule, projections, scores, feed_forward, output

@@ -33,8 +33,13 @@ class _TrainStep(nn.Module):
 
     def __init__(self, d: int, n_classes: int, dropout: float):
         super().__init__()
-        layers = nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        self.model = nn.Sequential(*layers)
+        self.model = nn.Sequential(
+            nn.Linear(d, 8),
+            nn.Tanh(),
+            nn.Dropout(dropout),
+            nn.Linear(8, n_classes),
+            nn.LogSoftmax(dim=-1),
+        )
         self.optimizer = _GradientDescent(self.model.parameters())
 
     def forward(self, micro_batches, held_out, lr, clip):
@@ -62,7 +67,7 @@ def solution(self, micro_batches, held_out, lr, clip):
     loss = 0.0
     for x, target in micro_batches:
         part = F.nll_loss(self.model(x), target, reduction="sum") / n
-        part.backward()                                                       # adds to the gradients
+        part.backward()                                           # adds to the gradients
         loss += part.item()
     norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
     self.optimizer.step(lr)

@@ -31,7 +31,8 @@ def solution(next_log_p, n_beams, length_penalty, bos, eos, max_length):
     open_: list[tuple[list[int], float]] = [([bos], 0.0)]
     finished: list[tuple[list[int], float]] = []
     for _ in range(max_length):
-        log_p = next_log_p(torch.tensor([tokens for tokens, _ in open_]))         # (n_open, vocab_size)
+        so_far = torch.tensor([tokens for tokens, _ in open_])    # (n_open, t)
+        log_p = next_log_p(so_far)                                # (n_open, vocab_size)
         longer = [
             ([*tokens, v], total + p)
             for (tokens, total), row in zip(open_, log_p.tolist(), strict=True)

@@ -27,7 +27,7 @@ def solution(next_logits, n_sentences, bos, eos, pad, max_length):
     tokens[:, 0] = bos
     finished = torch.zeros(n_sentences, dtype=torch.bool)
     for t in range(max_length):
-        best = next_logits(tokens[:, : t + 1]).argmax(dim=-1)                     # (n_sentences,)
+        best = next_logits(tokens[:, : t + 1]).argmax(dim=-1)     # (n_sentences,)
         tokens[:, t + 1] = best.masked_fill(finished, pad)
         finished = finished | (best == eos)
         if finished.all():

@@ -10,11 +10,11 @@ from .common import READY_MADE
 
 def solution(ours, theirs, draws):
     def score(counts):
-        matches, totals = counts.sum(dim=-2).unbind(dim=-1)                       # of all sentences together
+        matches, totals = counts.sum(dim=-2).unbind(dim=-1)       # of all sentences together
         return 100 * matches / totals
 
     difference = score(ours) - score(theirs)
-    resampled = score(ours[draws]) - score(theirs[draws])                         # (n_draws,)
+    resampled = score(ours[draws]) - score(theirs[draws])         # (n_draws,)
     low, high = resampled.quantile(torch.tensor([0.025, 0.975]))
     return difference, low, high, (resampled > 0).float().mean()
 
@@ -98,7 +98,7 @@ EVERYTHING = ("difference", "interval", "better")
 SCORES = "    matches, totals = counts.sum(dim=-2).unbind(dim=-1)"
 
 slip("a mean over sentences", EVERYTHING,
-     {f"{SCORES}                       # of all sentences together\n    return 100 * matches / totals":
+     {f"{SCORES}       # of all sentences together\n    return 100 * matches / totals":
       "    return (100 * counts[..., 0] / counts[..., 1]).mean(dim=-1)"},
      words="""
     Each sentence's own score was taken, and their mean. A short sentence then counts as much as a long one. The measure

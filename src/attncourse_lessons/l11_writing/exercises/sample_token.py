@@ -10,12 +10,12 @@ from .common import READY_MADE
 
 
 def solution(logits, temperature, top_k, top_p, u):
-    probabilities = (logits / temperature).softmax(dim=-1)                        # (batch, vocab_size)
+    probabilities = (logits / temperature).softmax(dim=-1)        # (batch, vocab_size)
     kth = probabilities.topk(top_k, dim=-1).values[:, -1:]
     probabilities = probabilities.masked_fill(probabilities < kth, 0.0)
     probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
     ordered, order = probabilities.sort(dim=-1, descending=True)
-    before = ordered.cumsum(dim=-1) - ordered                                     # of all that are likelier
+    before = ordered.cumsum(dim=-1) - ordered                     # of all that are likelier
     ordered = ordered.masked_fill(before >= top_p, 0.0)
     probabilities = torch.zeros_like(logits).scatter(-1, order, ordered)
     probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
