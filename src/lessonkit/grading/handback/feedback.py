@@ -29,7 +29,7 @@ Step = tuple[NotebookNode, Any]
 # Of one piece of HTML, pictures not counted: the time to make it safe grows with the square of them.
 MOST_CHARACTERS, MOST_TAGS = 100_000, 5_000
 # What a page may take at worst, in seconds, and what a piece takes of it: these squares were measured on pieces made to
-# be slow ("a." again and again, quotes in quotes, tags in tags). An ordinary page takes a hundredth.
+# be slow ("a." again and again, quotes in quotes, tags in tags). The largest of our solutions takes a twentieth of it.
 PAGE_SECONDS = 5.0
 PER_CODE, PER_MARKDOWN, PER_TAGS = 1e-8, 1e-9, 4e-8
 STILL_SHOWN = 2_000  # characters of what is too long
