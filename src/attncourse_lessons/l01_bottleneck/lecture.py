@@ -493,7 +493,7 @@ by_known = {
 }
 known = {int(n): share for n, share in record["known"].items()}
 ticks = {n: f"{'≤ ' * (n == 1)}{n} ({known[n]:.0%})" for n in (1, 2, 3, 4)}
-figures.seed_lines({"": by_known}, "tokens of the context seen before (share of the test tokens)",
+figures.seed_lines({"": by_known}, "tokens of the context seen before (share of test tokens)",
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0), ticks=ticks)
 
 # %% tags=["hide-input"]
