@@ -182,6 +182,14 @@ def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):
     assert "a: 2e-20 at 1" in shown[0]
 
 
+def test_a_place_on_the_axis_may_have_words(shown):
+    lines = {"": {"a": {1: [3.9], 2: [3.5]}}}
+    (ax,) = axes(figures.seed_lines, lines, "x", "loss", log_x=False, y_range=(3.0, 4.0), ticks={1: "≤ 1 (12%)"})
+    assert labels(ax.xaxis) == {1: "≤ 1 (12%)", 2: "2"}
+    figures.seed_lines(lines, "x", "loss", log_x=False, ticks={1: "≤ 1 (12%)"})
+    assert "a: 3.9 at ≤ 1 (12%), 3.5 at 2" in shown[-1]
+
+
 @proven
 def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
     recurrent, attention = axes(figures.signal_path, 4, 2)

@@ -88,26 +88,8 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # writing if you can. We remember what surprises us, and what surprises us is a guess that was wrong. If you have lost your
 # way among changed variables, *Kernel → Restart Kernel and Run All Cells* begins anew.
 #
-# ## Where the course comes from: five decks, one notation
-#
-# The course grew from five public decks of slides on attention and the Transformer. Each begins with the same question,
-# how a network can use what it read long ago. They differ in how they build the answer:
-#
-# | deck | what it is best at | lectures |
-# |---|---|---|
-# | *CSE 576, Language Modeling: Attention* | from the bottleneck to attention in equations, step by step | [@bottleneck](@bottleneck)–[@self_attention](@self_attention) |
-# | *Parametric Language Modeling: Transformers* | what a recurrence cannot do, and what self-attention still lacks | [@self_attention](@self_attention)–[@masking](@masking) |
-# | *Foundations of NLP, lecture 7* | several heads, training tricks, which changes to the Transformer help | [@many_heads](@many_heads)–[@transformer](@transformer) |
-# | *CSE5321, Introduction to NLP, lecture 11* | positions, results, drawbacks and variants | [@order](@order), [@transformer](@transformer), [@cheap_attention](@cheap_attention) |
-# | [*CS11-711, Advanced NLP*](https://cmu-l3.github.io/anlp-spring2025/) | the whole Transformer with its code, and what changed since | [@transformer](@transformer)–[@cheap_attention](@cheap_attention) |
-#
-# Slides contain mistakes, as everything does that people write. Where one of them teaches something, you will find a box
-# **A common mistake**, which you can read without the slide. The full list, each entry with a test that fails on it, is
-# in [lecture @errata_lab](@errata_lab).
-#
-# Decks and papers also differ in their symbols. This course has **one notation**, in one table, [Notation](../docs/notation.md):
-# $e$ for scores, $\alpha$ for weights, $c$ for a context vector, vectors as rows, the softmax along the keys. Keep it
-# open in a second tab.
+# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols are in
+# [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
 #
@@ -194,6 +176,7 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start={"a": "(3, 1)", "b":
 # Nobody who subtracts three numbers from three numbers wants nine.
 #
 # Now practise, on six lines of code. Say the shape aloud before you press. Only the first answer counts.
+# Fewer than five right? Read the last two sections once more, and *begin anew*.
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[:6])
@@ -211,10 +194,14 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 #
 # To **train** is to measure how wrong a model is by one number, the **loss**, and to change the model's numbers, its
 # **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss with
-# respect to each parameter. A step against it goes downhill. Nobody computes gradients by hand. torch records what was
-# computed, and applies the chain rule backwards along the record. This is **automatic differentiation**, *autograd* for
-# short. Take the loss $(w - 1)^2$ at $w = 4$. Its record has two steps, which the next picture shows. Going backward, each
-# step multiplies the slope that arrives from its right by a slope of its own.
+# respect to each parameter. A step against it goes downhill. How far one steps is the **learning rate**. What does the
+# stepping is an **optimiser**; **Adam**, which we use from [lecture @bottleneck](@bottleneck) on, gives each number a step
+# size of its own.
+#
+# Nobody computes gradients by hand. torch records what was computed, and applies the chain rule backwards along the
+# record. This is **automatic differentiation**, *autograd* for short. Take the loss $(w - 1)^2$ at $w = 4$. Its record
+# has two steps, which the next picture shows. Going backward, each step multiplies the slope that arrives from its right
+# by a slope of its own.
 
 # %%
 figures.record(w=4.0)
@@ -377,7 +364,8 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # > front alone, and <code>torch.einsum("btd,bsd->bts", q, k)</code>. Both are (batch, n_target, n_source). With
 # > <code>k.T</code> the batch would be transposed as well: <code>.T</code> is for matrices only.</details>
 #
-# Six more lines, some of them with `@` and `einsum`:
+# Six more lines, some of them with `@` and `einsum`. Fewer than five right? Go back to the section of the lines that you
+# missed, *Broadcasting* or this one, and then *begin anew*:
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:])
@@ -448,7 +436,7 @@ viz.explore(weights_under_shift, shift=shifts)
 
 # %% [markdown]
 # Around −106 the weights are wrong and look like weights. The numbers there are so close to the smallest float32 that
-# hardly a digit is left. A `nan` at least can be seen. The lower row never moves.
+# hardly a digit is left. A `nan` at least can be seen. The lower row never moves. Here are three places of each row:
 
 # %%
 def softmax_of_a_row(scores):                                            # (n,)
@@ -456,6 +444,10 @@ def softmax_of_a_row(scores):                                            # (n,)
     return exponentials / exponentials.sum()                             # (n,)
 
 
+for shift in (90.0, 0.0, -106.0):
+    for way in (naive_softmax, softmax_of_a_row):
+        weights = [round(weight, 2) for weight in way(row + shift).tolist()]
+        print(f"moved by {shift:>6}: {way.__name__:>16} {weights}")
 for shift in (0.0, 1000.0, -1000.0):
     assert torch.allclose(softmax_of_a_row(row + shift), row.softmax(dim=-1), atol=1e-6)
 
@@ -659,6 +651,26 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is
 # attention, all of it. What it is good for, why it was needed and where its vectors come from fill the rest of the course.
+#
+# ## Where the course comes from: five decks, one notation
+#
+# The course grew from five public decks of slides on attention and the Transformer. Each begins with the same question,
+# how a network can use what it read long ago. They differ in how they build the answer:
+#
+# | deck | what it is best at | lectures |
+# |---|---|---|
+# | *CSE 576, Language Modeling: Attention* | from the bottleneck to attention in equations, step by step | [@bottleneck](@bottleneck)–[@self_attention](@self_attention) |
+# | *Parametric Language Modeling: Transformers* | what a recurrence cannot do, and what self-attention still lacks | [@self_attention](@self_attention)–[@masking](@masking) |
+# | *Foundations of NLP, lecture 7* | several heads, training tricks, which changes to the Transformer help | [@many_heads](@many_heads)–[@transformer](@transformer) |
+# | *CSE5321, Introduction to NLP, lecture 11* | positions, results, drawbacks and variants | [@order](@order), [@transformer](@transformer), [@cheap_attention](@cheap_attention) |
+# | [*CS11-711, Advanced NLP*](https://cmu-l3.github.io/anlp-spring2025/) | the whole Transformer with its code, and what changed since | [@transformer](@transformer)–[@cheap_attention](@cheap_attention) |
+#
+# Slides contain mistakes, as everything does that people write. Where one of them teaches something, you will find a box
+# **A common mistake**, which you can read without the slide. The full list, each entry with a test that fails on it, is
+# in [lecture @errata_lab](@errata_lab).
+#
+# Decks and papers also differ in their symbols. This course has **one notation**, in one table, [Notation](../docs/notation.md):
+# $e$ for scores, $\alpha$ for weights, $c$ for a context vector, vectors as rows, the softmax along the keys.
 #
 # ## In short
 #

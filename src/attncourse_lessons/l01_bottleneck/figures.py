@@ -184,13 +184,15 @@ def seed_lines(
     log_x: bool = True,
     log_y: bool = False,
     y_range: tuple[float, float] = (0, 1.06),
+    ticks: Mapping[int, str] | None = None,
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
-    x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values.
+    x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values. `ticks` are the
+    words at an x, where the number is not enough.
     """
     drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
-    said = []
+    said, words = [], ticks or {}
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
         for i, (name, points) in enumerate(lines.items()):
             means = [sum(values) / len(values) for values in points.values()]
@@ -198,12 +200,12 @@ def seed_lines(
             ax.plot(list(points), means, label=name, **style)
             for x, values in points.items():
                 ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
-            listed = ", ".join(f"{mean:.3g} at {x}" for x, mean in zip(points, means, strict=True))
+            listed = ", ".join(f"{mean:.3g} at {words.get(x, x)}" for x, mean in zip(points, means, strict=True))
             said.append(f"{title}, {name}: {listed}" if title else f"{name}: {listed}")
         if log_x:
             ax.set_xscale("log", base=2)
         xs = sorted({x for points in lines.values() for x in points})
-        ax.set_xticks(xs, [str(x) for x in xs])
+        ax.set_xticks(xs, [words.get(x, str(x)) for x in xs])
         ax.xaxis.set_minor_locator(NullLocator())
         if log_y:
             ax.set_yscale("log")

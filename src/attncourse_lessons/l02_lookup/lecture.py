@@ -586,6 +586,8 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # a key has five hundred numbers and a value five. In the models of this course nobody counts. Learned layers make keys
 # and queries, and what they come to mean is whatever made the loss fall.
 #
+# *A good place to stop. You have done query, key and value; what follows asks how a network computes the score.*
+#
 # ## Score functions: additive, dot, bilinear, scaled dot
 #
 # The dot product asks query and key to have the same width, and in each coordinate the same meaning. In a translator the
@@ -827,16 +829,16 @@ assert min(plain["additive"]) > 0.9
 
 # %% [markdown]
 # In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other,
-# and a matrix in between mends that. (How far it falls below guessing depends on how the matrices are drawn.) Among plain hours no even
-# slope can help. The query's number sits somewhere in the middle of the others, and a slope is highest at an edge: the
-# three pick the largest or the smallest, which is right two times in eight. Only the score that can be a hill finds the
-# middle. (The two dot products share every answer: a constant divisor does not change which score is the largest.)
+# and a matrix in between mends that. (How far it falls below guessing depends on how the matrices are drawn.) With plain
+# hours, no score that is linear in the key can help. The query's number sits somewhere in the middle of the others, and a
+# slope is highest at an edge: the three pick the largest or the smallest, which is right two times in eight. Only the score
+# that can be a hill finds the middle. (The two dot products share every answer: a constant divisor does not change which
+# score is the largest.)
 #
 # So is the additive score the best? It is the most flexible, and it has a price. For each pair of a query and a key it
 # needs a hidden vector, $n_\text{query} \cdot n_\text{key} \cdot d$ numbers and as many tanh, where a matrix product needs
 # the scores alone. And the weakness of the dot product can be mended elsewhere: on the clock, good vectors were all it
-# needed. This is the road that the field has taken. Learned layers make keys and queries that speak one language, and the
-# score stays cheap:
+# needed. The field went this way. Learned layers make keys and queries that speak one language, and the score stays cheap:
 #
 # $$(x\, W_Q) \cdot (y\, W_K) \;=\; x\, W_Q W_K^\top\, y^\top$$
 #
