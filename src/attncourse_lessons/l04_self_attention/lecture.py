@@ -160,7 +160,7 @@ for name, number in zip(hands_over, o.tolist(), strict=True):
 # %%
 def ask(word):
     i = words.index(word)
-    found = figures.one_token(X, i, W_Q, W_K, W_V)     # scores (8,), weights (8,), received (4,)
+    found = figures.one_token(X, i, W_Q, W_K, W_V)      # scores (8,), weights (8,), o (4,)
     return figures.one_query(words, i, *found, hands_over)
 
 
@@ -292,7 +292,7 @@ class Diary(nn.Module):
 
     def forward(self, days, meals):
         x = self.day(days) + self.meal(meals)                             # (batch, 7, d)
-        if self.kind.startswith("fixed"):                                 # whatever the cards say
+        if self.kind.startswith("fixed"):                         # whatever the cards say
             A = self.fixed.softmax(dim=-1)                                # (7, 7)
             return A @ self.value(x), A                                   # (batch, 7, meals)
         return attend(self.query(x), self.key(x), self.value(x))          # and (batch, 7, 7)
