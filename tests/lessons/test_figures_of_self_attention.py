@@ -26,6 +26,15 @@ def test_one_question_says_who_asks_what_is_shared_out_and_what_comes_back():
     assert words == "“her” asks. Its weights: Anna 0.90, lent 0.00, her 0.10. It receives: a 0.90, b 0.10."
 
 
+def test_what_one_token_finds_is_its_row_of_the_whole():
+    x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    W_Q, W_K, W_V = torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [3.0, 1.0]]), torch.eye(2)
+    scores, weights, received = figures.one_token(x, 2, W_Q, W_K, W_V)
+    torch.testing.assert_close(scores, torch.tensor([3.0, 12.0, 9.0]) / math.sqrt(2))
+    torch.testing.assert_close(weights, scores.exp() / scores.exp().sum())
+    torch.testing.assert_close(received, weights @ x)
+
+
 @pytest.mark.parametrize("numbers", [True, False])
 def test_tables_say_for_each_row_where_most_of_it_goes(shown, numbers):
     viz.weight_tables({"one": (WORDS, TABLE), "other": (WORDS[::-1], TABLE)}, numbers=numbers)

@@ -42,28 +42,28 @@ from torch import Tensor, nn
 from attncourse import viz
 
 # %% [markdown]
-# ## 1 · One word at a time
+# ## 1 · One token at a time
 #
-# A sentence is a matrix, one word in each row: $x_1, \dots, x_n$. Every word gets three vectors, a query to ask with, a
+# A sentence is a matrix, one token in each row: $x_1, \dots, x_n$. Every token gets three vectors, a query to ask with, a
 # key to be found by, and a value to hand over:
 #
 # $$q_i = x_i W_Q \qquad k_i = x_i W_K \qquad v_i = x_i W_V$$
 #
-# Then each word $i$ asks, and all words $j$ answer, word $i$ among them:
+# Then each token $i$ asks, and all tokens $j$ answer, token $i$ among them:
 #
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})} \qquad
 # o_i = \sum_{j} \alpha_{ij} \, v_j$$
 #
-# Write it the way it reads: a loop over the words that ask, and, inside it, over the words that answer (or one product in
-# that inner loop's place). The softmax of a vector is `vector.softmax(dim=0)`. Matrices will do away with the loops in
+# Write it the way it reads: a loop over the tokens that ask, and, inside it, over the tokens that answer (or one product
+# in that inner loop's place). The softmax of a vector is `vector.softmax(dim=0)`. Matrices will do away with the loops in
 # the next exercise.
 
 # %% exercise="self_attention_loop"
 def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
-    """Self-attention over one sentence, word by word, with scores divided by √d_k.
+    """Self-attention over one sentence, token by token, with scores divided by √d_k.
 
-    x: (n, d_model), a word in each row   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
-    returns (n, d_v): in row i what word i received
+    x: (n, d_model), a token in each row   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
+    returns (n, d_v): in row i what token i received
     """
     ...  # solution
 
@@ -90,9 +90,9 @@ if solved("self_attention_loop"):
         print(f"{word:>8} receives", ", ".join(f"{share:.2f} {name}" for name, share in said))
 
 # %% [markdown]
-# ## 2 · All words at once
+# ## 2 · All tokens at once
 #
-# Nothing that one word computes waits for another. So the loops can go, and a whole batch of sentences is done in a few
+# Nothing that one token computes waits for another. So the loops can go, and a whole batch of sentences is done in a few
 # matrix products:
 #
 # $$Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad A = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
@@ -106,7 +106,7 @@ def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Te
 
     x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
     returns output (batch, n, d_v) and weights (batch, n, n), in this order;
-    row i of a table of weights says how much word i takes of each word
+    row i of a table of weights says how much token i takes of each token
     """
     ...  # solution
 
@@ -209,12 +209,12 @@ if solved("layer_cost"):
 #
 # **(a)** Show that the table of scores is then symmetric. Is the table of *weights* symmetric too? Say why, or why not.
 #
-# **(b)** Seven days sit in a circle, and each is to look most at the next one: word $i$'s largest weight is to be at word
+# **(b)** Seven days sit in a circle, and each is to look most at the next one: token $i$'s largest weight is to be at token
 # $i + 1$, and the seventh's at the first. Show from the symmetry of the scores alone that this cannot be. (The lecture
 # argues with lengths of vectors. Your proof should hold for every symmetric score, also for one that is no dot product.)
 #
 # **(c)** In a row, with no way back from the last to the first, it can be. Give three vectors $u_1, u_2, u_3$ in the plane,
-# each serving as query and as key, so that word 1 looks most at word 2, and word 2 at word 3. Write down the nine scores
+# each serving as query and as key, so that token 1 looks most at token 2, and token 2 at token 3. Write down the nine scores
 # $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: it changes no order).
 #
 # Answer in five to ten sentences or lines of mathematics. (4 points)
@@ -230,8 +230,8 @@ if solved("layer_cost"):
 # 3. (b) The largest weight of a row stands where its largest score is. So $e_{i,i+1} > e_{i,i-1} = e_{i-1,i}$ for every
 #    $i$: from one step of the circle to the next the scores grow, all the way round, until one is larger than itself. Half a
 #    point for an argument that needs dot products (lengths, Cauchy–Schwarz), if it is sound.
-# 4. (c) Any three vectors that do it, with their scores. For instance $u_1 = (1, 0)$, $u_2 = (1.5, 1)$, $u_3 = (1, 3)$: word 1
-#    has the scores (1, 1.5, 1), word 2 (1.5, 3.25, 4.5), word 3 (1, 4.5, 10). Half a point for right vectors with an
+# 4. (c) Any three vectors that do it, with their scores. For instance $u_1 = (1, 0)$, $u_2 = (1.5, 1)$, $u_3 = (1, 3)$: token
+#    1 has the scores (1, 1.5, 1), token 2 (1.5, 3.25, 4.5), token 3 (1, 4.5, 10). Half a point for right vectors with an
 #    arithmetical slip in the scores, or for the idea alone (each longer than the one before, and turned against it).
 # ### END SOLUTION
 
@@ -240,7 +240,7 @@ if solved("layer_cost"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# If a sequence is long, let each word see only its neighbourhood: itself and `width` words on each side (Vaswani et al.
+# If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side (Vaswani et al.
 # 2017, section 4, call it restricted self-attention). Compute all the scores as before, and forbid those that are too far
 # away. (The work is not saved in this way, only its result is the same; how to save it is a subject of lecture @cheap_attention.)
 
@@ -248,10 +248,10 @@ if solved("layer_cost"):
 def restricted_self_attention(
     x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, width: int
 ) -> tuple[Tensor, Tensor]:
-    """Self-attention in which word i sees only the words j with |i − j| ≤ width.
+    """Self-attention in which token i sees only the tokens j with |i − j| ≤ width.
 
     x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)   width: at least 0
-    returns output (batch, n, d_v) and weights (batch, n, n), 0 where a word does not see
+    returns output (batch, n, d_v) and weights (batch, n, n), 0 where a token does not see
     """
     ...  # solution
 

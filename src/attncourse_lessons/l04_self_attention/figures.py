@@ -9,9 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from attncourse.attention import attend, scaled_dot_score
 from attncourse.viz.diagrams import arrow, dots, rgb
 from attncourse.viz.figures import as_matrix, check_shares
 from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, figure, show, stage
+
+
+def one_token(x: Tensor, i: int, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What token i of (n, d_model) finds: its scores (n,), its weights (n,), and what it receives (d_v,)."""
+    output, weights = attend(x[i : i + 1] @ W_Q, x @ W_K, x @ W_V)
+    return scaled_dot_score(x[i : i + 1] @ W_Q, x @ W_K)[0], weights[0], output[0]
 
 
 def one_query(

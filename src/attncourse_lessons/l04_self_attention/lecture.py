@@ -160,9 +160,8 @@ for name, number in zip(hands_over, o.tolist(), strict=True):
 # %%
 def ask(word):
     i = words.index(word)
-    scores = (X[i] @ W_Q) @ (X @ W_K).mT / math.sqrt(2)           # (8,)
-    weights = scores.softmax(dim=-1)                              # (8,)
-    return figures.one_query(words, i, scores, weights, weights @ (X @ W_V), hands_over)
+    found = figures.one_token(X, i, W_Q, W_K, W_V)      # scores (8,), weights (8,), o (4,)
+    return figures.one_query(words, i, *found, hands_over)
 
 
 viz.explore(ask, word=words, start={"word": "her"})
@@ -278,7 +277,7 @@ for day, meal, answer in zip(days[0], meals[0], tomorrow[0], strict=True):
 #
 # Three layers try. All embed the day and the meal, add the two, and predict from $o_i$. They differ only in how
 # the weights are computed: **fixed weights**, a learned 7 × 7 table by position; **one projection** for queries and keys, $W_K = W_Q$; and
-# **two projections**, as above.
+# **two projections**, as above. As a control, fixed weights also get weeks whose cards lie in order, Monday first.
 
 # %%
 class Diary(nn.Module):
@@ -293,35 +292,40 @@ class Diary(nn.Module):
 
     def forward(self, days, meals):
         x = self.day(days) + self.meal(meals)                             # (batch, 7, d)
-        scores = self.query(x) @ self.key(x).mT / math.sqrt(x.shape[-1])      # (batch, 7, 7)
-        if self.kind == "fixed weights":
-            scores = self.fixed.expand(scores.shape)              # whatever the cards say
-        A = scores.softmax(dim=-1)                                        # (batch, 7, 7)
-        return A @ self.value(x), A                                       # (batch, 7, meals)
+        if self.kind.startswith("fixed"):                         # whatever the cards say
+            A = self.fixed.softmax(dim=-1)                                # (7, 7)
+            return A @ self.value(x), A                                   # (batch, 7, meals)
+        return attend(self.query(x), self.key(x), self.value(x))          # and (batch, 7, 7)
 
 # %% [markdown]
 # *Guess before you train.* Fixed weights see all seven meals, though not whose. How often can they be right? And what
 # will one projection do, with which a card asks by the very vector that it is found by? We train each with five seeds.
 
 # %%
+def weeks(kind, batch, draws):
+    cards = shuffled_weeks(batch, draws)                                  # (batch, 7) each
+    order = cards[0].argsort(dim=-1)                                      # (batch, 7)
+    return [each.gather(1, order) for each in cards] if kind == "fixed, in order" else cards
+
+
 def train(kind, seed, steps=400):
     torch.manual_seed(seed)
     draws, model = torch.Generator().manual_seed(seed), Diary(kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(steps):
-        days, meals, tomorrow = shuffled_weeks(64, draws)
+        days, meals, tomorrow = weeks(kind, 64, draws)
         predicted, _ = model(days, meals)                                 # (64, 7, meals)
         loss = nn.functional.cross_entropy(predicted.flatten(0, 1), tomorrow.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    days, meals, tomorrow = shuffled_weeks(2000, draws)                   # weeks it never saw
+    days, meals, tomorrow = weeks(kind, 2000, draws)                      # weeks it never saw
     right = model(days, meals)[0].argmax(dim=-1) == tomorrow              # (2000, 7)
     return model, [right[days == day].float().mean().item() for day in range(7)]
 
 
 diaries = {}
-for kind in ("fixed weights", "one projection", "two projections"):
+for kind in ("fixed weights", "fixed, in order", "one projection", "two projections"):
     print(f"{kind:<20}", *(f"{day:>5}" for day in DAYS))
     for seed in range(5):
         diaries[kind, seed] = train(kind, seed)
@@ -330,14 +334,18 @@ for kind in ("fixed weights", "one projection", "two projections"):
 
 # %% tags=["hide-input"]
 for seed in range(5):
-    fixed, one, two = (shares for (_, which), (_, shares) in diaries.items() if which == seed)
+    fixed, ordered, one, two = (
+        shares for (_, which), (_, shares) in diaries.items() if which == seed
+    )
     assert max(fixed) < 0.5, "weights that are the same for every input cannot choose"
+    assert min(ordered) > 0.98, "with no choice to make they need none"
     assert min(two) > 0.98, "asking and being found, separately, solve it"
     assert sum(share > 0.9 for share in one) >= 4 and min(one) < 0.5, "it loses a day"
 
 # %% [markdown]
 # Every seed gives the same picture. Fixed weights can only name what is there most often. (With twelve meals for seven days, one
-# meal is usually there twice.) Two projections make hardly a mistake. But what is this in the middle? One projection
+# meal is usually there twice.) They can do the task when every week lies in the same order: they fail only when where to
+# look depends on the input. Two projections make hardly a mistake. But what is this before them? One projection
 # gets most days right, against all that was said above, and at least **one day it gets wrong**, nearly always. Which
 # one depends on the seed. Look at the attention weights, with the days put in order:
 
@@ -517,8 +525,8 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
 # All but one have a single step: whatever the sentence's length, their products can be done at once. Does that matter
-# for the clock? *Two guesses, please.* At 64 tokens of width 64 self-attention does more than twice the arithmetic of
-# the recurrence: which one is faster? And at 2,048 tokens?
+# for the clock? *Two guesses, please.* At 64 tokens of width 64 self-attention (with $W_O$) does three times the
+# arithmetic of the recurrence: which one is faster? And at 2,048 tokens?
 
 # %%
 def seconds(layer, *inputs, repeats=7):
@@ -552,7 +560,9 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 # %% [markdown]
 # At 64 tokens the layer that does more arithmetic takes a fraction of the time. (The recurrence is torch's own, whose
 # loop is not written in Python.) The likely reason, which we do not test: each step of the recurrence is a tiny product, over before the processor has got
-# going, and the next one has to wait for it. Then the square catches up: doubling the length makes four times the pairs.
+# going, and the next one has to wait for it. As the sentence grows the square catches up, since its pairs grow with $n^2$
+# and the recurrence's steps with $n$. (Where the ratio more than doubles from $n$ to $2n$, arithmetic cannot explain it.
+# The 2,048² weights are 17 MB: we suspect memory.)
 # The printed ratio at 2,048 answers the second guess for the machine on which this page was made; on another the curves
 # cross at another length, or beyond this figure. On a GPU, which does thousands of multiply-adds at once, a step that waits is a far greater waste;
 # [lecture @training](@training) computes how much from data sheets.

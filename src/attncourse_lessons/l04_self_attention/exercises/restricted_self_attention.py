@@ -1,4 +1,4 @@
-"""restricted_self_attention: Self-attention in which word i sees only the words j with |i − j| ≤ width."""
+"""restricted_self_attention: Self-attention in which token i sees only the tokens j with |i − j| ≤ width."""
 
 import math
 

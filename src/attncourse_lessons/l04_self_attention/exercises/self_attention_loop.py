@@ -1,4 +1,4 @@
-"""self_attention_loop: Self-attention over one sentence, word by word, with scores divided by √d_k."""
+"""self_attention_loop: Self-attention over one sentence, token by token, with scores divided by √d_k."""
 
 import math
 
