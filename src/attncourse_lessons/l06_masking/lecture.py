@@ -328,9 +328,10 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # %% [markdown]
 # By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
 # precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
-# feed-forward network has not slowed it down. If anything, the collapse came a little sooner, with four of the five seeds.
-# *At initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds some.
-# The two upper curves fall as well, but slowly: after twelve layers about half is left. So the residual connection holds the collapse off, but does not abolish it.
+# feed-forward network has not slowed it down. If anything, the collapse came a little sooner, with four of the five
+# seeds. *At initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds
+# some. The two upper curves fall as well, but slowly: after twelve layers about half is left. So the residual
+# connection holds the collapse off, but does not abolish it.
 #
 # Could the network have helped? It is *the same function at every position*. If two tokens have become the same vector,
 # it returns the same vector for both. It may stretch small differences, and so delay the end.

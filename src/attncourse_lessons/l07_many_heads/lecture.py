@@ -94,11 +94,12 @@ def two_questions(batch, generator):
 # \end{aligned}
 # $$
 #
-# (We count heads from 0, as code does; the paper counts from 1. The paper calls the layer's three inputs $Q$, $K$ and $V$:
-# our $X$, $M$ and $M$.) In **self-attention** a sentence asks itself, $M = X$. In **cross-attention** the two differ:
-# $X$ makes the queries, $M$ makes the keys and values. Each head has three matrices, $W_Q^{(i)}$ and $W_K^{(i)}$ of shape $(d_\text{model}, d_k)$ and
-# $W_V^{(i)}$ of shape $(d_\text{model}, d_v)$. The layer puts the heads' outputs side by side (**concatenation**). Then
-# the **output projection** $W_O$, of shape $(h\,d_v, d_\text{model})$, mixes them.
+# (We count heads from 0, as code does; the paper counts from 1. The paper calls the layer's three inputs $Q$, $K$ and
+# $V$: our $X$, $M$ and $M$.) In **self-attention** a sentence asks itself, $M = X$. In **cross-attention** the two
+# differ: $X$ makes the queries, $M$ makes the keys and values. Each head has three matrices, $W_Q^{(i)}$ and
+# $W_K^{(i)}$ of shape $(d_\text{model}, d_k)$ and $W_V^{(i)}$ of shape $(d_\text{model}, d_v)$. The layer puts the
+# heads' outputs side by side (**concatenation**). Then the **output projection** $W_O$, of shape $(h\,d_v,
+# d_\text{model})$, mixes them.
 #
 # How wide is a head? The usual choice is $d_k = d_v = d_\text{model} / h$. Then the concatenation is as wide as $X$.
 # The paper's base model has $d_\text{model} = 512$, $h = 8$ and $d_k = d_v = 64$. Code calls the width of a head
