@@ -49,7 +49,7 @@ def ways_in() -> None:
     for x, colour, name, how, schemes in (
         (0.0, BLUE, "absolute", "add a vector", "sinusoidal, learned"),
         (4.1, GREEN, "rotary", "turn by the position", "RoPE"),
-        (8.0, PURPLE, "relative", "add for the distance", "Shaw, T5, ALiBi"),
+        (8.0, PURPLE, "relative", "add a term for the distance", "Shaw, T5, ALiBi"),
     ):
         arrow(ax, (x, -1.15), (x, -0.53), colour=colour, width=2.2)
         ax.text(x, -1.5, f"{name}: {schemes}", ha="center", va="center", fontsize=10.5, color=colour, weight="bold")

@@ -328,9 +328,10 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # %% [markdown]
 # By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
 # precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
-# feed-forward network has not slowed it down. *At initialisation*, the residual connection keeps the tokens apart: each
-# pot keeps its own paint and only adds some. The two upper curves fall as well, but slowly: after twelve layers about
-# half is left. So the residual connection holds the collapse off, but does not abolish it.
+# feed-forward network has not slowed it down. If anything, the collapse came a little sooner, with four of the five
+# seeds. *At initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds
+# some. The two upper curves fall as well, but slowly: after twelve layers about half is left. So the residual
+# connection holds the collapse off, but does not abolish it.
 #
 # Could the network have helped? It is *the same function at every position*. If two tokens have become the same vector,
 # it returns the same vector for both. It may stretch small differences, and so delay the end.
@@ -761,15 +762,19 @@ figures.mask_zoo({
 })
 
 # %% [markdown]
+# <details><summary><b>Answers</b></summary>
+#
 # | mask | who may attend to whom | used by |
 # |---|---|---|
-# | **bidirectional** | every token to every real token | encoders: BERT, T5's encoder |
-# | **causal** | $j \le i$ | decoder-only models: GPT, Llama |
-# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma |
+# | **bidirectional** | every token to every real token | encoders: [BERT](https://arxiv.org/abs/1810.04805), T5's encoder |
+# | **causal** | $j \le i$ | decoder-only models: [GPT-3](https://arxiv.org/abs/2005.14165), [Llama](https://arxiv.org/abs/2302.13971) |
+# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; [PaliGemma](https://arxiv.org/abs/2407.07726) |
 # | **packed** | causal, within one document | training on rows of several documents: Llama 3 |
 # | **sliding window** | the last $w$ tokens | Mistral 7B; every second layer of Gemma 2 ([lecture @cheap_attention](@cheap_attention)) |
-# | **blocks** | causal, within one chunk | most layers of Llama 4 |
+# | **blocks** | causal, within one chunk | most layers of [Llama 4](https://huggingface.co/blog/llama4-release) |
 # | **cross-attention** | every target token to every real source token | encoder–decoders |
+#
+# </details>
 #
 # Two things to see. A mask need not be square: cross-attention has $n_\text{target}$ rows. And a mask says what is
 # *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless the code skips them

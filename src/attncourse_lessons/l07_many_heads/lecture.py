@@ -83,22 +83,23 @@ def two_questions(batch, generator):
 # ## The formula: heads, concatenation, W_O
 #
 # **Multi-head attention** runs several attentions side by side. Each of them has small projections of its own and is
-# called a **head**. With $h$ heads, Vaswani et al. (2017, section 3.2.2) define
+# called a **head**. Let one sentence $X$ ask another one, the **memory** $M$. With $h$ heads, the definition of Vaswani et
+# al. (2017, section 3.2.2) is
 #
 # $$
 # \begin{aligned}
-# \operatorname{MultiHead}(Q, K, V) &= \operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\; W_O \\[2pt]
-# \text{head}_i &= \operatorname{Attention}\bigl(Q W_Q^{(i)},\; K W_K^{(i)},\; V W_V^{(i)}\bigr) \qquad
+# \operatorname{MultiHead}(X, M) &= \operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\; W_O \\[2pt]
+# \text{head}_i &= \operatorname{Attention}\bigl(X W_Q^{(i)},\; M W_K^{(i)},\; M W_V^{(i)}\bigr) \qquad
 # \operatorname{Attention}(Q, K, V) = \operatorname{softmax}\Bigl(\frac{Q K^\top}{\sqrt{d_k}}\Bigr) V
 # \end{aligned}
 # $$
 #
-# (We count heads from 0, as code does; the paper counts from 1.) The layer has three inputs. It makes the queries of
-# $Q$, the keys of $K$ and the values of $V$. In **self-attention** all three are the same sentence, $Q = K = V = X$. In
-# **cross-attention** one sentence makes the queries and another one, the **memory** $M$, makes the keys and values:
-# $Q = X$, $K = V = M$. Each head has three matrices, $W_Q^{(i)}$ and $W_K^{(i)}$ of shape $(d_\text{model}, d_k)$ and
-# $W_V^{(i)}$ of shape $(d_\text{model}, d_v)$. The layer puts the heads' outputs side by side (**concatenation**). Then
-# the **output projection** $W_O$, of shape $(h\,d_v, d_\text{model})$, mixes them.
+# (We count heads from 0, as code does; the paper counts from 1. The paper calls the layer's three inputs $Q$, $K$ and
+# $V$: our $X$, $M$ and $M$.) In **self-attention** a sentence asks itself, $M = X$. In **cross-attention** the two
+# differ: $X$ makes the queries, $M$ makes the keys and values. Each head has three matrices, $W_Q^{(i)}$ and
+# $W_K^{(i)}$ of shape $(d_\text{model}, d_k)$ and $W_V^{(i)}$ of shape $(d_\text{model}, d_v)$. The layer puts the
+# heads' outputs side by side (**concatenation**). Then the **output projection** $W_O$, of shape $(h\,d_v,
+# d_\text{model})$, mixes them.
 #
 # How wide is a head? The usual choice is $d_k = d_v = d_\text{model} / h$. Then the concatenation is as wide as $X$.
 # The paper's base model has $d_\text{model} = 512$, $h = 8$ and $d_k = d_v = 64$. Code calls the width of a head
@@ -650,12 +651,16 @@ for seed in range(3):
     heads = [f"{names[i]} ({QUESTIONS[q]})" for i, q in unmissed.nonzero().tolist()]
     print(f"seed {seed}, looks at the answer and is not missed: {'; '.join(heads)}")
     assert heads, "a head looks at the answer and is not missed, in every seed"
+both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
+print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.0%} lost")
 
 # %% [markdown]
 # The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
 # neither table alone says "what a head does". Weights show where a head reads, but not whether the model uses what it
 # reads. An ablation shows what the model cannot do *without* a head, but not what the head does. Why is such a head not
-# missed? One reason may be this: in layer 1 a vector is no longer only its own word, since layer 0 has mixed its
+# missed? For *he/she* in seed 0 the table suggests a reason: heads 1 and 3 of layer 0 both attend to the answer, and head
+# 3 may suffice. The last line tests it: silenced together, they cost more than their two losses added. For a head of
+# layer 1 there may be another reason: there a vector is no longer only its own word, since layer 0 has mixed its
 # neighbours in. (There are other ablations. One replaces the head's output by its mean, so that the layers above see
 # nothing unusual.)
 #
@@ -840,19 +845,19 @@ for seed in range(3):
 #
 # ## In short
 #
-# | | | shape |
-# |---|---|---|
-# | a head | $\text{head}_i = \operatorname{softmax}\bigl(Q_i K_i^\top / \sqrt{d_k}\bigr) V_i$, with $Q_i = X W_Q^{(i)}$ and so on | $(n, d_v)$ |
-# | multi-head attention | $\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i W_O^{(i)}$ | $(n, d_\text{model})$ |
-# | split, merge | (batch, n, $h\,d_k$) ↔ (batch, h, n, $d_k$): cut *and* exchange | |
-# | rank of a head's scores | at most $d_k = d_\text{model} / h$ | |
-# | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
-#
-# Multi-head attention asks $h$ questions at once, with the parameters and the matrix products of one head. The heads'
-# outputs add up, so two heads can subtract, which no average can. The price is $h$ matrices of weights, and heads of
-# low rank. A head's weights show where it reads; only an ablation shows whether it is missed, and only an ablation of
-# several heads whether they can go together. While a model writes, a KV cache keeps keys and values, and in
-# grouped-query attention several query heads share them.
+# > | | | shape |
+# > |---|---|---|
+# > | a head | $\text{head}_i = \operatorname{softmax}\bigl(Q_i K_i^\top / \sqrt{d_k}\bigr) V_i$, with $Q_i = X W_Q^{(i)}$ and so on | $(n, d_v)$ |
+# > | multi-head attention | $\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i W_O^{(i)}$ | $(n, d_\text{model})$ |
+# > | split, merge | (batch, n, $h\,d_k$) ↔ (batch, h, n, $d_k$): cut *and* exchange | |
+# > | rank of a head's scores | at most $d_k = d_\text{model} / h$ | |
+# > | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
+# >
+# > Multi-head attention asks $h$ questions at once, with the parameters and the matrix products of one head. The heads'
+# > outputs add up, so two heads can subtract, which no average can. The price is $h$ matrices of weights, and heads of
+# > low rank. A head's weights show where it reads; only an ablation shows whether it is missed, and only an ablation of
+# > several heads whether they can go together. While a model writes, a KV cache keeps keys and values, and in
+# > grouped-query attention several query heads share them.
 #
 # > **Check yourself.**
 # > 1. d_model is 512, with 8 heads. What are the shapes of $W_Q^{(3)}$, of $W_O$, and of the block $W_O^{(3)}$?
