@@ -141,14 +141,14 @@ def loss_of(model, chosen):
 
 def train(model, lr, warm_up=0, steps=60, seed=0):
     draws, losses = torch.Generator().manual_seed(seed), []
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for step in range(steps):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = lr * min(1.0, (step + 1) / (warm_up + 1))
         loss = loss_of(model, torch.randint(1000, (16,), generator=draws))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return losses
 

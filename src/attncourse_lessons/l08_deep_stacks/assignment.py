@@ -293,12 +293,12 @@ if all(solved(name) for name in parts):
     for name, block in models.items():
         torch.manual_seed(0)
         model = Speller(block)
-        optimiser = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
         for _ in range(80):
             loss = loss_of(model, spelled[torch.randint(1000, (16,))])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         with torch.no_grad():
             print(f"{name:>18}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
     with torch.no_grad():

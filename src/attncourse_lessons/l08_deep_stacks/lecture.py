@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @deep_stacks · Deep stacks: residual connections and layer normalisation
 #
-# *About 60 minutes, of which one is computing. You need a Transformer's two sublayers, attention
+# *About 70 minutes, of which one is computing. You need a Transformer's two sublayers, attention
 # ([lecture @self_attention](@self_attention), [lecture @many_heads](@many_heads)) and the feed-forward network
 # ([lecture @masking](@masking)), and from [lecture @bottleneck](@bottleneck) the chain rule: a gradient is a product of one
 # factor for each step.*
@@ -121,14 +121,14 @@ def fresh(wiring, depth, seed=0, **options):
 
 def train(model, lr=1e-2, warm_up=0, steps=60, seed=0):
     draws, losses = torch.Generator().manual_seed(seed), []
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for step in range(steps):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = lr * min(1.0, (step + 1) / (warm_up + 1))      # rises to lr
         loss = loss_of(model, torch.randint(1000, (16,), generator=draws))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return losses
 
@@ -224,8 +224,9 @@ assert max(shrinks["feed-forward"]) < 0.7
 # ## Would a better initialisation do?
 #
 # If sizes are the problem, start with other sizes. **He initialisation** (He et al. 2015) has variance $2/d_\text{in}$, to
-# compensate for the ReLU. **Calibration** goes further: send data through the stack, and scale each sublayer's last matrix
-# until its output is as large as its input (after Mishkin and Matas 2016). *Guess:* which of the two lets six blocks learn?
+# compensate for the ReLU. **LSUV** (layer-sequential unit variance, Mishkin and Matas 2016) goes further: send data through
+# the stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
+# until the output is as large as the input. *Guess:* which of the two lets six blocks learn?
 
 # %%
 def he(model):
@@ -249,16 +250,16 @@ def calibrated(model):
     return model
 
 
-for name, start in {"He": he, "calibrated": calibrated}.items():
+for name, start in {"He": he, "LSUV": calibrated}.items():
     for depth in (6, 12):
         sizes, gradients = flow(start(fresh(no_residual, depth, d=64)))
-        print(f"{name:>10}, {depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:<7.2g} "
+        print(f"{name:>4}, {depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:<7.2g} "
               f"gradient at the first block {gradients[0]:.0e}")
 
 # %% [markdown]
-# He's matrices are too large here: attention has no ReLU to compensate for, and $x$ explodes. Calibration keeps
-# $x$ at one size. Does the calibrated stack learn? The next cell reads a record of `benchmarks/deep_stacks.py`, which trains
-# the models of this page. Each mark is a seed, a line joins the medians, and an arrow at the edge is a loss beyond it.
+# He's matrices are too large here: attention has no ReLU to compensate for, and $x$ explodes. LSUV keeps $x$ at one size.
+# Does the stack learn with it? The next cell reads a record of `benchmarks/deep_stacks.py`, which trains the models of this
+# page. Each mark is a seed, a line joins the medians, and an arrow at the edge is a loss beyond it.
 
 # %%
 record = measured("deep_stacks")
@@ -275,16 +276,17 @@ frequencies = -(shares * shares.log()).sum().item()       # an entropy, in nats 
 print(f"knowing how frequent each letter is, and no more, costs {frequencies:.2f}")
 starts = {}
 for row in record["initialisation"]:
-    starts.setdefault(row["start"], {})[row["lr"]] = row["losses"]
+    name = {"calibrated": "LSUV"}.get(row["start"], row["start"])
+    starts.setdefault(name, {})[row["lr"]] = row["losses"]
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
                   log_x=True, log_y=True, highest=6,
                   level=("letter frequencies alone", frequencies))
 
 # %% [markdown]
-# He's start explodes at every rate. The calibrated start is the best of the three and is not enough: its best seeds end a
+# He's start explodes at every rate. LSUV's start is the best of the three and is not enough: its best seeds end a
 # little below the dotted line. One block alone reached 0.6. So size is not all. A stack can also lose the **token
 # spread**, the part of $x$ that differs between tokens, $\lVert x - \bar x \rVert / \lVert x \rVert$. It is near 1 where
-# tokens have little in common, and 0 where all are equal. *Guess:* what is it after 12 calibrated blocks?
+# tokens have little in common, and 0 where all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
 
 # %%
 def token_spread(x):                                      # (batch, n, d)
@@ -298,7 +300,7 @@ for depth in (6, 12):
         model = calibrated(fresh(no_residual, depth, seed, d=64))
         loss_of(model, torch.arange(0, 1000, 30), stream)
         left[depth, seed] = token_spread(stream[-1])
-    print(f"calibrated, {depth:>2} deep: token spread {token_spread(stream[0]):.2f} → "
+    print(f"LSUV, {depth:>2} deep: token spread {token_spread(stream[0]):.2f} → "
           + ", ".join(f"{left[depth, seed]:.4f}" for seed in range(3)))
 
 # %% tags=["hide-input"]
@@ -311,8 +313,8 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # 2021), which [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what
 # an average has removed.
 #
-# Does rank collapse stop the six blocks? This is a guess, and it can be tested. Only attention averages over tokens. So
-# let $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to keep the size), and calibrate
+# Does rank collapse stop the six blocks? This is a guess, and it can be tested. Only attention averages over tokens. So let
+# $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to keep the size), and apply LSUV
 # again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not. From the
 # record, six deep, three seeds, each at the best of three rates:
 
@@ -383,7 +385,7 @@ assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms;
 # %% [markdown] erratum="the gradient is 1"
 # > **A common mistake: "the gradient through a residual connection is 1".** This is true of the connection. The
 # > gradient of the layer is $I$ *plus something*. Of the $2^L$ terms of the product one is the identity, and no layer can
-# > remove it.
+# > remove it. (The other terms can cancel it: one layer with $f(x) = -x$ makes the whole product zero.)
 #
 # *Guess before you run the next cell:* how large is the gradient at the first of twelve blocks? About 1? More? Less?
 
@@ -780,7 +782,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # The explanation survives three tests that could have refuted it. At this rate a small beginning is enough, so the
 # harm is done in the first steps. (At 0.03 it is not enough: there the branches must stay small, as the next picture shows.)
 # With small branches post-norm is level with pre-norm or ahead. Other causes may play a part as well. Liu et al.
-# (2020) agree: post-norm's dependency on its branches amplifies small changes, more than the size of its gradients does.
+# (2020) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its dependency
+# on its branches, which amplifies small changes.
 #
 # ## How large should a branch be? DeepNorm, ReZero, LayerScale
 #
@@ -839,10 +842,10 @@ figures.block_wiring({
 # last section's picture the sandwich and OLMo 2's norm are no better than pre-norm. OLMo 2's was made for models of billions
 # of parameters, and goes together with the next idea.)
 #
-# Attention scores are products of queries and keys. If these grow during training, the softmax becomes hard and its gradient
-# vanishes. **QK-norm** normalises each query and each key before the product (Henry et al. 2020; ViT-22B, Dehghani et al.
-# 2023; Qwen 3 and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess* the largest attention weight over 16 keys,
-# on average, as queries and keys grow:
+# Attention scores are products of queries and keys. If these grow during training, the softmax becomes hard, and for most
+# queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product (Henry et al.
+# 2020; ViT-22B, Dehghani et al. 2023; Qwen 3 and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess* the
+# largest attention weight over 16 keys, on average, as queries and keys grow:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -980,17 +983,17 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 #
 # ## In short
 #
-# | | | shapes |
-# |---|---|---|
-# | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
-# | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(d, d)$ for one token |
-# | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
-# | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
-#
-# Without residual connections our deep stack did not learn, from any of three initialisations. With them alone, sizes
-# explode. A norm keeps sizes in order: after the sum (post-norm), which needs small branches or a warm-up, or on the branch
-# (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how large a branch is beside $x$.
-# Whether a block is wired as you mean is a question for a structural test, not for the loss.
+# > | | | shapes |
+# > |---|---|---|
+# > | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
+# > | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(d, d)$ for one token |
+# > | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
+# > | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
+# >
+# > Without residual connections our deep stack did not learn, from any of three initialisations. With them alone, sizes
+# > explode. A norm keeps sizes in order: after the sum (post-norm), which needs small branches or a warm-up, or on the branch
+# > (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how large a branch is beside $x$.
+# > Whether a block is wired as you mean is a question for a structural test, not for the loss.
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` is the two
 # wirings around attention and feed-forward network, as `norm_place` in its config says.
