@@ -276,10 +276,10 @@ def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
 # softmax of scores.
 FAMILIES = {
     "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
-    "smaller cache": ("how much is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
+    "smaller cache": ("what is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
     "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020"),
     "low rank": ("how many keys there are", "Linformer 2020"),
-    "kernel": ("the softmax", "linear attention 2020, Performer 2020, DeltaNet 2021, gated linear attention 2023"),
+    "kernel": ("the softmax", "linear attention 2020 (gated 2023), Performer 2020, DeltaNet 2021"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
 }
 
@@ -289,13 +289,13 @@ def taxonomy() -> None:
     drawn, ax = figure(10.2, 3.3)
     stage(ax, (-1.1, 18.4), (-6.9, 1.0))
     colours = (BLUE, ORANGE, ORANGE, ORANGE, GREEN, GREEN)
-    for words, x in (("what changes", 2.6), ("for example", 7.0)):
+    for words, x in (("what changes", 2.6), ("for example", 7.4)):
         ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
     for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
         y = -0.3 - 1.2 * row
         box(ax, 0.6, y, name, colour, width=3.2)
         ax.text(2.6, y, changed, va="center", fontsize=10.5, color=INK)
-        ax.text(7.0, y, members, va="center", fontsize=10.5, color=INK)
+        ax.text(7.4, y, members, va="center", fontsize=10.5, color=INK)
     said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
     show(drawn, f"Families of cheaper attention. {said}.")
 
