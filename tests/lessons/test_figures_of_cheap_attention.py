@@ -125,7 +125,7 @@ def test_the_pad_hands_the_browser_its_rows_its_presets_and_who_asks():
 def test_the_pad_stands_still_with_what_is_drawn_and_the_receptive_field_of_the_position_that_asks():
     square, told = axes(lambda: drawn_on(pattern_pad.pattern_pad("itself alone", n=4, asking=2)))
     assert grid(square) == [[float(sign) for sign in row] for row in PATTERN]
-    assert (square.get_title(), told.get_title()) == ("rows ask, columns answer", "")
+    assert (square.get_title(), told.get_title()) == ("rows: queries; columns: keys", "")
     assert [*cells(square)] == [(0, 2, 4, 1)]                             # a frame around the row that asks
     beside = {y: words for words, x, y in texts(square) if x < 0}
     above = {x: words for words, x, y in texts(square) if y < 0}
@@ -299,7 +299,9 @@ def test_every_family_stands_beside_what_it_changes_and_its_examples():
     assert boxed(ax) == [*figures.FAMILIES]
     middles = [(left + width / 2, low + height / 2) for left, low, width, height in cells(ax)]
     assert middles == [pytest.approx(at[name]) for name in figures.FAMILIES]
-    assert [colour for colour, _ in cells(ax).values()][::2] == [colour for colour, _ in cells(ax).values()][1::2]
+    colours = [colour for colour, _ in cells(ax).values()]
+    assert colours[0] not in colours[1:]                                  # the same answer
+    assert len({*colours[1:4]}) == len({*colours[4:]}) == 1 and colours[1] != colours[4]
     for name, (changed, members) in figures.FAMILIES.items():
         assert at[name][1] == at[changed][1] == at[members][1]
         assert at[name][0] < at[changed][0] == at["what changes"][0] < at[members][0] == at["for example"][0]

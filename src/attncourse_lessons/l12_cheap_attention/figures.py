@@ -47,7 +47,7 @@ def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
         ax.set_ylabel("query")
         ax.set_title(title)
         said.append(f"{title}: {_shape_in_words(table)}")
-    show(drawn, alt or f"Tables of weights, rows ask and columns answer. {'; '.join(said)}.")
+    show(drawn, alt or f"Tables of weights, a row for each query, a column for each key. {'; '.join(said)}.")
 
 
 def jobs_of_heads(maps: Tensor, marked: Tensor) -> list[str]:
@@ -272,13 +272,14 @@ def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
     show(drawn, f"Contexts beside six times the width. {'; '.join(said)}.")
 
 
-# What changes, and who does it. The first line gives the same answer, the others another one.
+# What changes, and who does it. The first line gives the same answer, the others another one, the last two without a
+# softmax of scores.
 FAMILIES = {
     "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
-    "smaller cache": ("how much is kept of a key", "MQA 2019, GQA 2023, MLA 2024"),
-    "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020, Reformer 2020"),
-    "low rank": ("how many keys there are", "Linformer 2020, Nyströmformer 2021"),
-    "kernel": ("the softmax", "linear attention 2020, Performer 2020, DeltaNet 2021, GLA 2023"),
+    "smaller cache": ("what is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
+    "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020"),
+    "low rank": ("how many keys there are", "Linformer 2020"),
+    "kernel": ("the softmax", "linear attention 2020 (gated 2023), Performer 2020, DeltaNet 2021"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
 }
 
@@ -287,14 +288,14 @@ def taxonomy() -> None:
     """Families of cheaper attention, by what each of them changes, with examples. After Tay et al. 2020, figure 2."""
     drawn, ax = figure(10.2, 3.3)
     stage(ax, (-1.1, 18.4), (-6.9, 1.0))
-    colours = (BLUE, BLUE, ORANGE, ORANGE, GREEN, GREEN)
-    for words, x in (("what changes", 2.6), ("for example", 7.5)):
+    colours = (BLUE, ORANGE, ORANGE, ORANGE, GREEN, GREEN)
+    for words, x in (("what changes", 2.6), ("for example", 7.4)):
         ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
     for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
         y = -0.3 - 1.2 * row
         box(ax, 0.6, y, name, colour, width=3.2)
         ax.text(2.6, y, changed, va="center", fontsize=10.5, color=INK)
-        ax.text(7.5, y, members, va="center", fontsize=10.5, color=INK)
+        ax.text(7.4, y, members, va="center", fontsize=10.5, color=INK)
     said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
     show(drawn, f"Families of cheaper attention. {said}.")
 

@@ -202,13 +202,13 @@ figures.context_lengths(contexts)
 
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
 # Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
-# a tenth of the arithmetic. Then contexts jumped. (The share is by the formula above, with a feed-forward network of
-# width $4d$ and as many heads of keys as of queries; Llama differs a little in both.)
+# a tenth of the arithmetic in the large models. Then contexts jumped. (The share is by the formula above, with a
+# feed-forward network of width $4d$ and as many heads of keys as of queries; Llama differs a little in both.)
 #
 # This holds for training and for reading a prompt (**prefill**), where all positions are computed at once. Writing, one
 # token at a time (**decode**), waits for memory, as we shall see. And the table of $n^2$ weights takes memory even where
-# its arithmetic is cheap. Here is the map of what has been tried. The first line gives the same answer at less cost;
-# every other line gives another answer.
+# its arithmetic is cheap. Here is the map of what has been tried. The first line (blue) gives the same answer at less
+# cost; every other line gives another answer. The orange ones keep the softmax of scores, the green ones do not.
 
 # %% tags=["hide-input"]
 figures.taxonomy()
@@ -359,13 +359,14 @@ for n in (1024, 4096, 16384):
     print(f"n = {n:>6,}:   " + "   ".join(line))
 
 # %% tags=["hide-input"]
-for n in (4096, 16384):
+for n in (1024, 4096, 16384):
     table, first, second = (2 * n**2 * 64 / numbers for numbers in moved(n, 64, M).values())
-    assert table < 50 < 200 < first < second
+    assert table < 50 < 180 < first < second and (first > 200 or n == 1024) and second > 200
 
 # %% [markdown]
-# With the table, attention does about 30 operations per byte: memory-bound. In tiles it does more than 200, so the chip
-# can work at its speed. There are $4nd/M$ tiles of keys, and each moves a few times $nd$ numbers. So the traffic is
+# With the table, attention does about 30 operations per byte: memory-bound. In tiles it does about 200 or more (the 2022
+# order at 1,024 tokens just misses it), so the chip can work at about its speed. There are $4nd/M$ tiles of keys, and
+# each moves a few times $nd$ numbers. So the traffic is
 #
 # $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
 #
@@ -510,7 +511,7 @@ def learn(model, draw, steps, lr, batch=32, seed=0):
 # Four patterns: full attention; a window of 2 on each side; the same with one global token; BigBird with a window of 1,
 # one global token and two random keys. *Which will learn it, and which of those soonest?* Guessing costs $\ln 8 = 2.08$
 # nats. The twelve runs, three seeds each, are in the record of `benchmarks/cheap_attention.py`, which trains the models
-# of this page. We repeat the start of one of them:
+# of this page. We repeat one of them, and compare it in the middle of its fall:
 
 # %%
 record = measured("cheap_attention")
@@ -519,8 +520,8 @@ torch.manual_seed(0)
 here = learn(Finder(dense_mask(longformer(2, 1), 32)), marked_lines, 350, 1e-2)
 pattern_runs = {row["name"]: row["runs"] for row in record["patterns"]}
 kept = pattern_runs["window + global"][0]["losses"]
-print(f"window + global, seed 0, steps 101 to 105: loss {sum(here[100:105]) / 5:.3f} here, "
-      f"{kept[20]:.3f} in the record")
+print(f"window + global, seed 0, steps 126 to 130: loss {sum(here[125:130]) / 5:.3f} here, "
+      f"{kept[25]:.3f} in the record")
 four = ("full", "window", "window + global", "BigBird")
 figures.loss_curves({name: [run["losses"] for run in pattern_runs[name]] for name in four},
                     every=5, chance=math.log(LETTERS))
@@ -543,7 +544,8 @@ soon = {name: [first_below(run["losses"]) or 999 for run in pattern_runs[name]]
         for name in four}
 assert max(soon["full"]) < min(soon["window + global"] + soon["BigBird"])
 assert max(run["right"] for run in pattern_runs["window"]) < 0.2
-assert abs(sum(here[100:105]) / 5 - kept[20]) < 0.2
+fives = [sum(here[at : at + 5]) / 5 for at in range(0, len(here), 5)]
+assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 
 # %% [markdown]
 # The window never had a chance: nothing of the first half reaches the end. With a global token a fifth of the pairs is
@@ -694,7 +696,7 @@ assert set(jobs) == {"mark", "before", "mirror"}
 # %%
 rows = {row["name"]: {job: [run[job] for run in row["runs"]]
                       for job in ("mark", "before", "mirror")} for row in record["partners"]}
-figures.shares_in_rows(rows, "share right", chance=1 / LETTERS)
+figures.shares_in_rows(rows, "accuracy", chance=1 / LETTERS)
 
 # %% tags=["hide-input"]
 few = rows["Linformer, k = 4"]
@@ -716,7 +718,8 @@ assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
 #
 # The next idea takes the softmax away. Suppose that the weight of key $j$ for query $i$ were not $\exp(q_i \cdot k_j)$
 # but $\phi(q_i) \cdot \phi(k_j)$, with a **feature map** $\phi$ that makes a vector of each. A function of two vectors
-# that is such a product is called a **kernel**. Then the sum can be pulled apart:
+# that is such a product is called a **kernel** (not the GPU program above; the field uses one word for both). Then the
+# sum can be pulled apart:
 #
 # $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$
 #
@@ -805,10 +808,10 @@ recalled = {(row["name"], row["d"]):
 shown = (("softmax", 16), ("elu + 1, divided", 16), ("elu + 1, divided", 64),
          ("elu + 1", 64), ("identity", 16), ("identity", 64))
 figures.seed_lines({f"{name}, d = {d}": recalled[name, d] for name, d in shown},
-                   "pairs shown", "share right", chance=1 / LETTERS)
+                   "pairs shown", "accuracy", chance=1 / LETTERS)
 print("medians at 64 pairs:")
 for (name, width), line in recalled.items():
-    print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.0%}")
+    print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.1%}")
 
 # %% tags=["hide-input"]
 def middle(name, width, pairs=64):
@@ -824,11 +827,11 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 
 # %% [markdown]
 # With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
-# attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains 35 to 43 points. The
-# **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains some 12 points at $d = 16$ and 5
-# at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at $d = 16$. (This does not make the identity the better
-# choice in general: its weights may be negative, and there is no sum to divide by. Many newer models drop the division
-# and normalise the output instead.)
+# attention less. The **size of the state** matters most: from $d = 16$ to 64, each of the three kinds drawn gains 35 to
+# 43 points. The **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ (without the division) gains
+# some 13 points at $d = 16$ and 5 at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at
+# $d = 16$. (This does not make the identity the better choice in general: its weights may be negative, and there is no
+# sum to divide by. Many newer models drop the division and normalise the output instead.)
 #
 # Six learning rates look like pedantry. Here is what the choice of another rate would have told us, at $d = 64$, as the
 # mean over all numbers of pairs:
@@ -836,7 +839,7 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # %%
 for row in record["recall"]:
     if row["d"] == 64 and row["name"] in ("elu + 1, divided", "elu + 1", "identity"):
-        pilots = "   ".join(f"{rate}: {right:.0%}" for rate, right in row["pilots"].items())
+        pilots = "   ".join(f"{rate}: {right:.1%}" for rate, right in row["pilots"].items())
         print(f"{row['name']:>16}   {pilots}   (chosen: {row['lr']})")
 
 # %% [markdown]
@@ -896,10 +899,12 @@ for n in (8, 1024, 131_072):
 # * **State-space models**: S4 ([Gu et al. 2021](https://arxiv.org/abs/2111.00396)) has an $a$ that is learned and then
 #   fixed. **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) lets it depend on the input ("selective"), so
 #   that the state can keep one token and let another pass.
-# * **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)), **RetNet**
-#   ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)), **gated linear attention**
+# * **RetNet** ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) and **gated linear attention**
 #   ([Yang et al. 2023](https://arxiv.org/abs/2312.06635)): linear attention whose state $S$ decays. **Gated DeltaNet**
 #   ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) has a decay and the delta rule.
+# * **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)): a decaying average of the values, for each channel by
+#   itself, so that the state is made of vectors. Since version 5 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892))
+#   it is a matrix that decays, as in RetNet.
 #
 # Does such a network learn over a distance? One layer of minGRU, 32 wide, must carry the marked letter to the end, where
 # the window failed:

@@ -58,7 +58,7 @@ function render({ model, el }) {
 
   const root = make("div", { class: "pattern-pad" });
   const presets = make("div", { class: "pp-presets", role: "group", "aria-label": "Patterns to begin with" });
-  const grid = make("div", { class: "pp-grid", role: "grid", "aria-label": "Who may attend to whom: rows ask, columns answer" });
+  const grid = make("div", { class: "pp-grid", role: "grid", "aria-label": "Who may attend to whom; rows: queries; columns: keys" });
   grid.style.gridTemplateColumns = `2.7em repeat(${n}, minmax(0, 1fr))`;
   const cells = [];
   const names = [];
@@ -82,7 +82,7 @@ function render({ model, el }) {
   const reach = make("div", { class: "pp-reach", role: "img" });
   const status = make("p", { class: "pp-status", role: "status" });
   const keys = make("p", { class: "pp-keys" },
-    "Rows ask, columns answer. Click or drag to allow and forbid; click a row's number to choose who asks. Keys: arrows move, space allows or forbids, A lets this row ask.");
+    "Rows: queries; columns: keys. Click or drag to allow and forbid; click a row's number to choose who asks. Keys: arrows move, space allows or forbids, A lets this row ask.");
   root.append(presets, make("div", { class: "pp-body" }, grid, make("div", { class: "pp-told" }, numbers, reach, status)), keys);
   el.replaceChildren(root);
 

@@ -94,7 +94,7 @@ class pattern_pad(LiveWidget):
         drawn, (grid, told) = figure(7.6, 3.4, columns=2)
         stage(grid, (-2.2, n), (n, -1.6))
         grid.set_aspect("equal")
-        grid.set_title("rows ask, columns answer", fontsize=10)
+        grid.set_title("rows: queries; columns: keys", fontsize=10)
         grid.pcolormesh(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.3, edgecolors=PALE, linewidth=0.6)
         grid.add_patch(Rectangle((0, asking), n, 1, fill=False, edgecolor=ORANGE, linewidth=2))
         for i in range(n):
