@@ -353,6 +353,7 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # mistakes than the ViT. With such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains
 # much of the gap. Our guess at the reason: every digit here stands in the middle, at one size, so a weight for each
 # place is useful.
+#
 # Two more things came with that layer:
 #
 # * *dropout*, which stands before it. The first three controls that are printed above are about it: dropout alone
@@ -363,9 +364,8 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # **Optimisation: perhaps a part.** Three times the steps help in two seeds of three, and make no difference in the
 # third.
 #
-# **Geometry: the places count, and whole patches do not.** Shuffling the ViT's own pixels, which breaks its patches up,
-# makes no difference that three seeds could show. Without positions the ViT reads about three digits in four; the rest
-# is geometry.
+# **Geometry: the places count.** Without positions the ViT reads about three digits in four; the rest is geometry.
+# Shuffling the ViT's own pixels, which breaks its patches up, makes no difference that three seeds could show.
 #
 # (How sure is this? In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds were
 # asked about the same images, and the grey bars overlap: another 397 could bring the two level. What is safe to say is
@@ -431,10 +431,10 @@ for how, by_distance in cosines.items():
         assert (near > far + 0.2) == (how != "in the middle")
 
 # %% [markdown]
-# In the middle, neighbours are no more alike than other places. (The twenty patches of the border are alike, however
-# far apart: they are always empty. That ring is a map, too, of where ink occurs.) Moved anew, neighbours resemble each
-# other, and places four steps apart point away from each other: a map like the one in the paper's figure 7. So a model
-# can learn from its data that an image has rows and columns.
+# In the middle, neighbours are no more alike than other places. (The twenty patches of the border resemble each other,
+# however far apart: they are always empty. That ring is a map, too, of where ink occurs.) Moved anew, neighbours
+# resemble each other, and places four steps apart point away from each other: a map like the one in the paper's figure
+# 7. So a model can learn from its data that an image has rows and columns.
 #
 # But look at the control. Digits that were moved *once* give the same map, a little paler, and that model never saw a
 # digit in two places. So showing one digit in several places is not needed. It is enough that strokes occur
@@ -765,7 +765,7 @@ vowel, pitch = ({name: [run[what] for run in probes[name]] for name in order_of_
                 for what in ("vowel", "pitch"))
 figures.two_probes({name: [*zip(vowel[name], pitch[name], strict=True)] for name in vowel},
                    "share of frames whose vowel a linear probe reads",
-                   "$R^2$ of the pitch, by a linear probe", guessing=1 / 5)
+                   "$R^2$ of the log pitch, by a linear probe", guessing=1 / 5)
 
 # %% tags=["hide-input"]
 for i in range(3):
@@ -775,12 +775,12 @@ for i in range(3):
 
 # %% [markdown]
 # Each mark is a training seed (log spectra have none), and all are asked about sounds that neither model nor probe has
-# heard. The height is $R^2$, the share of the pitch's variance that the probe explains. The untrained network shows a
-# little of both. With negatives from any sound the model knows the pitch nearly perfectly, and of the vowels less than
-# the untrained network did. It is what you would have done, too: to tell a frame from those of other singers, listen to
-# the voice. With negatives from the same sound pitch is of no use, for all candidates share it; and now the probe reads
-# about two vowels in three, though the network has seen no label. The lower loss belongs to the model that knows least
-# of vowels.
+# heard. The height is $R^2$, the share of the variance of the pitch's logarithm that the probe explains. The untrained
+# network shows a little of both. With negatives from any sound the model knows the pitch nearly perfectly, and of the
+# vowels less than the untrained network did. It is what you would have done, too: to tell a frame from those of other
+# singers, listen to the voice. With negatives from the same sound pitch is of no use, for all candidates share it; and
+# now the probe reads about two vowels in three, though the network has seen no label. The lower loss belongs to the
+# model that knows least of vowels.
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing obliges it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.
