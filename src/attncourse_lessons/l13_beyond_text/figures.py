@@ -88,9 +88,7 @@ def runs_over(
                 f"{level[0]}: {level[1]:.2f}.")  # fmt: skip
 
 
-def two_probes(
-    groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str, y_name: str, guessing: float
-) -> None:
+def two_probes(groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str, y_name: str, guessing: float) -> None:
     """What two probes read, each as a share: a mark (x, y) for each seed of a group; x by `guessing` is dotted."""
     drawn, ax = figure(6.8, 3.6)
     said = []
