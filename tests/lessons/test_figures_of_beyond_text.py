@@ -230,6 +230,16 @@ def test_a_line_runs_through_the_means_of_the_seeds():
 
 
 @proven
+def test_what_two_probes_read_is_one_mark_a_seed():
+    groups = {"one": [(0.25, 0.5), (0.375, 0.625)], "other": [(0.75, 0.125)]}
+    (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2)
+    assert strokes(ax) == [groups["one"], groups["other"], [(0.2, 0), (0.2, 1)]]
+    assert curves(ax) | {"guessing": {}} == {"one": dict(groups["one"]), "other": dict(groups["other"]), "guessing": {}}
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("vowel", "pitch")
+
+
+@proven
 def test_the_cells_of_predicted_confusions_are_framed_and_shares_are_of_the_row():
     counts = torch.tensor([[3, 1, 0], [0, 2, 2], [0, 4, 4]])
     (ax,) = axes(figures.confusions, {"probe": counts}, ["a", "b", "c"], [("b", "c")])

@@ -88,6 +88,21 @@ def runs_over(
                 f"{level[0]}: {level[1]:.2f}.")  # fmt: skip
 
 
+def two_probes(groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str, y_name: str, guessing: float) -> None:
+    """What two probes read, each as a share: a mark (x, y) for each seed of a group; x by `guessing` is dotted."""
+    drawn, ax = figure(6.8, 3.6)
+    said = []
+    for i, (name, points) in enumerate(groups.items()):
+        xs, ys = zip(*points, strict=True)
+        ax.plot(xs, ys, label=name, **line_style(i) | {"linestyle": "none"})
+        said.append(f"{name}: " + ", ".join(f"({x:.2f}, {y:.2f})" for x, y in points))
+    ax.axvline(guessing, color=GREY, linestyle=":", linewidth=1.4, zorder=1, label="guessing")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a mark a seed. {'; '.join(said)}. Guessing, dotted: x = {guessing:.2f}.")
+
+
 def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
     """Small pictures (height, width) in a row, black for most, with their names."""
     drawn, grid = figure(1.25 * len(images), 1.6, columns=len(images))
@@ -302,7 +317,7 @@ def waveform_and_spectrogram(
     down.imshow(shown, cmap=WEIGHTS, vmin=low, vmax=high, origin="lower", aspect="auto", extent=extent)
     for (start, end, _), hertz in zip(spoken, formants, strict=False):
         for height in hertz:
-            down.plot([start, end], [height, height], color=ORANGE, linewidth=1.8, solid_capstyle="butt")
+            down.plot([start, end], [height, height], color=ORANGE, linewidth=1.1, linestyle=(0, (4, 3)))
     for number, height in enumerate(formants[-1] if formants else (), start=1):
         down.annotate(f"F{number}", (1, height), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                       va="center", fontsize=9.5, color=ORANGE)  # fmt: skip
@@ -313,7 +328,7 @@ def waveform_and_spectrogram(
     if title:
         drawn.suptitle(title, fontsize=11)
     words = ", ".join(word for _, _, word in spoken)
-    lines = ", which are drawn as lines" if formants else ""
+    lines = ", which are drawn as dashed lines" if formants else ""
     show(
         drawn,
         f"{title or 'A sound'}: {seconds:g} s, its waveform above, and below how loud each frequency is in each of "

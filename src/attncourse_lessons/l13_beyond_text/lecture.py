@@ -314,8 +314,8 @@ assert same
 
 # %% [markdown]
 # Since its positions start as random numbers, neither of the two is harder to find. A ViT does not know that an image
-# is flat. It does not know that patch 5 lies below patch 1. What little it assumes is that four pixels belong
-# together, and that all patches deserve the same matrix.
+# has two dimensions. It does not know that patch 5 lies below patch 1. What little it assumes is that four pixels
+# belong together, and that all patches deserve the same matrix.
 #
 # ## What inductive bias does not explain: a shuffled CNN still beats this ViT
 #
@@ -327,15 +327,17 @@ assert same
 # * **the readout.** The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.
 #   Give the ViT such a layer ("all rows read"), and take it away from the CNN ("mean over places");
 # * **optimisation.** Give the ViT three times the steps;
-# * **where things stand.** A ViT without positions reads a bag of patches: how much is geometry?
+# * **geometry.** Shuffle the ViT's own pixels. And take its positions away, so that it reads a bag of patches.
 
 # %%
-suspects = ("CNN", "CNN, pixels shuffled", "CNN, mean over places", "ViT", "ViT, all rows read",
-            "ViT, three times the steps", "ViT, pixels shuffled")
+suspects = ("CNN", "CNN, pixels shuffled", "ViT",             # as before
+            "CNN, mean over places", "ViT, all rows read",    # readout
+            "ViT, three times the steps",                     # optimisation
+            "ViT, pixels shuffled")                           # geometry
 figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
-for name in ("ViT, no positions", "CNN, no dropout", "ViT, dropout before the head",
-             "ViT, all rows read, no dropout"):
-    print(f"{name}: {mistakes(name)} mistakes")
+for name in ("ViT, dropout before the head", "ViT, all rows read, no dropout",
+             "CNN, no dropout", "ViT, no positions"):
+    print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
 
 # %% tags=["hide-input"]
 assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
@@ -347,15 +349,23 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
     assert all(fewer < more for fewer, more in pairs), "not dropout"
 
 # %% [markdown]
-# **The readout explains much of the gap.** Without its dense last layer the CNN makes more mistakes than the ViT.
-# With such a layer, the ViT makes about as few as the shuffled CNN. Two more things came with that layer. The first
-# is dropout, which stands before it. Three controls are printed above: dropout alone does not help the ViT, and
-# without dropout the layer still does, in both models. The second is parameters: the CNN loses half of its own with
-# the layer, and the ViT gains a seventh. No control here separates that. Our guess at the reason: every digit here
-# stands in the middle, at one size, so a weight for each place is useful. **Optimisation** may have a part: three
-# times the steps help in two seeds of three, and make no difference in the third. Shuffling the ViT's own pixels,
-# which breaks its patches up, makes no difference that three seeds could show. And without positions it reads about
-# three digits in four; the rest is geometry.
+# **Readout: swapping it moves both models past each other.** Without its dense last layer the CNN makes more
+# mistakes than the ViT. With such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains
+# much of the gap. Our guess at the reason: every digit here stands in the middle, at one size, so a weight for each
+# place is useful.
+#
+# Two more things came with that layer:
+#
+# * *dropout*, which stands before it. The first three controls that are printed above are about it: dropout alone
+#   does not help the ViT, and without dropout the layer still helps, in both models;
+# * *parameters*: the CNN loses half of its own with the layer, and the ViT gains a seventh. No control here
+#   separates that.
+#
+# **Optimisation: perhaps a part.** Three times the steps help in two seeds of three, and make no difference in the
+# third.
+#
+# **Geometry: the places count.** Without positions the ViT reads about three digits in four; the rest is geometry.
+# Shuffling the ViT's own pixels, which breaks its patches up, makes no difference that three seeds could show.
 #
 # (How sure is this? In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds were
 # asked about the same images, and the grey bars overlap: another 397 could bring the two level. What is safe to say is
@@ -421,9 +431,10 @@ for how, by_distance in cosines.items():
         assert (near > far + 0.2) == (how != "in the middle")
 
 # %% [markdown]
-# In the middle, neighbours are no more alike than other places. (The far corners are alike: no digit ever has ink
-# there.) Moved anew, neighbours resemble each other, and places four steps apart point away from each other: a map
-# like the one in the paper's figure 7. So a model can learn from its data that an image has rows and columns.
+# In the middle, neighbours are no more alike than other places. (The twenty patches of the border resemble each other,
+# however far apart: they are always empty. That ring is a map, too, of where ink occurs.) Moved anew, neighbours
+# resemble each other, and places four steps apart point away from each other: a map like the one in the paper's figure
+# 7. So a model can learn from its data that an image has rows and columns.
 #
 # But look at the control. Digits that were moved *once* give the same map, a little paler, and that model never saw a
 # digit in two places. So showing one digit in several places is not needed. It is enough that strokes occur
@@ -537,8 +548,8 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 # %% [markdown]
 # Each vowel is named by an English word that has it (the values are Peterson and Barney's, 1952). Below the waveform
 # is a **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The
-# orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes in the
-# band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
+# dashed orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes
+# in the band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
 #
 # So what can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head
 # to the smallest. A listener who hears F1 alone will confuse vowels whose ranges overlap. Which are they?
@@ -752,8 +763,9 @@ order_of_rows = ("untrained", "any sound", "one sound", "log spectra")
 probes = listened["probes"]
 vowel, pitch = ({name: [run[what] for run in probes[name]] for name in order_of_rows}
                 for what in ("vowel", "pitch"))
-viz.strip_plot(vowel, "share of frames whose vowel a linear probe reads (guessing: 0.2)")
-viz.strip_plot(pitch, "share of the pitch's variance that a linear probe explains")
+figures.two_probes({name: [*zip(vowel[name], pitch[name], strict=True)] for name in vowel},
+                   "share of frames whose vowel a linear probe reads",
+                   "$R^2$ of the log pitch, by a linear probe", guessing=1 / 5)
 
 # %% tags=["hide-input"]
 for i in range(3):
@@ -762,12 +774,13 @@ for i in range(3):
     assert vowel["log spectra"][0] > vowel["one sound"][i], "an engineer still does better"
 
 # %% [markdown]
-# Read the two pictures together; each mark is a training seed, and all are asked about sounds that neither model nor
-# probe has heard. The untrained network shows a little of both. With negatives from any sound the model knows the
-# pitch nearly perfectly, and of the vowels less than the untrained network did. It is what you would have done, too:
-# to tell a frame from those of other singers, listen to the voice. With negatives from the same sound pitch is of no
-# use, for all candidates share it; and now the probe reads about two vowels in three, though the network has seen no
-# label. The lower loss belongs to the model that knows least of vowels.
+# Each mark is a training seed (log spectra have none), and all are asked about sounds that neither model nor probe has
+# heard. The height is $R^2$, the share of the variance of the pitch's logarithm that the probe explains. The untrained
+# network shows a little of both. With negatives from any sound the model knows the pitch nearly perfectly, and of the
+# vowels less than the untrained network did. It is what you would have done, too: to tell a frame from those of other
+# singers, listen to the voice. With negatives from the same sound pitch is of no use, for all candidates share it; and
+# now the probe reads about two vowels in three, though the network has seen no label. The lower loss belongs to the
+# model that knows least of vowels.
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing obliges it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.
@@ -815,10 +828,10 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # An image becomes a sequence of patches, a sound a sequence of frames, and the Transformer does not notice the
 # difference. A ViT has little inductive bias, so what a convolution is born with it must learn from data; but on our
-# digits taking locality away from the CNN closed only about half of the gap, and a dense readout for the ViT closed
-# as much. Augmentation can teach what is not built in, at a cost in steps. Positions become a map if objects
-# stand in many places, and not otherwise. A map of attention weights is a claim that needs a control. A contrastive
-# model learns what tells the target from its negatives.
+# digits taking locality away from the CNN closed only about half of the gap, and a dense readout for the ViT closed as
+# much. Augmentation can teach what is not built in, at a cost in steps. In our experiment positions became a map when
+# digits stood in many places, and not when all stood in the middle. A map of attention weights is a claim that needs a
+# control. A contrastive model learns what tells the target from its negatives.
 #
 # **In the package.** `attncourse.beyond_text` has `patchify`, `ViT`, `attention_rollout`, `FeatureEncoder`,
 # `span_mask`, `sample_negatives`, `contrastive_loss`, `Quantizer`, `diversity_loss` and `Wav2Vec2`, which has the codes
