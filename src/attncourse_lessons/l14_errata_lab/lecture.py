@@ -407,8 +407,8 @@ for row, name in enumerate(names):
         said = readings[:, row, column].tolist()
         if len(set(said)) > 1:
             disputed += 1
-            columns = [f"{number:>{len(deck)}g}" for number, deck in zip(said, decks, strict=True)]
-            print(f"{name:>30}, {what:<11}", *columns, sep="  ")
+            below = [f"{said[k]:>{len(deck)}g}" for k, deck in enumerate(decks)]
+            print(f"{name:>30}, {what:<11}", *below, sep="  ")
 print(f"{disputed} of {readings[0].numel()} places")
 
 # %% [markdown]
