@@ -100,18 +100,18 @@ def test_the_game_takes_a_question_then_a_judgement_and_then_tells(open_page):
     page = open_page(EXPLORERS["review_game"]().page())
     said, score = page.get_by_role("status"), page.locator(".rg-count")
     page.get_by_role("button", name="overclaim").click(force=True)      # nothing has been asked yet
-    assert "0 answered" in score.inner_text() and "corrected" not in said.inner_text()
+    assert "0 judged" in score.inner_text() and "corrected" not in said.inner_text()
     page.get_by_role("button", name="Does the loss show it?").focus()
     page.keyboard.press("Enter")
-    assert "0 right of 1" in score.inner_text()
+    assert "0 right of 0" in score.inner_text()                         # a question has no score
     assert "✗ as printed" in said.inner_text() and "corrected" not in said.inner_text()
     page.get_by_role("button", name="definite").click()
-    assert "1 right of 2" in score.inner_text() and "✓ corrected" in said.inner_text()
+    assert "1 right of 1" in score.inner_text() and "✓ corrected" in said.inner_text()
     page.get_by_role("button", name="definite").focus()
     page.get_by_role("button", name="next").click()
     assert "Line 2 of 2" in score.inner_text() and "keys and queries" in page.locator(".rg-claim").inner_text()
     page.get_by_role("button", name="begin anew").click()
-    assert score.inner_text() == "Line 1 of 2. Score: 0 right of 0 answered."
+    assert score.inner_text() == "Line 1 of 2. Score: 0 right of 0 judged."
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

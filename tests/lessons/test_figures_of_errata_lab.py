@@ -51,14 +51,16 @@ def test_seeds_are_thin_lines_and_their_mean_a_marked_one():
     assert list(ax.get_xticks()) == [1, 8] and [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
 
 
-def test_the_game_asks_all_entries_and_the_first_answers_count_for_its_score():
+def test_the_game_asks_all_entries_and_judgements_count_for_its_score():
     game = review_game(ENTRIES, loss={"i > i": "too good"}, step=2)
     assert [entry["name"] for entry in game.entries] == ["i > i", "Qx beside XQ", "keys and queries"]
     assert game.entries[0]["loss"] == "too good" and "No training run" in game.entries[1]["loss"]
     assert [name for name, *_ in game.entries[2]["found"]] == ["as printed", "misread", "corrected"]
     assert game.score == (0, 0)
     game.asked, game.judged = ["limiting case", "loss", ""], ["definite", "", ""]
-    assert game.score == (2, 3)
+    assert game.score == (1, 1), "what was asked has no score"
+    game.judged = ["definite", "overclaim", ""]
+    assert game.score == (1, 2)
 
 
 def test_the_still_picture_of_the_game_gives_no_answer_away():

@@ -219,7 +219,7 @@ class PrintedLM(nn.Module):
 # Ask it first, in a cell of your own: a text alone and in company, sublayers that are silent, more than 128 tokens, many
 # layers, the number of parameters. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
 # names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an
-# `nn.LayerNorm` behind the last layer.
+# `nn.LayerNorm` after the last layer.
 
 # %% exercise="ReviewedLM"
 class ReviewedLM(nn.Module):
@@ -292,11 +292,11 @@ if solved("ReviewedLM"):
 # A **sound** block is all of the following, whatever its parameters are:
 #
 # * What a sublayer found is added to the x that came in. With both silent, x comes out.
-# * Each sublayer hears a normalised x. What it finds does not change when x is multiplied by ten.
+# * Each sublayer gets a normalised x. What it finds does not change when x is multiplied by ten.
 # * Both sublayers do find something.
-# * Attention comes first, and the feed-forward network hears what attention has left: the block is its two halves,
+# * Attention comes first, and the feed-forward network gets what attention has left: the block is its two halves,
 #   one after the other.
-# * In attention a position hears itself and all that came before it, and nobody hears what comes after. (Lecture
+# * A position attends to itself and to all that came before it, and to nothing that comes after. (Lecture
 #   @masking has a test for half of it.)
 # * A text gets the same answer alone and in company. (Lecture @order has a test.)
 #

@@ -11,7 +11,6 @@ from torch import Tensor
 from attncourse.attention import attend
 from attncourse.counting import preset
 from attncourse.layers import layer_norm
-from attncourse_lessons.results import measured
 from attncourse_lessons.slides.erratum import (
     CS11711,
     CSE576,
@@ -237,35 +236,11 @@ MATMULS = Erratum(
 )
 
 
-def _numbers_at_once(needed) -> Finding:
-    n, tile = 64, 8
-    query, key, value = drawn(3, n, 8)
-    rows = torch.cat([attend(part, key, value)[0] for part in query.split(tile)])
-    same = torch.allclose(rows, attend(query, key, value)[0], atol=1e-5)
-    said = f"said {needed(n, tile):,}; {tile} queries at a time need {tile * n:,}"
-    return Finding(same and needed(n, tile) <= tile * n, said)
-
-
-STORED = Erratum(
-    name="a large matrix to store",
-    decks=(CS11711,),
-    place="RNNs vs. Transformers",
-    claim="Need to store a large T × T matrix in memory",
-    correction="all T² scores are computed, in tiles that need not be kept: FlashAttention, linear memory",
-    question="64 queries: is that the least number of weights that must be there at once?",
-    printed=lambda n, tile: n * n,
-    corrected=lambda n, tile: n * tile,
-    check=_numbers_at_once,
-    kind="overclaim",
-    by="trusted",
-)
-
-
 def _told_apart(layer) -> Finding:
     x = drawn(N, 8)
     y = layer(x, torch.full((N, N), 1 / N))                                   # all attend to all alike
     apart = (y - y.mean(dim=0)).norm(dim=-1).min().item()
-    return Finding(apart > 0.1, f"behind a layer of equal weights a token is {apart:.1g} away from the mean of all")
+    return Finding(apart > 0.1, f"after a layer of equal weights a token is {apart:.1g} away from the mean of all")
 
 
 TRICKS = Erratum(
@@ -274,7 +249,7 @@ TRICKS = Erratum(
     place="What is left in a Transformer Encoder Block that we have not covered?",
     claim="These tricks don't improve what the model is able to do",
     correction="training is their aim; and a layer that averages needs the residual connection to keep tokens apart",
-    question="Attention weights that are all alike: are tokens still told apart behind the layer?",
+    question="Attention weights that are all alike: are tokens still told apart after the layer?",
     printed=lambda x, weights: weights @ x,
     corrected=lambda x, weights: x + weights @ x,
     check=_told_apart,
@@ -393,31 +368,7 @@ LLAMA_2_GROUPS = Erratum(
 )
 
 
-def _gap(run: str) -> float:
-    return measured(run)["variants"]["post-norm"]["difference"]
-
-
-def _at_both_rates(gap) -> Finding:
-    runs = {measured(run)["lr"]: _gap(run) for run in ("modifications", "modifications_slower")}
-    said = "; ".join(f"rate {rate:g}: said {gap(rate):.2f}, measured {found:.2f} nats" for rate, found in runs.items())
-    return Finding(all(abs(gap(rate) - found) < 0.05 for rate, found in runs.items()), said)
-
-
-TEN_TIMES = Erratum(
-    name="ten times more efficient",
-    decks=(CS11711,),
-    place="How Important is It? Transformer and Transformer++",
-    claim="Stronger architecture is ≈ 10x more efficient!",
-    correction="the slide names both, but not for which training budget; and both are recipes, learning rates and all",
-    question="Two blocks of ours, two learning rates: is there one number for what the better block gains?",
-    printed=lambda rate: _gap("modifications"),
-    corrected=lambda rate: _gap("modifications" if rate == measured("modifications")["lr"] else "modifications_slower"),
-    check=_at_both_rates,
-    kind="overclaim",
-    by="trusted",
-)
-
 ERRATA = (
-    ONE_Z, EPS_OUTSIDE, BERTVIS, MAX_LEN, HAS_READ, SOFTMAX_OF_ONE, ONE_HOT, EACH_OTHER, LOG_PATH, MATMULS, STORED,
-    TRICKS, AFTER_2010, EVERYONE, QUADRATIC, TWO_TYPES, LLAMA_2_GROUPS, TEN_TIMES,
+    ONE_Z, EPS_OUTSIDE, BERTVIS, MAX_LEN, HAS_READ, SOFTMAX_OF_ONE, ONE_HOT, EACH_OTHER, LOG_PATH, MATMULS, TRICKS,
+    AFTER_2010, EVERYONE, QUADRATIC, TWO_TYPES, LLAMA_2_GROUPS,
 )  # fmt: skip

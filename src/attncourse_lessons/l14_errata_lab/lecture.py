@@ -51,7 +51,7 @@ from attncourse.metrics import token_loss
 from attncourse.training import fit_texts
 from attncourse_lessons.errata import ERRATA, FAULTS, SlideModel, erratum, structural
 from attncourse_lessons.results import measured
-from attncourse_lessons.slides.transcriptions import COLUMNS, transcriptions
+from attncourse_lessons.slides.transcriptions import COLUMNS, TRANSCRIBERS, transcriptions
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
@@ -153,8 +153,9 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 
 # %% [markdown] teaches="code: a block and a language model"
 # In the first table nothing is forbidden: $i > i$ never happens. In the second no token sees itself, and the first row,
-# which sees nothing, is 0/0. In the third the corner is empty and the rows are too small. Neither question alone would
-# do: each lets one of the three wrong tables pass. (The third is what the *line* becomes in careless code. The slides
+# which sees nothing, is 0/0, NaN. (That row alone fails both questions: NaN is not 0, and NaN does not sum to one.) In the
+# third the corner is empty and the rows are too small. Neither question alone would do: each lets one of the three wrong
+# tables pass. (The third is what the *line* becomes in careless code. The slides
 # that print it set the scores to −∞ one slide earlier, so the line itself is no error, and the list says so.)
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 1.
@@ -318,9 +319,10 @@ for name, faults in {"right": (), "as printed": ("max_len not handed on",)}.item
 
 # %% [markdown]
 # The last page of that code goes from the last block straight to the output layer. Another deck has a final norm there.
-# Is its absence an error? The known case: an untrained model should be about equally unsure at every depth. *Sketch the
-# size of the logits (their standard deviation) against the number of blocks*, for the right model, for the code as
-# printed, and for the code with nothing but its block repaired.
+# Is its absence an error? The known case: each repaired block adds to x, so x grows with depth. A final norm takes this
+# growth away before the logits, so their size should not depend on the depth. *Sketch the size of the logits (their
+# standard deviation) against the number of blocks*, for the right model, for the code as printed, and for the code with
+# nothing but its block repaired.
 
 # %%
 @torch.no_grad()
@@ -397,11 +399,17 @@ for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a widt
 
 # %%
 names, readings = transcriptions()                        # (3, rows, columns)
+decks = [deck.split(",")[0] for deck in TRANSCRIBERS]     # how each deck's title begins
+print(" " * 43, *decks, sep="  ")
+disputed = 0
 for row, name in enumerate(names):
     for column, what in enumerate(COLUMNS):
         said = readings[:, row, column].tolist()
         if len(set(said)) > 1:
-            print(f"{name:>30}, {what:<11}", "   ".join(f"{number:g}" for number in said))
+            disputed += 1
+            below = [f"{said[k]:>{len(deck)}g}" for k, deck in enumerate(decks)]
+            print(f"{name:>30}, {what:<11}", *below, sep="  ")
+print(f"{disputed} of {readings[0].numel()} places")
 
 # %% [markdown]
 # A majority decides most of them, and in one place all three differ, so that no vote helps. But do not trust a majority
@@ -423,9 +431,10 @@ for row, name in enumerate(names):
 # ## A game: what would you ask?
 #
 # Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would put
-# first. You see what the list's test finds in the line as printed. Then judge the line. The first answers count; play
-# ten, and come back for more. (The buttons can be pressed with the keyboard. What the loss says comes from the
-# experiment of the next section.)
+# first. You see what the list asks, and what its test finds in the line as printed. Then judge the line. Your first
+# judgement counts. The question is not scored: many a line can be found by more than one, and the list names only one
+# of them. Play ten, and come back for more. (The buttons can be pressed with the keyboard. What the loss says comes from
+# the experiment of the next section.)
 
 # %% tags=["hide-input"]
 run = measured("errata")
@@ -501,7 +510,7 @@ assert "the residual from the normalised x" in better and "max_len not handed on
 # %% [markdown]
 # All of these would pass a look at a loss curve. Most of them *are* told apart from the right model, seed by seed, and in
 # the wrong direction: with the fault the loss is lower. The printed block is among them. (*Why* has not been tested. One
-# may guess that a model without the final norm, or with larger vectors behind its norms, starts with larger logits, and
+# may guess that a model without the final norm, or with larger vectors after its norms, starts with larger logits, and
 # that this helps in so short a run; and that weights which are set to 0 let a little of the future through.) Somebody
 # who compared both blocks with care, as [lecture @transformer](@transformer) teaches, would have kept the slide's. "It
 # trains better with my change" does not say that the change is what you think it is.
@@ -571,7 +580,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > it learns about as much as that one. Even that does not say that it is the same model: post-norm and pre-norm pass
 # > it side by side.</details>
 
-# %% [markdown] erratum="production models are quadratic; two types of Transformers; Llama 2 shares its keys; ten times more efficient; a new idea from after 2010; only matrix multiplications; a large matrix to store; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
+# %% [markdown] erratum="production models are quadratic; two types of Transformers; Llama 2 shares its keys; a new idea from after 2010; only matrix multiplications; a T × T matrix must be stored; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
 # ## Overclaims: find the condition
 #
 # Overclaims are harder than errors. Each is true of *something*, and the work is to find of what.
@@ -583,18 +592,20 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > | "production Transformer language models use quadratic cost attention" | some layers of them; GPT-3 alternates with banded layers, Mistral 7B has windows |
 # > | "*Two* types of Transformers" | the two that the lecture is about; BERT is a third |
 # > | Llama 2: "Grouped-query" | its 34B and 70B |
-# > | "Stronger architecture is ≈ 10× more efficient!" | the two recipes that it names, learning rates included, at one budget |
+# > | "Stronger architecture is ≈ 10× more efficient!" | the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say |
 # > | attention is "a new idea from after 2010!" | with learned keys; with given ones it is kernel regression, 1964 |
 # > | "Fast: only matrix multiplications" | most of the arithmetic, and less of the time |
 # > | "Need to store a large $T \times T$ matrix" | the plain implementation; tiles need not be kept |
-# > | "These tricks don't improve what the model is able to do" | their purpose; but behind equal weights only a residual connection keeps tokens apart |
+# > | "These tricks don't improve what the model is able to do" | their purpose; but after equal weights only a residual connection keeps tokens apart |
 # > | convolutions have paths of $O(\log_k n)$ | *dilated* convolutions |
 #
 # Nobody who wrote these sentences would object to the right column. It was cut to fit the slide. A habit that helps
-# readers and writers: when a sentence has no condition, look for the condition. One of them, tested:
+# readers and writers: when a sentence has no condition, look for the condition. Eight of the nine are
+# entries of the list, with a test. (The ten times are not: the slide does not say what one would have to measure.) One of
+# the eight:
 
 # %%
-print(erratum("ten times more efficient"))
+print(erratum("a T × T matrix must be stored"))
 
 # %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector" teaches="embeddings are a product with one-hot vectors"
 # ## Conventions: two rights that do not fit
@@ -630,8 +641,8 @@ print(erratum("ten times more efficient"))
 # > change the set of keys and queries to include only past words (Inefficient!)": not a cache that keeps the wrong
 # > things, but attention over the prefix, all of it anew, at every step. That is right, and inefficient, as the slide
 # > says. "The one thing everyone agrees on", pre-norm: a heading, and further down the same slide says "almost all", and
-# > names BERT and OPT 350M. (The same year brought Gemma 2, with norms before and behind its sublayers, and OLMo 2, with
-# > norms behind them.) "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
+# > names BERT and OPT 350M. (The same year brought Gemma 2, with norms before and after its sublayers, and OLMo 2, with
+# > norms after them.) "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
 
 # %%
 for name in ("keys and queries", "cheaper while n is small"):
@@ -640,7 +651,7 @@ for name in ("keys and queries", "cheaper while n is small"):
 # %% [markdown]
 # So before you write to an author, do four things. **Derive it yourself**, from the definition and not from memory; some
 # of one's own findings do not survive that. **Look for the reading in which it is right**, on the slides before and
-# behind. **Make the cell that fails**, as small as possible, and the cell that passes. **Measure the effect**, and say so
+# after. **Make the cell that fails**, as small as possible, and the cell that passes. **Measure the effect**, and say so
 # when there is none: "four lines, no effect at two layers" is more use than an exclamation mark.
 #
 # ## In short
@@ -648,7 +659,7 @@ for name in ("keys and queries", "cheaper while n is small"):
 # | question | relation to test | shapes |
 # |---|---|---|
 # | shapes | the result is $(n, d)$ for drawn $n \ne d$ | all sizes different |
-# | averages | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ | $\alpha$: $(n, n)$ |
+# | causal weights | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ | $\alpha$: $(n, n)$ |
 # | residual connection | $\text{block}(x) = x$ for silent sublayers | $x$: $(b, n, d)$, not normalised |
 # | batch invariance | $f([x; y])_1 = f([x])_1$ | $(2, n)$ against $(1, n)$ tokens |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ | $(n, d)$ |
@@ -674,8 +685,8 @@ for name in ("keys and queries", "cheaper while n is small"):
 # > 3. Within a layer, when the whole sequence is given. The layers wait for one another, and in writing each token waits
 # >    for the one before it.</details>
 #
-# **Now do** [assignment @errata_lab](@errata_lab/assignment): a repair, a vote of transcriptions, a page of code to review,
-# and a test that is itself tested. It is the last one. From here on the slides are yours.
+# **Now do** [assignment @errata_lab](@errata_lab/assignment) (somewhat over two hours): a repair, a vote of transcriptions,
+# a page of code to review, and a test that is itself tested. It is the last one. From here on the slides are yours.
 
 # %% [markdown] teaches="the rows of that table: mixture of experts, Universal, Funnel, Synthesizer and others; its columns: steps per second, SuperGLUE, XSum, WebQ; constituency parsing; The Annotated Transformer; textbooks of NLP"
 # ## Going further: what the rows and columns of that table are

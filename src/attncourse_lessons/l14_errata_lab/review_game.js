@@ -53,7 +53,7 @@ function render({ model, el }) {
       const words = questions[key] ?? key;
       node.setAttribute("aria-pressed", key === given);
       node.setAttribute("aria-disabled", off || given !== "");
-      node.textContent = (given === "" ? "" : key === right ? "✓ " : key === given ? "✗ " : "") + words;
+      node.textContent = (given === "" || right === null ? "" : key === right ? "✓ " : key === given ? "✗ " : "") + words;
     }
   }
 
@@ -62,16 +62,16 @@ function render({ model, el }) {
     const asked = model.get("asked");
     const judged = model.get("judged");
     const entry = entries[at];
-    const given = [...asked.map((one, i) => [one, entries[i].by]), ...judged.map((one, i) => [one, entries[i].kind])].filter(([one]) => one);
-    const good = given.filter(([one, right]) => one === right).length;
-    count.textContent = `Line ${at + 1} of ${entries.length}. Score: ${good} right of ${given.length} answered.`;
+    const given = judged.filter(Boolean).length; // what was asked has no score: a line may fall to several questions
+    const good = judged.filter((one, i) => one === entries[i].kind).length;
+    count.textContent = `Line ${at + 1} of ${entries.length}. Score: ${good} right of ${given} judged.`;
     board.replaceChildren(make("p", { class: "rg-claim" }, entry.claim), make("p", { class: "rg-place" }, `${entry.deck}. ${entry.place}`));
-    mark(asks, asked[at], entry.by, false);
+    mark(asks, asked[at], null, false);
     mark(judges, judged[at], entry.kind, !asked[at]);
     const lines = [];
     if (asked[at]) {
       if (asked[at] === "loss") lines.push(entry.loss);
-      lines.push(`${asked[at] === entry.by ? "That is the list's question, too" : "The list asks this"}: ${entry.question}`);
+      lines.push(`The list asks (${questions[entry.by]}): ${entry.question}`);
       for (const [name, passes, measured] of entry.found) if (name === "as printed" || judged[at]) lines.push(`${passes ? "✓" : "✗"} ${name}: ${measured}`);
     }
     if (judged[at]) {

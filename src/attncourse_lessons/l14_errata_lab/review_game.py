@@ -25,9 +25,9 @@ UNTRAINED = "No training run can show it: it is no part of a model, or of none t
 class review_game(LiveWidget):
     """One entry after another: first what to ask, then which kind of line it is; without a kernel, by mouse or keys.
 
-    `loss` says of an entry's name what training showed. The first answers count: with a kernel, `score` is how many
-    were right, of how many. Every order is as good; this one takes the entries from all lessons in turn. Raises
-    ValueError for no entries.
+    `loss` says of an entry's name what training showed. The first judgement counts: with a kernel, `score` is how
+    many were right, of how many. What is asked has no score, since a line may fall to several questions. Every order
+    is as good; this one takes the entries from all lessons in turn. Raises ValueError for no entries.
     """
 
     _esm = Path(__file__).with_suffix(".js")
@@ -66,9 +66,8 @@ class review_game(LiveWidget):
 
     @property
     def score(self) -> tuple[int, int]:
-        """How many answers were right, of how many that were given, questions and judgements together."""
-        given = [(one, entry[key]) for key, answers in (("by", self.asked), ("kind", self.judged))
-                 for one, entry in zip(answers, self.entries, strict=True) if one]  # fmt: skip
+        """How many judgements were right, of how many that were given."""
+        given = [(one, entry["kind"]) for one, entry in zip(self.judged, self.entries, strict=True) if one]
         return sum(one == right for one, right in given), len(given)
 
     def still(self) -> tuple[Figure, str]:

@@ -78,7 +78,7 @@ exercise = Exercise(
         "batch; with more tokens than 128; with sublayers whose numbers are all zero. Which surprises you?",
         "With silent sublayers a pre-norm stack must return what went in. Follow x through the printed loop: at which "
         "lines does the only copy of x that came in get lost?",
-        "What is added to x grows with each layer and is never taken back. Which line of a pre-norm stack, behind the "
+        "What is added to x grows with each layer and is never taken back. Which line of a pre-norm stack, after the "
         "last layer, answers for that? Is each size that the model is told handed on to all that need it? And count "
         "the parameters of each part: are there as many as the number of layers asks for?",
     ),
@@ -142,7 +142,7 @@ def longest_text(answer, draw):
 
 @aspect("silence", points=2, hint=2, explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))
 def silence(answer, draw):
-    """with silent sublayers the logits are those of embeddings and positions, behind the final norm"""
+    """with silent sublayers the logits are those of embeddings and positions, after the final norm"""
     model, tokens = _model(answer, draw)
     right = _right(model, ("embedding", "positions", "norm", "logits"))
     found = ("attention", "ff")
@@ -153,7 +153,7 @@ def silence(answer, draw):
 
 @aspect("logits", points=2, hint=2, explain=explain_worst("the logits are off by {size} at {place}"))
 def logits(answer, draw):
-    """each layer's two sublayers in turn, each behind its norm, each added to what came in"""
+    """each layer's two sublayers in turn, each after its norm, each added to what came in"""
     model, tokens = _model(answer, draw)
     return require_variation(model(tokens)) - _right(model)(tokens)
 
@@ -209,7 +209,7 @@ slip("a final norm that is not used", (*WIRED, "learns"), {OUT: "self.logits(x)"
 slip("post-norm", WIRED,
      {FIRST: "x = self.norm_1[layer](x + self.attention[layer](x))",
       SECOND: "x = self.norm_2[layer](x + self.ff[layer](x))"}, words="""
-    The norms stand behind the sums. That is a sound block, post-norm, and not the one that the comments promise.""")
+    The norms stand after the sums. That is a sound block, post-norm, and not the one that the comments promise.""")
 slip("the network first", LOGITS,
      {FIRST: SECOND, SECOND: FIRST},
      words="""
@@ -232,8 +232,8 @@ slip("one norm for all layers", ("registered", "logits"), {
     set of numbers. Each layer has a norm of its own: make a new one for each.""")
 slip("the final norm in every layer", WIRED, {
     SECOND: "x = self.norm(x + self.ff[layer](self.norm_2[layer](x)))"}, words="""
-    The final norm stands inside the loop, so that x is normalised behind every layer, and nothing can pass through the
-    stack unchanged. It belongs behind the last layer, once.""")
+    The final norm stands inside the loop, so that x is normalised after every layer, and nothing can pass through the
+    stack unchanged. It belongs after the last layer, once.""")
 slip("one sublayer for all layers", ("registered", "logits"),
      {"self.attention.append(Attention(d_model, n_heads, max_length))":
       "self.attention.append([*self.attention, Attention(d_model, n_heads, max_length)][0])"},

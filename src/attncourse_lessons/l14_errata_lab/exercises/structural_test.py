@@ -98,7 +98,7 @@ exercise = Exercise(
         "Go through the sentences that describe a sound block. Each is a question that can be asked by calling "
         "`block` once or twice and comparing: what must stay equal, and what must change where a sublayer does "
         "anything? Write one after the other, and run the check in between.",
-        "`block(x, 0.0, 0.0)` must be x. What attention found is `block(x, 1.0, 0.0) - x`: if it hears a normalised "
+        "`block(x, 0.0, 0.0)` must be x. What attention found is `block(x, 1.0, 0.0) - x`: if it gets a normalised "
         "x, that must be the same for `10 * x`. And a block is its halves one after the other: hand to the second half "
         "what the first returns.",
         "For the future and for the company there are tests in lectures @masking and @order: put different numbers "
@@ -362,36 +362,36 @@ _blocks(
     ("a block that looks one step ahead", False, _pre(_ln, allowed=_one_ahead)),
     ("a block whose mask was made for three positions", False, _pre(_ln, allowed=_late)),
     ("a block in which the first position, and no other, looks one step ahead", False, _pre(_ln, allowed=_first_ahead)),
-    ("a block whose feed-forward network hears the next word", False, _pre(_ln, _with_the_next)),
+    ("a block whose feed-forward network gets the next word", False, _pre(_ln, _with_the_next)),
     hint=3,
 )
 
 
 _blocks(
     "the past",
-    "catches a block in which a position does not hear itself, or what came before it",
+    "catches a block in which a position does not attend to itself, or to what came before it",
     ("a block whose attention leaves out the position itself", False, _pre(_ln, allowed=_not_itself)),
-    ("a block in which attention hears the position itself and nobody else", False, _pre(_ln, allowed=_itself_alone)),
-    ("a block in which nobody hears the first position", False, _pre(_ln, allowed=_not_the_first)),
+    ("a block in which a position attends to itself and to nothing else", False, _pre(_ln, allowed=_itself_alone)),
+    ("a block in which nothing attends to the first position", False, _pre(_ln, allowed=_not_the_first)),
     hint=3,
 )
 
 
 _blocks(
     "the company",
-    "catches a block that hears the rest of the batch",
-    ("a block in which each text also hears its neighbour in the batch", False, _pre(_with_the_neighbour)),
-    ("a block in which only the feed-forward network hears the neighbour", False, _pre(_ln, _with_the_neighbour)),
-    ("a block in which all texts hear the first of the batch", False, _pre(_with_the_first)),
+    "catches a block whose answer depends on the rest of the batch",
+    ("a block in which each text also gets its neighbour in the batch", False, _pre(_with_the_neighbour)),
+    ("a block in which only the feed-forward network gets the neighbour", False, _pre(_ln, _with_the_neighbour)),
+    ("a block in which all texts get the first of the batch", False, _pre(_with_the_first)),
     hint=3,
 )
 
 
 _blocks(
     "no norm",
-    "catches a sublayer that hears x at whatever size it has",
-    ("a block in which attention hears x as it is", False, _pre(_itself, _ln)),
-    ("a block in which the feed-forward network hears x as it is", False, _pre(_ln, _itself)),
+    "catches a sublayer that gets x at whatever size it has",
+    ("a block in which attention gets x as it is", False, _pre(_itself, _ln)),
+    ("a block in which the feed-forward network gets x as it is", False, _pre(_ln, _itself)),
     ("a sound block with two kinds of norm", True, _pre(_rms, _ln)),
     hint=2,
 )
@@ -418,7 +418,7 @@ _blocks(
 _blocks(
     "side by side",
     "catches sublayers that do not work one after the other, in this order",
-    ("a block whose sublayers both hear the x that came in", False, _side_by_side),
+    ("a block whose sublayers both get the x that came in", False, _side_by_side),
     ("a block with the feed-forward network first", False, _exchanged),
     hint=2,
 )
@@ -478,12 +478,12 @@ slip("the company is not tried", ("the company",),
     No question was asked about the batch, or only about one of its texts. A text must get the same answer alone as
     among others: take out each of them, and compare.""")
 slip("the past is not tried", ("the past",), {"for j in range(x.shape[1])": "for j in ()"}, words="""
-    That nobody hears the future was tried, and not that everybody hears the past. A mask can forbid too much: the
+    That nothing attends to the future was tried, and not that all attend to the past. A mask can forbid too much: the
     position itself, or what came before it. Change one position, and what attention finds there and after it must
     change.""")
 
 slip("one size of x", ("no norm", "a root too many"), {f"{ATTENDED},": "", f"{THOUGHT},": ""}, words="""
-    All was tried at one size of x. That a sublayer hears a *normalised* x shows only when x grows: what it finds must
+    All was tried at one size of x. That a sublayer gets a *normalised* x shows only when x grows: what it finds must
     stay the same.""")
 
 slip("nothing need be found", ("left out",), {"not same(attended, x),": "", "not same(thought, x),": ""}, words="""
@@ -492,7 +492,7 @@ slip("nothing need be found", ("left out",), {"not same(attended, x),": "", "not
 
 slip("the order of the halves", ("side by side",), {HALVES: ""}, words="""
     Each sublayer was tried by itself, and never the two together. One after the other, they must give what the whole
-    block gives: the feed-forward network hears what attention has left.""")
+    block gives: the feed-forward network gets what attention has left.""")
 
 slip("equal to the last digit", FAINT, {"same(silent, x)": "torch.equal(silent, x)"}, words="""
     No difference at all was allowed, and a sound block was accused of rounding. Float32 is good to seven digits. Allow
@@ -558,8 +558,8 @@ def accuses_what_is_not_post_norm(block, x, losses):
 @misconception("only silence", fails=_but(*RESIDUALS, "faint, or rounding"))
 def only_silence(block, x, losses):
     """That silence must be the identity is the best single question, but it is not the only one. A silent block says
-    nothing about who is heard when it speaks, at which size, and in which order. Go on through the other sentences of
-    the contract."""
+    nothing about what it attends to when it speaks, at which size, and in which order. Go on through the other
+    sentences of the contract."""
     return torch.allclose(block(x, 0.0, 0.0), x, rtol=1e-4, atol=1e-5)
 
 
