@@ -130,7 +130,7 @@ def test_every_widget_of_a_lecture_draws_something_else_when_it_is_moved(visit, 
     widgets = page.locator(".widget")
     assert widgets.count() == page.locator("script[type*=widget-view]").count()
     for widget in widgets.all():
-        drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines, .sd-board")
+        drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines, .sd-board, .review-game")
         before = drawing.evaluate("it => it.outerHTML")
         move(widget.locator("input[type=range], select, button[aria-pressed=false]").locator("visible=true").first)
         assert drawing.evaluate("it => it.outerHTML") != before

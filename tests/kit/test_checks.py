@@ -17,7 +17,7 @@ from attncourse import check, hint
 from attncourse_lessons import course as lessons
 from lessonkit.course import Course
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import judge, judge_on_seeds, observe_known
+from lessonkit.exercises.judge import judge, judge_on_seeds
 from lessonkit.exercises.local_runner import which_axes
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.verdict import Verdict
@@ -387,17 +387,6 @@ def test_a_parameter_of_another_shape_is_told():
 
     verdict = one(lessons.exercise("AttentionDecoderStep"), AttentionDecoderStep)
     assert "the parameter combine.weight has shape" in str(verdict)
-
-
-def test_what_new_tensors_are_in_the_notebook_costs_no_points_and_stays_so():
-    step = lessons.exercise("AttentionDecoderStep")
-    torch.set_default_dtype(torch.float64)
-    try:
-        verdict = judge(step, observe_known(step, step.as_answer(step.solution), 0), 0)
-        assert torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert verdict.points == verdict.out_of, str(verdict)
 
 
 @pytest.mark.parametrize(("names", "said"), [

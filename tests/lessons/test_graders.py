@@ -131,6 +131,11 @@ HALF_TRUE |= {
 
 # The two together are a window whose dilation is ignored.
 HALF_TRUE |= {"gaps that do not widen the window", "a longer window without gaps"}
+# Sides exchanged: words at one end or at the other. Of two conditions only one: documents may run into each other.
+HALF_TRUE |= {"words at the end", "the side is ignored", "documents not kept apart"}
+# The printed block adds both to the normalised x. Who acquits every block does so where the loss fell, too.
+HALF_TRUE |= {"the feed-forward network adds to the normalised x", "attention adds to the normalised x"}
+HALF_TRUE |= {"the loss fell, so it is right", "only silence"}
 # A mask upside down fills those who are there with zeros, and divides by nobody where a text is full.
 HALF_TRUE |= {"zeros for those who are there", "0/0 where nobody is there"}
 

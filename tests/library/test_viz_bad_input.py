@@ -68,7 +68,7 @@ OTHERS = {
     "distance_table": lambda n, m: order_figures.distance_table(torch.ones(n, n, dtype=torch.int64), words(m)),
     "draw_masks": lambda n, m: viz.draw_masks({"a": torch.ones(n, n, dtype=torch.bool)}),
     "head_pieces": lambda n, m: many_heads_figures.head_pieces({"a": torch.arange(2 * n).view(n, 2)}, words(m), 2),
-    "position_maps": lambda n, m: beyond_text_figures.position_maps(torch.ones(n, n), m),
+    "position_maps": lambda n, m: beyond_text_figures.position_maps({"a": torch.ones(n, n)}, m),
     "span_frame": lambda n, m: beyond_text_figures.span_frame(torch.ones(1, n, dtype=torch.bool), 0.5),
     "teacher_forcing": lambda n, m: masking_figures.teacher_forcing(words(n)),
     "unrolled": lambda n, m: bottleneck_figures.unrolled_rnn(words(n)),
@@ -161,7 +161,7 @@ def test_two_thousand_tokens_are_refused_or_shown_on_a_page(name):
     [
         ("distance_table", 3, 4, r"index: got shape \(3, 3\), expected \(4, 4\)"),
         ("head_pieces", 3, 2, r"a: got places 0\.\.5, expected each within 0\.\.3"),
-        ("position_maps", 3, 2, r"similarity: got shape \(3, 3\), expected \(n = 4, n = 4\)"),
+        ("position_maps", 3, 2, r"similarities: got shape \(3, 3\), expected \(n = 4, n = 4\)"),
     ],
 )
 def test_tables_that_do_not_fit_their_tokens_are_refused(name, n, m, message):

@@ -29,8 +29,6 @@
 # %% locked=true
 try:
     from attncourse import check, hint, solved
-
-    from . import figures
 except ModuleNotFoundError:
     raise ImportError(
         "This notebook needs the attncourse package: open it with `make lab` in the course's "
@@ -73,6 +71,8 @@ if solved("patchify"):
     from sklearn.datasets import load_digits
 
     from attncourse.beyond_text import unpatchify
+
+    from . import figures
 
     digits = torch.tensor(load_digits().data, dtype=torch.float32).view(-1, 1, 8, 8) / 16
     labels = torch.tensor(load_digits().target)
@@ -119,6 +119,8 @@ check("vit_forward", vit_forward)
 # %%
 if solved("patchify") and solved("vit_forward"):
     from attncourse.beyond_text import ViT, ViTConfig
+
+    from . import figures
 
     torch.manual_seed(0)
     torch.set_num_threads(1)                                 # enough for a small model

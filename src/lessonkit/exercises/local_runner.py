@@ -156,20 +156,17 @@ class LocalRunner:
     def isolated_rng(self, seed: int) -> Iterator[None]:
         """Seeds torch for the answer and gives the learner's random state back; one thread, as the inputs are tiny.
 
-        (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.) New tensors are float32,
-        as the check's are, whatever a cell of the learner's has set.
+        (On a busy machine, threads that wait for each other made a check of 0.1 s last 2 s.)
         """
-        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        threads = torch.get_num_threads()
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning is no mistake, but nbgrader gives 0 for anything on stderr
             torch.default_generator.manual_seed(seed)  # torch.manual_seed asks every GPU: a third of a check
             torch.set_num_threads(1)
-            torch.set_default_dtype(torch.float32)
             try:
                 yield
             finally:
                 torch.set_num_threads(threads)
-                torch.set_default_dtype(dtype)
 
     def _run(self, arguments: tuple) -> Any:
         result = None

@@ -581,7 +581,7 @@ def a_list_of_questions(block, x, losses):
         if far(found[key], x) < 1e-3:
             broken.append("left out")
         for size in (3.0, 20.0):
-            if far(block(size * x, *key) - size * x, found[key] - x) > 2e-4:
+            if far(block(size * x, *key) - size * x, found[key] - x) > 1e-3:
                 broken.append("size")
     if far(block(found[1, 0], 0, 1), found[1, 1]) > 1e-4:
         broken.append("order")
