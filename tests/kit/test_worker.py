@@ -71,7 +71,7 @@ def test_a_process_that_is_gone_before_it_is_ready_is_not_the_submissions_end():
     there.close()
     lost = SimpleNamespace(connection=here, descriptors=(), pid=0, kill=lambda: None, how_it_ended=lambda: "killed")
     with here, pytest.raises(RuntimeError, match="lost before it was ready"):
-        Run(job(cell("1")), lost, Limits()).execution()
+        Run(job(cell("1")), lambda: lost, Limits()).execution()
 
 
 @sandboxed

@@ -136,8 +136,11 @@ def main(args: argparse.Namespace) -> int:
     return 1 if outcome.failed or outcome.quarantined else 0
 
 
+PATIENCE = 10.0  # seconds that others wait for a submission; it is then put off until they are done
+MOST_SLOW = 5  # a class in which more are slow than this, and than are not, is slow: then nobody is put off
 LISTEN_SECONDS = 0.2  # how long a Ctrl-C may wait while nothing comes back from the workers
 
+Execute = Callable[[Job, float | None], Future[Execution]]  # what may take how long while others wait
 Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
 
 
@@ -210,6 +213,9 @@ class Grading:
         self._quarantined: dict[str, str] = {}  # and why
         self._fresh: set[str] = set()  # begun in this run
         self._running: dict[Future, tuple[str, list[Submission]]] = {}  # a cache key, and who waits for it
+        self._slow: dict[str, list[Submission]] = {}  # cache keys that are put off, and who waits for them
+        self._were_slow: set[str] = set()
+        self._others_wait = False  # somebody has not been begun yet
         self._suspects: list[Submission] = []  # something was cut off while they were executed: each waits to be alone
         load_or_draw_seeds(self.folder, checks)  # they are part of the state, from the first submission on
 
@@ -247,8 +253,9 @@ class Grading:
         executing = _executor(n_workers, cluster)
         with self._taking_back(), executing as (executor, width), DeferredInterrupt(heard) as interrupt:
 
-            def execute(job: Job) -> Future[Execution]:
-                return executor.submit(run, self.assignment, self.how, {**job, "versions": versions(self.course)})
+            def execute(job: Job, patience: float | None) -> Future[Execution]:
+                more = {"versions": versions(self.course), **({} if patience is None else {"patience": patience})}
+                return executor.submit(run, self.assignment, self.how, {**job, **more})
 
             def take_what_is_done(alone: bool = False) -> None:
                 for done in wait(self._running, LISTEN_SECONDS, FIRST_COMPLETED).done:
@@ -256,15 +263,24 @@ class Grading:
                     self._take(done, alone)
                 interrupt.stop()
 
-            to_read = iter(students)
+            to_read = list(reversed(students))
             while True:
-                while len(self._running) < 2 * width() and (student := next(to_read, None)):
+                while len(self._running) < 2 * width() and (to_read or self._slow):
                     interrupt.stop()
-                    with self._problems(student):
-                        self._begin(student, execute)
+                    if to_read:
+                        student = to_read.pop()
+                        self._others_wait = bool(to_read)
+                        with self._problems(student):
+                            self._begin(student, execute)
+                        continue
+                    key = next(iter(self._slow))
+                    for submission in self._slow.pop(key):
+                        with self._problems(submission.student):
+                            self._execute(submission, key, execute)
                 if not self._running:
                     break
                 take_what_is_done()
+            self._others_wait = False
             for submission in self._suspects:
                 with self._problems(submission.student):
                     for key in self._missing(submission.jobs):  # without what another had the same of
@@ -275,7 +291,7 @@ class Grading:
                         self._replay(submission)
         return self.outcome
 
-    def _begin(self, student: str, execute: Callable[[Job], Future[Execution]]) -> None:
+    def _begin(self, student: str, execute: Execute) -> None:
         """Have executed what there is to execute of a submission; grade it at once where that is nothing."""
         if not self.force and self._graded_as(student) == self._state(student):
             self.outcome.unchanged.append(student)
@@ -291,8 +307,11 @@ class Grading:
         if not submission.missing:
             self._replay(submission)
 
-    def _execute(self, submission: Submission, key: str, execute: Callable[[Job], Future[Execution]]) -> None:
-        """Have a job executed, or wait with those for whom it is being executed."""
+    def _execute(self, submission: Submission, key: str, execute: Execute) -> None:
+        """Have a job executed, or wait with those for whom it is being executed, or will be."""
+        if key in self._slow:
+            self._slow[key].append(submission)
+            return
         for running, waiting in self._running.values():
             if running == key:
                 waiting.append(submission)
@@ -305,7 +324,9 @@ class Grading:
             done.set_result(quarantined(submission.jobs[key], reason, self.how))
         else:
             self._count(submission, key, attempts + 1)
-            done = execute(submission.jobs[key])
+            is_slow_class = len(self._were_slow) > max(MOST_SLOW, len(self.outcome.executed))
+            patient = key in self._were_slow or is_slow_class or not self._others_wait
+            done = execute(submission.jobs[key], None if patient else PATIENCE)
         self._running[done] = key, [submission]
 
     def _take(self, done: Future[Execution], alone: bool) -> None:
@@ -315,6 +336,11 @@ class Grading:
         with self._problems(*[submission.student for submission in waiting]):
             try:
                 execution = checked(done.result(), len(job["cells"]))
+            except workers.PutOff:
+                self._count(waiting[0], key, 0)
+                self._were_slow.add(key)
+                self._slow[key] = waiting
+                return
             except NoWorkersLeft:  # the attempt counts
                 raise
             except workers.WorkerLost as error:

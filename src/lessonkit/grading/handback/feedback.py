@@ -33,6 +33,8 @@ MOST_CHARACTERS, MOST_TAGS = 100_000, 5_000
 PAGE_SECONDS = 5.0
 PER_CODE, PER_MARKDOWN, PER_TAGS = 1e-8, 1e-9, 4e-8
 STILL_SHOWN = 2_000  # characters of what is too long
+# Characters of the pictures attached to text, each counted as often as it is shown: that is how often the page holds it.
+MOST_ATTACHED = 20_000_000
 
 TAGS = (
     "p div span pre br hr h1 h2 h3 h4 h5 h6 img sub sup del s small kbd mark dl dt dd details summary "
@@ -101,8 +103,12 @@ class SafePage(NbGraderPreprocessor):
                 count = cell.get("execution_count")  # says the kernel, which is the student's
                 cell.execution_count = count if isinstance(count, int) else None
                 cell.outputs = [safe for output in cell.outputs if (safe := _safe_output(output, budget))]
-            else:
+            elif cell.cell_type == "markdown":
                 cell.source = _affordable_markdown(cell.source, budget)
+                if not budget.holds(_attached(cell)):
+                    cell.attachments = {}
+            else:  # nbconvert's filter for these takes minutes for tags in tags
+                cell.source = escape(cell.source[:STILL_SHOWN])
         for name in {"student", "first_name", "last_name"} & set(resources):  # in the formgrader's heading
             resources[name] = escape(resources[name]) if resources[name] else resources[name]
         return nb, resources
@@ -209,10 +215,16 @@ def _allowed(tag: str, name: str, value: str) -> bool:
 
 
 class _Budget:
-    """What is left of the seconds that a page may take."""
+    """What is left of the seconds that a page may take, and of the pictures that it may hold."""
 
     def __init__(self) -> None:
-        self.left = PAGE_SECONDS
+        self.left, self.room = PAGE_SECONDS, MOST_ATTACHED
+
+    def holds(self, characters: int) -> bool:
+        if characters > self.room:
+            return False
+        self.room -= characters
+        return True
 
     def allows(self, worst: float) -> bool:
         if worst > self.left:
@@ -226,9 +238,16 @@ def _beginning(text: str, before: str, said: str) -> str:
 
 
 def _affordable_markdown(text: str, budget: _Budget) -> str:
-    if budget.allows(PER_MARKDOWN * len(_without_pictures(text)) ** 2):
+    plain = _without_pictures(text)
+    if budget.allows(PER_MARKDOWN * len(plain) ** 2 + PER_TAGS * min(plain.count("<"), MOST_TAGS) ** 2):
         return text
     return _beginning(text, "    ", "*Too long for this page. It begins so:*\n")
+
+
+def _attached(cell: NotebookNode) -> int:
+    """Characters of a cell's attachments, each as often as the cell names it."""
+    attachments = cell.get("attachments") or {}
+    return sum(len(str(content)) * max(1, cell.source.count(name)) for name, content in attachments.items())
 
 
 def _without_pictures(text: str) -> str:
