@@ -15,6 +15,7 @@ their cells' whole time. Goal: everybody has the same points, and nobody waits m
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -223,7 +224,7 @@ def among_troublemakers(folder: Path, n: int, workers: int, cell_seconds: int) -
     equal = right == {place: score for place, score in got.items() if place[0] in alone}
     last_alone, last = (max(times[student] for student in alone) for times in (alone, beside))
     times = sorted(beside[student] for student in alone)
-    gap = max(later - before for before, later in zip(times, times[1:], strict=False))
+    gap = max(later - before for before, later in itertools.pairwise(times))
     delay = (last - last_alone) / hostile
     print(
         f"\n{n} honest submissions, {workers} workers: the last is graded after {last_alone:.0f} s; among {hostile} "

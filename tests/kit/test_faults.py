@@ -387,6 +387,49 @@ def test_a_submission_that_ends_the_main_process_is_quarantined_and_its_neighbou
     assert found == {student: got for student, got in undisturbed[1].items() if student != "wrong"}
 
 
+def slow(*words):
+    """In place of executing: it remembers, and while others wait it puts off jobs with one of these words."""
+
+    def execute(course, begun):
+        def run(assignment, how, job):
+            is_slow = any(word in cell["source"] for cell in job["cells"] for word in words)
+            begun.append((is_slow, job.get("patience")))
+            if is_slow and "patience" in job:
+                raise workers.PutOff
+            return known(course, how, job)
+
+        return run
+
+    return execute
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_a_slow_submission_waits_until_the_others_are_done(undisturbed, course, monkeypatch, n_workers):
+    begun = []
+    monkeypatch.setattr(workers, "execute", slow("os._exit(3)")(undisturbed[0], begun))
+    order = []
+    outcome = grade(course, ASSIGNMENT, n_workers=n_workers, stage=lambda what, of: lambda: order.append(1))
+    assert (True, engine.PATIENCE) in begun and begun[-1] == (True, None)
+    assert sum(is_slow for is_slow, _ in begun) == 2 and len(order) == len(STUDENTS)
+    assert not outcome.failed and grades(course) == undisturbed[1] and not attempts(course)
+
+
+def test_in_a_slow_class_nobody_is_put_off_for_long(undisturbed, course, monkeypatch):
+    begun = []
+    monkeypatch.setattr(engine, "MOST_SLOW", 1)
+    monkeypatch.setattr(workers, "execute", slow("")(undisturbed[0], begun))
+    outcome = grade(course, ASSIGNMENT, n_workers=1)
+    assert 2 <= sum(patience is not None for _, patience in begun) <= 4
+    assert not outcome.failed and grades(course) == undisturbed[1] and not attempts(course)
+
+
+def test_nobody_is_put_off_for_whom_nobody_waits(undisturbed, course, monkeypatch):
+    begun = []
+    monkeypatch.setattr(workers, "execute", slow("")(undisturbed[0], begun))
+    grade(course, ASSIGNMENT, students=["honest"])
+    assert begun == [(True, None)]
+
+
 def test_a_worker_that_cannot_start_is_nobodys_fault(course, monkeypatch):
     monkeypatch.setattr(workers.sys, "executable", "/bin/false")
     with pytest.raises(CommandError, match="no worker could be started: the worker died"):

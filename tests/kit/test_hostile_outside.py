@@ -1,8 +1,9 @@
-"""Submissions against what is done with them outside the sandbox: reading, repairing, keeping, making pages of them.
+"""Submissions against what is done with them outside the sandbox: reading, repairing, keeping them, making pages.
 
-Whatever they are: a row, the right points, a page, and no more than seconds of the process that all the others wait for.
+Whatever they are: a row, the right points, a page, and no more than seconds of the process that all others wait for.
 """
 
+import itertools
 import json
 import math
 import os
@@ -164,7 +165,7 @@ def deep(folder):
 
 
 def odd_names(folder):
-    for name in ("a\nb\r\x1b[31m.txt", "x" * 255, "-rf", "=cmd|' /C calc'!A0", "<script>.txt", "..."):
+    for name in ("a\nb\r\x1b[31m.txt", "x" * 255, "-rf", "=cmd|' -C calc'!A0", "<script>.txt", "..."):
         (folder / name).write_text("x")
 
 
@@ -200,7 +201,7 @@ def everybody(tmp_path_factory):
         room.hand_in(student)
     ticks = [time.process_time()]
     room.outcome = room.grade(force=True, stage=lambda what, of: lambda: ticks.append(time.process_time()))
-    room.seconds = [after - before for before, after in zip(ticks, ticks[1:], strict=False)]
+    room.seconds = [after - before for before, after in itertools.pairwise(ticks)]
     room.page_seconds, make = {}, GenerateFeedback.convert_single_notebook
 
     def timed(self, path):

@@ -97,7 +97,8 @@ TIME = {
     ),
     "an error whose text loops, for IPython that wants to show it too, costs its own exercise only": Trouble(
         {
-            OUTPUT: "import time\nclass Endless(Exception):\n    def __str__(self):\n        time.sleep(1000)\nraise Endless"
+            OUTPUT: "import time\nclass Endless(Exception):\n    def __str__(self):\n"
+            "        time.sleep(1000)\nraise Endless"
         },
         gets={OUTPUT: 0},
         says={OUTPUT: LOOP},
@@ -109,16 +110,15 @@ TIME = {
     ),
     "a loop that swallows the interrupt costs its own exercise only": Trouble(
         {
-            OUTPUT: "import time\nwhile True:\n    try:\n        time.sleep(1000)\n    except BaseException:\n        pass"
+            OUTPUT: "import time\nwhile True:\n    try:\n        time.sleep(1000)\n"
+            "    except BaseException:\n        pass"
         },
         gets={OUTPUT: 0},
         says={OUTPUT: LOOP},
         flag=HUNG,
     ),
     "a loop in compiled code that holds the interpreter costs its own exercise only": Trouble(
-        {
-            OUTPUT: "import itertools\nsum(itertools.repeat(0))"
-        },
+        {OUTPUT: "import itertools\nsum(itertools.repeat(0))"},
         gets={OUTPUT: 0},
         says={OUTPUT: LOOP},
         flag=HUNG,

@@ -254,8 +254,10 @@ class Grading:
         with self._taking_back(), executing as (executor, width), DeferredInterrupt(heard) as interrupt:
 
             def execute(job: Job, patience: float | None) -> Future[Execution]:
-                more = {"versions": versions(self.course), **({} if patience is None else {"patience": patience})}
-                return executor.submit(run, self.assignment, self.how, {**job, **more})
+                job = {**job, "versions": versions(self.course)}
+                if patience is not None:
+                    job["patience"] = patience
+                return executor.submit(run, self.assignment, self.how, job)
 
             def take_what_is_done(alone: bool = False) -> None:
                 for done in wait(self._running, LISTEN_SECONDS, FIRST_COMPLETED).done:

@@ -88,6 +88,7 @@ class Run:
         self.callback_calls = Calls()  # of functions that were handed to the answer
         self.began = time.monotonic()
         self.until = 0.0  # when the present cell must have ended
+        self._look_again, self._looked_at = 0.0, 0.0  # when memory was counted exactly, and how much it seemed to be
         self.put_off_at = self.began + job.get("patience", math.inf)
 
     def close(self) -> None:
@@ -194,7 +195,7 @@ class Run:
         return f"stopped after {self.limits.cell_seconds:g} seconds: is there a loop that does not end?"
 
     def _interrupt(self, whole: bool) -> int | None:
-        """Interrupt the cell as a person would, and end what it has started; if that does not help, the process, too."""
+        """Interrupt the cell as a person would, and end what it has started; if that does not help, the process."""
         self.outputs.silent = self.looked = True
         self.observations = None
         self.process.interrupt()
@@ -272,8 +273,15 @@ class Run:
         if time.monotonic() > self.put_off_at:
             raise PutOff
         most = self.limits.memory_mb * 2**20 * 1.25
-        if resident > most and walls.processes_of(self.process.pid, exact=True)[1] > most:
-            raise LimitExceeded(f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended")
+        now = time.monotonic()
+        if resident > most and (now > self._look_again or resident > self._looked_at + most / 4):
+            exact = walls.processes_of(self.process.pid, exact=True)[1]
+            # For many processes this takes long, and the cell waits: a tenth of the time, unless there is far more.
+            self._look_again, self._looked_at = time.monotonic() + 10 * (time.monotonic() - now), resident
+            if exact > most:
+                raise LimitExceeded(
+                    f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended"
+                )
 
     def _check(self, name: str) -> None:
         """Look at the answer, if this is the cell that checks it and the first time that it asks."""
