@@ -229,8 +229,9 @@ class Grading:
         hidden = {*glob.glob(place[0] + ".*" + place[1], include_hidden=True)}
         for folder in sorted(hidden):
             self.outcome.failed[shown(folder)] = "its name begins with a dot: rename it, or it is passed over"
-        for student in [student for student in found if not is_text(student)]:
-            self.outcome.failed[shown(student)] = "the folder's name is no text (UTF-8): rename it"
+        for student in [student for student in found if not is_text(student) or "\n" in student]:
+            why = "is no text (UTF-8)" if not is_text(student) else "has two lines, which nbgrader does not find"
+            self.outcome.failed[shown(student)] = f"the folder's name {why}: rename it"
             found.remove(student)
         unknown = sorted(set(students or ()) - set(found))
         if unknown:

@@ -98,7 +98,7 @@ def _names(source: str) -> Iterator[str]:
         if id(node) in by_text:
             continue
         if isinstance(node, ast.Call) and _is_getattr(node):
-            yield f"{ast.unparse(node.args[0])}.{node.args[1].value}"  # type: ignore[attr-defined]
+            yield f"{_unparsed(node.args[0])}.{node.args[1].value}"  # type: ignore[attr-defined]
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
             parts: list[str] = []
             part: ast.expr = node
@@ -113,6 +113,13 @@ def _names(source: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _unparsed(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except RecursionError:  # it parses what is deeper than it can write
+        return "getattr"
 
 
 def _is_getattr(call: ast.Call) -> bool:
