@@ -57,6 +57,7 @@ def sets(**metadata):
 def numbers_that_json_does_not_have(notebook):
     notebook["metadata"]["mine"] = [math.nan, math.inf, -math.inf]
     cell_of(notebook, SCORES)["metadata"]["mine"] = math.nan
+    notebook["cells"].append(text("x", attachments={"a.json": {"application/json": math.nan}}))
     cell_of(notebook, SCORES)["outputs"] = [
         {"output_type": "display_data", "data": {"application/json": math.nan}, "metadata": {}}
     ]

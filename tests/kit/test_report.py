@@ -473,6 +473,11 @@ def test_what_answers_need_is_no_way_around():
     assert run_log.suspicious_names([own(code)], lessons) == []
 
 
+def test_names_in_code_that_is_too_deep_to_be_written_again_are_seen():
+    (note,) = run_log.suspicious_names([own("getattr(x" + ".a" * 600 + ", '__globals__')")], lessons)
+    assert note == "uses `getattr.__globals__` in `a cell of its own`"
+
+
 def test_a_word_in_code_that_cannot_run_is_no_name():
     checked = {**own(""), "exercise": "softmax"}
     assert run_log.suspicious_names([own("x = (  # eval, softmax"), checked], lessons) == []
