@@ -17,6 +17,7 @@ their cells' whole time. Goal: everybody has the same points, and nobody waits m
 import argparse
 import itertools
 import json
+import math
 import os
 import platform
 import shutil
@@ -139,9 +140,9 @@ def troublemakers() -> list[Any]:
 
 def hand_in_trouble(root: Path, n: int) -> int:
     """Put the troublemakers between the `n` students; how many they are."""
+    trouble = troublemakers()
     from hostile_class import Class
 
-    trouble = troublemakers()
     room = Class.__new__(Class)  # of a course that is there
     room.root, room.handed_in = root, {}
     name = next((root / "solutions" / ASSIGNMENT).glob("*.ipynb")).name
@@ -229,8 +230,8 @@ def among_troublemakers(folder: Path, n: int, workers: int, cell_seconds: int) -
     print(
         f"\n{n} honest submissions, {workers} workers: the last is graded after {last_alone:.0f} s; among {hostile} "
         f"troublemakers after {last:.0f} s, and all after {max(beside.values()):.0f} s\n"
-        f"delay for each troublemaker {delay:.2f} s, longest time in which no honest one was done {gap:.1f} s "
-        f"(goal {DELAY_GOAL}); points unchanged: {'yes' if equal else 'NO'}"
+        f"delay for each troublemaker {delay:.2f} s (goal {DELAY_GOAL}); longest time in which no honest one was done "
+        f"{gap:.1f} s, with {math.ceil(hostile / n)} troublemakers between two of them; points unchanged: {'yes' if equal else 'NO'}"
     )
     return {
         "honest": n,

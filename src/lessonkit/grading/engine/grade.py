@@ -213,8 +213,8 @@ class Grading:
         self._quarantined: dict[str, str] = {}  # and why
         self._fresh: set[str] = set()  # begun in this run
         self._running: dict[Future, tuple[str, list[Submission]]] = {}  # a cache key, and who waits for it
-        self._slow: dict[str, list[Submission]] = {}  # cache keys that are put off, and who waits for them
-        self._were_slow: set[str] = set()
+        self._put_off: list[str] = []  # students whose submissions are executed when the others are done
+        self._slow: set[str] = set()  # cache keys of what was put off
         self._others_wait = False  # somebody has not been begun yet
         self._suspects: list[Submission] = []  # something was cut off while they were executed: each waits to be alone
         load_or_draw_seeds(self.folder, checks)  # they are part of the state, from the first submission on
@@ -268,18 +268,12 @@ class Grading:
 
             to_read = list(reversed(students))
             while True:
-                while len(self._running) < 2 * width() and (to_read or self._slow):
+                while len(self._running) < 2 * width() and (to_read or self._put_off):
                     interrupt.stop()
-                    if to_read:
-                        student = to_read.pop()
-                        self._others_wait = bool(to_read)
-                        with self._problems(student):
-                            self._begin(student, execute)
-                        continue
-                    key = next(iter(self._slow))
-                    for submission in self._slow.pop(key):
-                        with self._problems(submission.student):
-                            self._execute(submission, key, execute)
+                    student = to_read.pop() if to_read else self._put_off.pop(0)
+                    self._others_wait = bool(to_read)
+                    with self._problems(student):
+                        self._begin(student, execute)
                 if not self._running:
                     break
                 take_what_is_done()
@@ -301,6 +295,9 @@ class Grading:
             self._tick()
             return
         submission = self._read(student)
+        if self._others_wait and not self._slow.isdisjoint(submission.missing):  # the same as another's
+            self._put_off.append(student)
+            return
         running = {key for key, _ in self._running.values()}  # counted, and not cut off
         if any(self._attempts[key] for key in submission.missing if key not in running):
             self._suspects.append(submission)
@@ -311,10 +308,7 @@ class Grading:
             self._replay(submission)
 
     def _execute(self, submission: Submission, key: str, execute: Execute) -> None:
-        """Have a job executed, or wait with those for whom it is being executed, or will be."""
-        if key in self._slow:
-            self._slow[key].append(submission)
-            return
+        """Have a job executed, or wait with those for whom it is being executed."""
         for running, waiting in self._running.values():
             if running == key:
                 waiting.append(submission)
@@ -327,8 +321,8 @@ class Grading:
             done.set_result(quarantined(submission.jobs[key], reason, self.how))
         else:
             self._count(submission, key, attempts + 1)
-            is_slow_class = len(self._were_slow) > max(MOST_SLOW, len(self.outcome.executed))
-            patient = key in self._were_slow or is_slow_class or not self._others_wait
+            is_slow_class = len(self._slow) > max(MOST_SLOW, len(self.outcome.executed))
+            patient = key in self._slow or is_slow_class or not self._others_wait
             done = execute(submission.jobs[key], None if patient else PATIENCE)
         self._running[done] = key, [submission]
 
@@ -341,8 +335,8 @@ class Grading:
                 execution = checked(done.result(), len(job["cells"]))
             except workers.PutOff:
                 self._count(waiting[0], key, 0)
-                self._were_slow.add(key)
-                self._slow[key] = waiting
+                self._slow.add(key)
+                self._put_off += [one.student for one in waiting if one.student not in self._put_off]
                 return
             except NoWorkersLeft:  # the attempt counts
                 raise
