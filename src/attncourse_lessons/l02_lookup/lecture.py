@@ -530,8 +530,10 @@ right = {"counts": who_answers(neighbours)}
 #
 # There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**. The
 # other does not count how often a neighbour comes, but how much more often than by chance. The logarithm of that ratio is
-# the **pointwise mutual information** of two words (Church and Hanks, 1990); with negatives set to zero it is PPMI. It
-# silences "the", which is everybody's neighbour. *Guess:* which of them helps more, if each is tried alone?
+# the **pointwise mutual information** of two words (Church and Hanks, 1990); with negatives set to zero it is PPMI. For
+# example: a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
+# chance. If it is thirty, the entry is ln 3 = 1.1, and if it is eight, 0. So PPMI silences "the", which is everybody's
+# neighbour. *Guess:* which of the two repairs helps more, if each is tried alone?
 
 # %%
 def of_length_one(vectors):

@@ -519,7 +519,7 @@ for seed, model in models.items():
         right = (logits.argmax(dim=-1) == batch.target_out).all(dim=-1).sum()
         largest = weights.argmax(dim=-1)                             # (batch, n_target)
         n_source = batch.source.shape[1]                             # English: … ten, unit
-        of_unit, of_ten = largest[:, -4], largest[:, -2]             # German: unit, und, ten, <eos>
+        of_unit, of_ten = largest[:, -4], largest[:, -2]         # German: unit, und, ten, <eos>
         unit = (of_unit == n_source - 1).sum()                       # on the last source token
         ten = (of_ten == n_source - 2).sum()                         # on the one before
         n = len(largest)

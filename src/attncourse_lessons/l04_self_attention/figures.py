@@ -126,8 +126,9 @@ def self_attention_shapes(
 
 
 def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -> None:
-    """Tokens as nodes, attention weights as edges: an arrow from the token that answers to the one that asks, as thick as
-    its weight, which stands on it.
+    """Tokens as nodes, attention weights as edges: an arrow from the token that answers to the one that asks.
+
+    An arrow is as thick as its weight, which stands on it.
 
     `weights` (n, n), a row for each that asks; edges below `least` and a token's edge to itself are not drawn. Raises
     ValueError where words and weights do not fit.

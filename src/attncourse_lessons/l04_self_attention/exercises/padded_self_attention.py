@@ -34,8 +34,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Give one token a vector of zeros. It asks nothing, all its scores are 0, and it must receive the plain mean of "
-        "the values. And one feature more, zero in every token, may change nothing. Which line breaks either rule?",
+        "Give one token a vector of zeros. It asks nothing, all its scores are 0, and it must receive the plain mean "
+        "of the values. And one feature more, zero in every token, may change nothing. Which line breaks either rule?",
         "Write down a table of scores for three tokens, the last of them padding. Whose row is it, and whose column? "
         "Which of the two must not count when the others take their average?",
         "Leave somebody out *before* the softmax, by a score that makes the weight exactly 0. Whether the rows of "
@@ -126,7 +126,8 @@ slip("masked after the softmax", MASKED,
     {FILL: " + 0", "scores.softmax(dim=-1)": "(scores.softmax(dim=-1) * real[:, None])"}, words="""
     The weights of padding were set to 0 after the softmax, and nobody got what was taken away: the others sum to less
     than one. Mask the scores, then normalise.""")
-slip("padding receives something", ("beside padding",), {"output.masked_fill(~real[..., None], 0.0)": "output"}, words="""
+slip("padding receives something", ("beside padding",),
+    {"output.masked_fill(~real[..., None], 0.0)": "output"}, words="""
     The real tokens are right. The rows of padding hold averages, too, because they were not cleared; the contract has
     zeros there.""")
 slip("real and padding exchanged", ("no padding", "equal scores", "beside padding", "gradient"),
