@@ -183,7 +183,7 @@ def draw(T):
 
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
-            still=[{"T": 100.0}, {"T": 1.0}, {"T": 0.1}, {"T": 0.001}])
+            still=[{"T": 100.0}, {"T": 0.1}, {"T": 0.001}])
 
 # %% [markdown]
 # At a low temperature the curve freezes into stairs: that is hard attention. At a high one it melts into a level line:

@@ -6,6 +6,10 @@ from . import layer_cost, padded_self_attention, restricted_self_attention, self
 EXERCISES = tuple(
     module.exercise
     for module in (
-        self_attention_loop, self_attention, padded_self_attention, layer_cost, restricted_self_attention,
-    )  # fmt: skip
+        self_attention_loop,
+        self_attention,
+        padded_self_attention,
+        layer_cost,
+        restricted_self_attention,
+    )
 )

@@ -137,6 +137,14 @@ slip("real and padding exchanged", ("no padding", "equal scores", "beside paddin
 slip("softmax over those who ask", ALL, {"dim=-1": "dim=-2"}, words="""
     The softmax ran down the columns. There the masked columns are nothing but −∞, and 0/0 is NaN. Each row, one token
     that asks, shares out one unit over those who answer.""")
+slip("padding's vectors set to 0", MASKED,
+    {"queries, keys, values =": "x = x * real[..., None]\nqueries, keys, values =", FILL: ""}, words="""
+    The vectors of padding were set to 0 at the start. A vector of zeros has a key of zeros, so its score is 0, and the
+    softmax makes exp(0) = 1 of it: padding hands over nothing, and still takes weight from the others.""")
+slip("one softmax for the whole table", ("no padding", "equal scores", "beside padding"),
+    {"scores.softmax(dim=-1)": "scores.flatten(1).softmax(dim=-1).view_as(scores)"}, words="""
+    All n² weights of a sentence together sum to one. Each token that asks has a unit of its own: its n scores, one row,
+    become shares.""")
 slip("one projection for queries and keys", ("no padding", "beside padding", "gradient"),
     {"queries @ keys.mT": "queries @ queries.mT"}, {"queries @ keys.mT": "keys @ keys.mT"}, words="""
     Queries and keys were made with one and the same matrix. Then token i scores token j as j scores i, and the other
