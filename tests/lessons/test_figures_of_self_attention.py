@@ -163,8 +163,8 @@ def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes
     assert [patch.get_linewidth() for patch in ax.patches] == pytest.approx([4 * 0.5, 4 * 0.4, 4 * 0.9])
     on = [(words, x, y) for words, x, y in texts(ax) if words not in WORDS]
     for (words, x, y), weight, (start, end) in zip(on, (0.5, 0.4, 0.9), arrows(ax), strict=True):
-        assert words == f"{weight:.2f}", "a weight stands on its arrow, nearer to its tail"
-        assert math.dist((x, y), start) == pytest.approx(0.3 * math.dist(start, end), abs=1e-3)
+        assert words == f"{weight:.2f}" and math.dist((x, y), end) == pytest.approx(0.3, abs=1e-3)
+        assert math.dist((x, y), start) == pytest.approx(abs(math.dist(start, end) - 0.3), abs=1e-3), "on its arrow"
 
 
 def test_a_graph_says_its_edges_and_refuses_what_are_no_weights(shown):

@@ -144,7 +144,7 @@ def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -
         way = (places[i] - places[j]) / np.linalg.norm(places[i] - places[j])
         start, end = places[j] + 0.16 * way, places[i] - 0.16 * way
         arrow(ax, tuple(start), tuple(end), BLUE, width=4 * rows[i, j])
-        x, y = start + 0.3 * (end - start)                    # nearer to who answers: arrows cross in the middle
+        x, y = end - 0.3 * way                                # near its head: arrows cross in the middle
         ax.text(x, y, f"{rows[i, j]:.2f}", ha="center", va="center", fontsize=9, color=INK,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     for (x, y), word in zip(places, words, strict=True):
