@@ -651,9 +651,10 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # The readers below differ in one thing: what is left when the question comes. It is one vector, or it is all states. Of all
 # states **attention** takes a weighted average, once it knows the question. (How it does that is the next lecture; here it is
 # a box, `attend`.) Then a **readout** makes the answer of what was found. To be fair to the one vector, it must be able to
-# *select*: it multiplies what was found, number by number, by a gate computed from the question, as an LSTM does. Both readers
-# have the same parameters. They train for some seconds. *Use the time:* draw the share of right answers against the number of pairs,
-# for a single vector of 16, 32, 64 and 128 numbers, and for attention. Guessing gives 0.1.
+# *select*: it multiplies what was found, number by number, by a map of the question, which can switch some numbers off and let
+# others through, as a gate does. Both readers have the same parameters. They train for some seconds. *Use the time:* draw the
+# share of right answers against the number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for attention.
+# Guessing gives 0.1.
 
 # %%
 class Reader(nn.Module):
@@ -676,6 +677,7 @@ class Reader(nn.Module):
 
 
 def losses_of(reader, draws):
+    """One loss after another, each of a new batch: `descend` takes a step down each."""
     for n in 160 * (1, 2, 4, 8, 16):                                          # 800 batches
         letters, digits, asked, answer = letters_with_digits(64, n, draws)
         yield cross_entropy(reader(letters, digits, asked), answer)
