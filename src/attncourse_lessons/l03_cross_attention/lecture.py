@@ -98,7 +98,8 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 #   that comes back is made of the same $h_i$, which serve as **values**. Attention whose query comes from one sequence
 #   and whose keys and values come from another is called **cross-attention**.
 #
-# Here is one step in full. Follow it from the bottom to the top.
+# Here is one step in full. Follow it from the bottom to the top. (Where the decoder starts, $s_0$, and what becomes of $c_t$ at
+# the right, come in the section on the decoder's step.)
 
 # %%
 figures.decoding_step()
@@ -257,7 +258,7 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in the
 # assignment; read the package's afterwards.
 #
-# One thing is still missing: the first step needs a state to start from, $s_0$. Ours puts side by side what the two
+# The first step needs a state to start from, $s_0$. Ours puts side by side what the two
 # directions of the encoder know at the end of their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward
 # state at the last token, the backward state at the first. (Bahdanau et al. take
 # $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
