@@ -282,9 +282,7 @@ def scores_by_width(
     show(drawn, f"Against the width d_k, a point for each seed. {'. '.join(said)}. Equal weights have {most:.2f}.")
 
 
-def _runs(
-    ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]], level: tuple[float, str] | None
-) -> list[str]:
+def _runs(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]], level: tuple[float, str] | None) -> list[str]:
     """Every run a point, a line through their means; a dotted line at `level`. Says the means of each line."""
     said = []
     for i, (name, points) in enumerate(runs.items()):
