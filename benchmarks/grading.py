@@ -231,7 +231,8 @@ def among_troublemakers(folder: Path, n: int, workers: int, cell_seconds: int) -
         f"\n{n} honest submissions, {workers} workers: the last is graded after {last_alone:.0f} s; among {hostile} "
         f"troublemakers after {last:.0f} s, and all after {max(beside.values()):.0f} s\n"
         f"delay for each troublemaker {delay:.2f} s (goal {DELAY_GOAL}); longest time in which no honest one was done "
-        f"{gap:.1f} s, with {math.ceil(hostile / n)} troublemakers between two of them; points unchanged: {'yes' if equal else 'NO'}"
+        f"{gap:.1f} s, with {math.ceil(hostile / n)} troublemakers between two of them; "
+        f"points unchanged: {'yes' if equal else 'NO'}"
     )
     return {
         "honest": n,
