@@ -125,6 +125,7 @@ class FeedbackPage(HTMLExporter):
         self.extra_template_basedirs = [ours, *self.extra_template_basedirs]
         self.extra_template_paths = [*self.extra_template_paths, *self.extra_template_basedirs]
         self.template_name = "lessonkit_feedback"
+        self.template_paths = self._template_paths()
 
 
 class Marks(GetGrades):
