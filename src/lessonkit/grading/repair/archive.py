@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gzip import GzipFile
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lessonkit.grading.repair.reading import MAX_BYTES, Unreadable, read_bytes
 
@@ -71,10 +71,10 @@ def _in_tar(data: bytes) -> tuple[str, bytes]:
     file: IO[bytes] = io.BytesIO(data)
     if data.startswith(b"\x1f\x8b"):
         file = GzipFile(fileobj=file)
-    limit = min(MAX_UNPACKED, max(SMALL, MAX_RATIO * len(data)))
+    counted: Any = _Counted(file, min(MAX_UNPACKED, max(SMALL, MAX_RATIO * len(data))))
     members: list[_Member] = []
     contents: dict[str, bytes] = {}
-    with tarfile.open(fileobj=_Counted(file, limit), mode="r|") as archive:  # a stream: read once, from its start
+    with tarfile.open(fileobj=counted, mode="r|") as archive:  # a stream: read once, from its start
         for entry in islice(archive, MAX_MEMBERS + 1):
             members.append(_Member(entry.name, max(0, entry.size), not entry.isreg(), entry.isdir()))
             if _is_notebook(members[-1]) and entry.size <= MAX_BYTES and not contents:
