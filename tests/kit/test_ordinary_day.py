@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shutil
 import stat
 import tarfile
@@ -210,7 +211,24 @@ def test_a_page_that_cannot_be_made_stops_nobody_elses(copied, capsys):
     words = ["feedback", ASSIGNMENT, "--student=in-time", "--student=late"]
     assert main(words) == 1
     said = capsys.readouterr().out
-    assert "1 page made" in said and "no page: late" in said and "released through the exchange: 1" in said
+    assert "of 0 students" in said and "1 unchanged" in said
+    assert "no page: late: " in said and "released through the exchange: 1" in said
+
+
+def test_only_pages_that_would_come_out_otherwise_are_made_again(copied, capsys):
+    def made_again(*words):
+        assert main(["feedback", ASSIGNMENT, "--no-release", *words]) == 0
+        return int(re.search(r"pages made of (\d+) student", capsys.readouterr().out)[1])
+
+    assert made_again() == 0
+    with Gradebook(f"sqlite:///{copied / 'gradebook.db'}") as gradebook:
+        gradebook.find_comment(ESSAY, NOTEBOOK, ASSIGNMENT, "late").manual_comment = "Well said."
+        gradebook.db.commit()
+    (copied / "autograded" / "extended" / ASSIGNMENT / "submission_secret.txt").write_text("another")  # handed in again
+    (copied / "feedback" / "zipped" / ASSIGNMENT / f"{NOTEBOOK}.html").unlink()
+    (copied / "extensions.csv").write_text("student,assignment,hours\nextended,a03,48\nodd[1],a03,2\n")
+    assert made_again() == 5  # these three, "odd[1]" and who has no extension any more
+    assert "Well said." in page(copied, "late") and "in time" in page(copied, "odd[1]") and made_again() == 0
 
 
 @pytest.mark.parametrize(

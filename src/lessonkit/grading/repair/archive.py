@@ -68,7 +68,7 @@ def _in_zip(data: bytes) -> tuple[str, bytes]:
 
 
 def _in_tar(data: bytes) -> tuple[str, bytes]:
-    file: IO[bytes] = io.BytesIO(data)
+    file: Any = io.BytesIO(data)
     if data.startswith(b"\x1f\x8b"):
         file = GzipFile(fileobj=file)
     counted: Any = _Counted(file, min(MAX_UNPACKED, max(SMALL, MAX_RATIO * len(data))))
