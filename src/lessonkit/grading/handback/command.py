@@ -221,16 +221,17 @@ def _make(app: NbGrader, people: Sequence[Person], log: Log, outcome: Outcome, t
         folder = Path(pages._format_dest(app.coursedir.assignment_id, person.id))
         return sorted(path.resolve() for path in folder.glob("*.html"))
 
-    stale = {person: None for person in people if records.of(person.id)["feedback"] != person.state or not there(person)}
-    outcome.unchanged = len(people) - len(stale)
-    for _ in range(outcome.unchanged):
+    fresh = {person for person in people if records.of(person.id)["feedback"] == person.state and there(person)}
+    outcome.unchanged = len(fresh)
+    for _ in fresh:
         tick()
-    pages.people, pages.tick, pages.made, pages.force = list(stale), tick, set(), True
+    pages.people = [person for person in people if person not in fresh]
+    pages.tick, pages.made, pages.force = tick, set(), True
     with contextlib.suppress(NbGraderException):  # says no more than that there was one: `log` has what it was
         pages.start()
     for person in people:
         source = pages._format_source(app.coursedir.assignment_id, person.id)
-        if person not in stale or person.id in pages.made:
+        if person in fresh or person.id in pages.made:
             outcome.pages[person] = there(person)
             with records.changing(person.id) as record:
                 record["feedback"] = person.state
