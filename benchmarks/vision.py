@@ -22,15 +22,13 @@ One thread; about nine minutes of processor time.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from record import about, as_text
+from record import about, hand_over, output_arguments
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -233,8 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4, 5])
     parser.add_argument("--dear", type=int, nargs="+", default=[0, 1, 2], help="seeds of what is dear")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -262,10 +259,7 @@ def main() -> None:
         "baselines": {"1200": baselines(learn), "120": baselines(learn[:120])},
         "models": models, "few": few, "removed": gone, "places": found, "maps": maps,
     }  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(result, args, depth=3)
 
 
 if __name__ == "__main__":
