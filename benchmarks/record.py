@@ -5,6 +5,7 @@ import platform
 import re
 import time
 from importlib.metadata import version
+from pathlib import Path
 
 
 def about(benchmark: str, command: str, packages: tuple[str, ...] = ("torch", "attncourse")) -> dict:
@@ -17,6 +18,15 @@ def about(benchmark: str, command: str, packages: tuple[str, ...] = ("torch", "a
         "device_name": f"{platform.machine()}, 1 thread",
         "versions": {name: version(name) for name in packages} | {"python": platform.python_version()},
     }
+
+
+def standing(file: Path, **same: object) -> dict:
+    """The record in a file, to put newly measured parts into. ValueError where it was made with other settings."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    for name, value in same.items():
+        if record[name] != value:
+            raise ValueError(f"{file}: its {name} are {record[name]}, got {value}: measure everything anew")
+    return record
 
 
 def as_text(result: dict, depth: int) -> str:
