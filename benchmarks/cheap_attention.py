@@ -323,7 +323,7 @@ PARTS = {"patterns": patterns, "partners": partners, "recall": recall, "sinks": 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="+", choices=PARTS, help="these parts alone; the record in --save keeps the others")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="these parts alone; --save keeps the others")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()

@@ -38,8 +38,8 @@ def test_what_one_token_finds_is_its_row_of_the_whole():
 @pytest.mark.parametrize("numbers", [True, False])
 def test_tables_say_for_each_row_where_most_of_it_goes(shown, numbers):
     viz.weight_tables({"one": (WORDS, TABLE), "other": (WORDS[::-1], TABLE)}, numbers=numbers)
-    assert "one: a row a query, a column a key; most of the weight of Anna at lent (0.50); lent at Anna (0.40)" in shown[0]
-    assert "other: a row a query, a column a key; most of the weight of her at lent (0.50)" in shown[0]
+    assert "one: rows are queries, columns keys; most of the weight of Anna at lent (0.50); lent at Anna (0.40)" in shown[0]
+    assert "other: rows are queries, columns keys; most of the weight of her at lent (0.50)" in shown[0]
 
 
 def test_a_table_that_does_not_fit_its_words_is_refused():

@@ -265,13 +265,14 @@ def weight_tables(
             ax.set_ylabel("query")
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("bottom")
-        ax.tick_params(axis="x", labelrotation=45)
-        for label in ax.get_xticklabels():
-            label.set(ha="left", va="bottom", rotation_mode="anchor")
+        if max(map(len, words)) > 2:
+            ax.tick_params(axis="x", labelrotation=45)
+            for label in ax.get_xticklabels():
+                label.set(ha="left", va="bottom", rotation_mode="anchor")
         ax.set_title(title, pad=8)
         most = "; ".join(
             f"{word} at {words[row.argmax()]} ({row.max():.2f})" if np.isfinite(row).all() else f"{word} nowhere: NaN"
             for word, row in zip(words, matrix, strict=True)
         )
-        said.append(f"{title}: a row a query, a column a key; most of the weight of {most}.")
+        said.append(f"{title}: rows are queries, columns keys; most of the weight of {most}.")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")

@@ -280,7 +280,7 @@ FAMILIES = {
     "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
     "smaller cache": ("what is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
     "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020"),
-    "low rank": ("how many keys there are", "Linformer 2020"),
+    "low rank": ("the number of keys", "Linformer 2020"),
     "kernel": ("the softmax", "linear attention 2020 (gated 2023), Performer 2020, DeltaNet 2021"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
 }
@@ -289,15 +289,15 @@ FAMILIES = {
 def taxonomy() -> None:
     """Families of cheaper attention, by what each of them changes, with examples. After Tay et al. 2020, figure 2."""
     drawn, ax = figure(8.6, 3.1)
-    stage(ax, (-1.1, 15.5), (-6.9, 1.0))
+    stage(ax, (-1.1, 16.0), (-6.9, 1.0))
     colours = (BLUE, ORANGE, ORANGE, ORANGE, GREEN, GREEN)
-    for words, x in (("what changes", 2.5), ("for example", 5.9)):
+    for words, x in (("what changes", 2.5), ("for example", 6.4)):
         ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
     for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
         y = -0.3 - 1.2 * row
         box(ax, 0.6, y, name, colour, width=3.2)
         ax.text(2.5, y, changed, va="center", fontsize=9.5, color=INK)
-        ax.text(5.9, y, members, va="center", fontsize=9.5, color=INK)
+        ax.text(6.4, y, members, va="center", fontsize=9.5, color=INK)
     said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
     show(drawn, f"Families of cheaper attention. {said}.")
 

@@ -431,6 +431,7 @@ def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:
         ax.annotate(f"all alike: 1/{len(heights)}", (1, 1 / len(heights)), (0, 4), textcoords="offset points",
                     xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9.5)  # fmt: skip
         ax.set_ylim(0, 1)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel("entries, the most used first")
         ax.set_ylabel("share of the points")
         ax.set_title(name, fontsize=10.5)
