@@ -39,6 +39,7 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
     for column, name in enumerate(tests):
         for k, line in enumerate(reversed(textwrap.wrap(name, 9))):
             ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=9.5, color=INK)
+    ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=9.5, style="italic", color=GREY)
     said = []
     for row, (fault, found) in enumerate(rows.items()):
         ax.text(-0.1, row + 0.5, fault, ha="right", va="center", fontsize=9.5, color=INK)
