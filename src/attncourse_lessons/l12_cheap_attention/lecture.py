@@ -267,8 +267,8 @@ assert torch.allclose(online_softmax(scores.split(2)), scores.softmax(dim=0))
 #
 # ## FlashAttention: exact attention in tiles
 #
-# Take the keys a **tile** at a time, say 128, and carry $m$, $\ell$ and $o$ for every query. Then no weight is kept. The
-# package's `tiled_attend` does this. *Guess:* how do the peaks of memory compare at 4,096 positions?
+# Take the keys in **tiles** of, say, 128, and carry $m$, $\ell$ and $o$ for every query from tile to tile. Then no weight
+# is kept. The package's `tiled_attend` does this. *Guess:* how do the peaks of memory compare at 4,096 positions?
 
 # %%
 peak = {"table": {}, "tiles": {}}
@@ -317,15 +317,16 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 # ## IO-awareness: HBM, SRAM, and arithmetic intensity
 #
 # A GPU has a small fast memory on the chip, **SRAM**, and a large slow one beside it, **HBM** (high-bandwidth memory).
-# These are the numbers of an A100, as [Dao et al. 2022](https://arxiv.org/abs/2205.14135) give them:
+# These are the numbers of an A100, as [Dao et al. 2022](https://arxiv.org/abs/2205.14135) give them. *Work it out:* how
+# many operations must a program do for each byte that it reads from HBM, so that the arithmetic never waits?
 
 # %% tags=["hide-input"]
 figures.memory_levels()
 
 # %% [markdown]
-# Divide: 312 trillion operations a second over 1.5 trillion bytes a second are about 200. A program that does fewer than
-# 200 operations for each byte from HBM waits for memory; it is **memory-bound**. Otherwise it is **compute-bound**. The
-# quotient of a program, operations per byte moved, is its **arithmetic intensity**.
+# 312 trillion operations a second over 1.5 trillion bytes a second are about 200. A program that does fewer than 200
+# operations for each byte from HBM waits for memory; it is **memory-bound**. Otherwise it is **compute-bound**. A
+# program's operations per byte moved are its **arithmetic intensity**.
 #
 # The usual attention writes the scores to HBM, reads them for the softmax, writes the weights, and reads them for the
 # average: $4n^2$ numbers. **Kernel fusion** avoids this. (A **kernel** is a program that runs on the GPU.) One kernel does
@@ -452,7 +453,7 @@ figures.blocked_window(16, 4)
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 3 and 4: the blocks, and the rolling cache.
 #
-# ## Receptive field: what a window costs the reader
+# ## Receptive field: how many layers a window needs
 #
 # In one layer, information moves at most `width` positions. Stacked layers pass it on. The positions whose input can
 # influence a position's output are its **receptive field**; it depends on the pattern and on the number of layers. The
@@ -470,7 +471,8 @@ pad
 # %% [markdown]
 # * A **window** of 2 needs eight layers for sixteen positions.
 # * A **dilated** window has as many keys and reaches three times as far. But with the same gap in every layer, the
-#   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore mixes gaps.
+#   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore
+#   mixes gaps.
 # * One **global** token, which looks at all and is looked at by all, puts everything two layers away: up to it, and down
 #   again. It costs one row and one column. **Longformer** ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150)) has a
 #   window and global tokens, such as the words of a question, with projections of their own, and windows that grow with
@@ -744,8 +746,8 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # it is made for, to overwrite: here every name comes once, nothing has to be overwritten, and each new pair takes away
 # a little of the older ones. (This explanation is a guess.)
 #
-# A cache that grows is expensive *because* it forgets nothing. Recalling exactly what stood in the text is what attention
-# is best at, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
+# A cache that grows is expensive *because* it forgets nothing. Softmax attention is best at exact recall of what stood in
+# the text, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
 #
 # ## Linear recurrences and the parallel scan: minGRU, state-space models
 #
