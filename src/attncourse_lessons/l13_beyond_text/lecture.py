@@ -84,9 +84,8 @@ for patch in (1, 8, 16, 32):
 # %% [markdown] teaches="images: the Vision Transformer"
 # Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
 # that). In the **Vision Transformer**, ViT (Dosovitskiy et al. 2021), a token is therefore a square **patch** of, say,
-# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. The image above is worth 14 × 14; the
-# 16 are pixels.) Halve the side of the patch, and there are four times as many rows and sixteen times as many weights:
-# resolution is expensive.
+# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
+# are pixels.) With half the side of a patch there are four times as many rows and sixteen times as many weights.
 #
 # ## The Vision Transformer (ViT): patches, class token, positions
 #
@@ -138,9 +137,9 @@ with torch.no_grad():
     print("as the package has it:", torch.allclose(logits, model(images[3:4])[0], atol=1e-5))
 
 # %% [markdown]
-# If you have met convolutional networks you may have a suspicion. A **convolution** slides a small window over the
-# image and multiplies the pixels in the window by a matrix. Its **stride** is how far the window moves each time.
-# What if the stride is not one pixel but a whole patch?
+# Is this a convolution? A **convolution** slides a small window over the image and multiplies the pixels in the window by
+# a matrix. Its **stride** is how far the window moves each time. *Guess:* what does it give if the stride is not one pixel
+# but a whole patch?
 
 # %%
 W = torch.randn(64, 1, 2, 2)                                  # (d, channels, patch, patch)
@@ -149,14 +148,14 @@ multiplied = patchify(images, 2) @ W.flatten(1).mT            # (1797, 16, 64)
 print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1e-5))
 
 # %% [markdown]
-# So the patch embedding is a convolution whose stride is the patch, and published code often writes it this way. It
-# is the only convolution in a ViT, and no two of its windows overlap.
+# The same numbers. So the patch embedding is a convolution whose stride is the patch, and published code often writes it
+# this way. It is the only convolution in a ViT, and no two of its windows overlap.
 #
 # > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
 # > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
 # > <details><summary>Answers</summary>(1) It is a row of no patch, in which the model can collect what the whole image
-# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean pooling had a poor record in
-# > lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
+# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean
+# > pooling did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
 # > and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment @beyond_text asks what
 # > to do about it.</details>
 #
