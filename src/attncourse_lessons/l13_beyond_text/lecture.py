@@ -385,7 +385,8 @@ for name in ("CNN", "CNN, shifts", "ViT", "ViT, shifts",
     print(f"{name:<34} {plain:.1%} of the digits as they are, {moved:.1%} when moved")
 
 # %% tags=["hide-input"]
-short, long = (record["models"][f"ViT, shifts{more}"] for more in ("", ", three times the steps"))
+short, long = (record["models"][f"ViT, shifts{more}"]
+               for more in ("", ", three times the steps"))
 assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
            for key in ("report", "moved")), "in every seed"
 
