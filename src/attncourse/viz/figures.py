@@ -249,7 +249,7 @@ def weight_tables(
     Tables that went wrong are shown as they are, to be looked at. Without `alt` the text says for each row where most
     of it goes. Raises ValueError where words and table do not fit.
     """
-    side = 0.9 + max((0.3 + 0.1 * digits if numbers else 0.3) * len(words) for words, _ in named.values())
+    side = 0.9 + max((0.24 + 0.1 * digits if numbers else 0.3) * len(words) for words, _ in named.values())
     columns = min(len(named), max(1, int(PAGE / (side + 0.5))))
     columns = -(-len(named) // -(-len(named) // columns))                     # rows as equal as can be: 4 are 2 and 2
     rows = -(-len(named) // columns)

@@ -555,7 +555,9 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 # dashed orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes
 # in the band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
 #
-# So what can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head
+# ## Linear probes: which vowels are confused?
+#
+# What can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head
 # to the smallest. A listener who hears F1 alone will confuse vowels whose ranges overlap. Which are they?
 
 # %%
@@ -673,6 +675,8 @@ print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 # At $\kappa = 1$ a perfect guess still has a loss of 0.86, because no cosine can be far enough above another; at 0.1, the
 # paper's choice, its loss is nearly 0. The last line shows a mistake that is easily made: if negatives are drawn from
 # *all* masked frames, the right one is among them now and then, and the model is asked to tell a frame from itself.
+#
+# ## Span masking: how much, and why not single frames
 #
 # How much should be masked? In wav2vec 2.0 each frame is the start of a span with probability $p = 0.065$, and a span
 # has $M = 10$ frames. Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or what?* A frame stays

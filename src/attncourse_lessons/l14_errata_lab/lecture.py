@@ -99,7 +99,8 @@ print("each error fails its test as printed; what is no error passes; all correc
 # ## Property-based testing: do the shapes fit?
 #
 # A slide whose tokens are rows writes the heads' outputs as $Y[\text{output}_1; \dots; \text{output}_h]$, with $Y \in
-# \mathbb{R}^{d \times d}$. Give every length a size of its own, so that no two can be mistaken for each other:
+# \mathbb{R}^{d \times d}$. Give every length a size of its own, so that no two can be mistaken for each other. *Guess:* on
+# which side of the heads must $Y$ stand?
 
 # %%
 n, d, h = 7, 32, 2
@@ -383,8 +384,8 @@ assert worst[1.0] < 1e-4 and worst[0.01] > 0.05, "so compare at several sizes, n
 # %% [markdown]
 # ### Tables: count them
 #
-# A width, a number of layers and a number of parameters are three numbers of which two give the third ([lecture
-# @many_heads](@many_heads) has the counting). Four rows of the decks' tables do not survive it:
+# The number of layers, the widths and the number of parameters must fit each other: any two of them give the third
+# ([lecture @many_heads](@many_heads) has the counting). Four rows of the decks' tables fail this test:
 
 # %%
 for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a width of 5140"):
@@ -598,7 +599,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > | "*Two* types of Transformers" | the two that the lecture is about; BERT is a third |
 # > | Llama 2: "Grouped-query" | its 34B and 70B |
 # > | "Stronger architecture is ≈ 10× more efficient!" | the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say |
-# > | attention is "a new idea from after 2010!" | attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the fast weights of 1991 learn their keys and values |
+# > | attention is "a new idea from after 2010!" | attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the [fast weights](https://doi.org/10.1162/neco.1992.4.1.131) of 1991 learn their keys and values |
 # > | "Fast: only matrix multiplications" | most of the arithmetic, and less of the time |
 # > | "Need to store a large $T \times T$ matrix" | the plain implementation; tiles need not be kept |
 # > | "These tricks don't improve what the model is able to do" | their purpose; but where all attention weights are equal, all tokens become the same without a residual connection |
