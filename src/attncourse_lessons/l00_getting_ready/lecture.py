@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 50 minutes, of which a few seconds are computing. You need Python, and to have seen a PyTorch tensor. Nothing is
+# *About 45 minutes, of which a few seconds are computing. You need Python, and to have seen a PyTorch tensor. Nothing is
 # assumed about language models or attention.*
 #
 # After this lecture you can

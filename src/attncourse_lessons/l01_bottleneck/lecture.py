@@ -9,7 +9,7 @@
 # %% [markdown] teaches="language modelling and its objective"
 # # Lecture @bottleneck · Language models, recurrent networks, and the bottleneck of one vector
 #
-# *About 60 minutes, of which one is computing. You need Python, tensors in PyTorch and the habits of
+# *About 50 minutes, of which one is computing. You need Python, tensors in PyTorch and the habits of
 # [lecture @getting_ready](@getting_ready): shapes, masks, softmax. No language model and no recurrent network is
 # assumed.*
 #

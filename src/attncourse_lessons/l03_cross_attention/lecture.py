@@ -9,7 +9,7 @@
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them"
 # # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
-# *About 45 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
+# *About 40 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
 # [lecture @bottleneck](@bottleneck), and query, key, value and the soft lookup of [lecture @lookup](@lookup).*
 #
 # After this lecture you can
