@@ -216,8 +216,8 @@ def masked_scores(scores: Tensor, mask: Tensor, words: Sequence[str]) -> None:
     )
     show(
         drawn,
-        f"Scores and weights of {n} tokens; rows are queries, columns keys; {int((~allowed).sum())} forbidden cells are "
-        f"hatched, −∞ in the scores and 0 in the weights. {rows}. Every row sums to 1.",
+        f"Scores and weights of {n} tokens; rows are queries, columns keys; {int((~allowed).sum())} forbidden cells "
+        f"are hatched, −∞ in the scores and 0 in the weights. {rows}. Every row sums to 1.",
     )
 
 
