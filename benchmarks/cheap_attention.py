@@ -24,10 +24,9 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
-from record import about, as_text, standing
+from record import about, hand_over, output_arguments, standing
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, elu, normalize, pad
 
@@ -324,8 +323,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=PARTS, help="these parts alone; --save keeps the others")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -338,10 +336,7 @@ def main() -> None:
         result[name] = PARTS[name](args.seeds)
         print(f"{name}: {time.process_time() - began:.0f} s of processor time", flush=True)
     result["processor_seconds"] += round(time.process_time())
-    if args.save:
-        args.save.write_text(as_text(result, depth=4), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(result, args, depth=4)
 
 
 if __name__ == "__main__":

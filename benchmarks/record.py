@@ -1,5 +1,6 @@
 """What a benchmark keeps: where and with what it was measured, and how the file is written."""
 
+import argparse
 import json
 import platform
 import re
@@ -33,3 +34,17 @@ def as_text(result: dict, depth: int) -> str:
     """JSON; what lies `depth` levels deep, such as a run, is one line."""
     text = json.dumps(result, indent=1, ensure_ascii=False)
     return re.sub(rf"\n {{{depth + 1},}}|\n {{{depth}}}(?=[\]}}])", " ", text) + "\n"
+
+
+def output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--save FILE` and `--json`."""
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+
+
+def hand_over(result: dict, args: argparse.Namespace, depth: int) -> None:
+    """Do with the result what `output_arguments` asked for; `depth` is `as_text`'s."""
+    if args.save:
+        args.save.write_text(as_text(result, depth), encoding="utf-8")
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))

@@ -25,15 +25,13 @@ versions.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from record import about, as_text, standing
+from record import about, hand_over, output_arguments, standing
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -276,17 +274,12 @@ def main() -> None:
     parser.add_argument("--dear", type=int, nargs="+", default=[0, 1, 2], help="seeds of what is dear")
     parser.add_argument("--only", nargs="+", choices=MODELS | DEAR, metavar="MODEL", default=[],
                         help="these models alone; the record in --save keeps the rest")  # fmt: skip
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     if args.only and not args.save:
         parser.error("--only puts its models into a record: say which, with --save FILE")
     torch.set_num_threads(1)
-    result = some(args) if args.only else everything(args)
-    if args.save:
-        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(some(args) if args.only else everything(args), args, depth=3)
 
 
 if __name__ == "__main__":

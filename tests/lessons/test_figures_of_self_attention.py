@@ -157,7 +157,7 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
 @proven
 def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes_enough():
     (ax,) = axes(figures.attention_graph, WORDS, TABLE, 0.35)
-    nodes = {words: (x, y) for words, x, y in texts(ax)}
+    nodes = {words: (x, y) for words, x, y in texts(ax) if words in WORDS}
     assert list(nodes) == WORDS
     for (x, y), ((dot_x, dot_y),) in zip(nodes.values(), strokes(ax), strict=True):  # a word outside of its dot
         assert (1.27 * dot_x, 1.22 * dot_y) == pytest.approx((x, y), abs=1e-4)
@@ -169,6 +169,10 @@ def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes
         ("lent", "Anna"), ("Anna", "lent"), ("Anna", "her"),
     ]  # fmt: skip
     assert [patch.get_linewidth() for patch in ax.patches] == pytest.approx([4 * 0.5, 4 * 0.4, 4 * 0.9])
+    on = [(words, x, y) for words, x, y in texts(ax) if words not in WORDS]
+    for (words, x, y), weight, (start, end) in zip(on, (0.5, 0.4, 0.9), arrows(ax), strict=True):
+        assert words == f"{weight:.2f}" and math.dist((x, y), end) == pytest.approx(0.3, abs=1e-3)
+        assert math.dist((x, y), start) == pytest.approx(abs(math.dist(start, end) - 0.3), abs=1e-3), "on its arrow"
 
 
 def test_a_graph_says_its_edges_and_refuses_what_are_no_weights(shown):
