@@ -16,7 +16,9 @@ from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.authoring import release as module
 from lessonkit.authoring.build import Checkout
-from lessonkit.authoring.release import contents, due, exam_of, release, until
+from lessonkit.authoring.release import contents, exam_of, release
+from lessonkit.authoring.site import practice
+from lessonkit.authoring.solutions import due, until
 from lessonkit.exercises import exam, progress
 from lessonkit.exercises.exam import FILE, FOR_EVER, Closed, Exam, exam_in
 
@@ -144,6 +146,18 @@ def test_due_are_the_assignments_whose_date_in_the_gradebook_is_past(tmp_path):
         gradebook.add_assignment("a02", duedate=now + timedelta(minutes=2))
         gradebook.add_assignment("a03")
     assert due(tmp_path, lessons) == ["a00", "a01"]
+
+
+def test_the_drills_of_the_web_book_show_no_solution_that_is_not_released(monkeypatch):
+    kinds = [{"assignment": "a01", "n": 1}, {"assignment": "a02", "n": 2}, {"assignment": "a02", "n": 3, "free": True}]
+    monkeypatch.setattr(practice, "drills_of", lambda course: kinds)
+
+    def shown(*solved):
+        page = practice.filled("<!-- practice -->", lessons, {}, *solved)
+        data = re.search(r'id="practice-data">(.*?)</script>', page)[1]
+        return [each["n"] for each in json.loads(data)["drills"]]
+
+    assert (shown(), shown(["a01"]), shown([])) == ([1, 2, 3], [1, 3], [3])
 
 
 @pytest.mark.parametrize(

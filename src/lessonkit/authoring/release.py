@@ -5,18 +5,16 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from commandkit.commands import typed
-from commandkit.errors import CommandError, require_extra
+from commandkit.errors import CommandError
 from commandkit.files import replace
+from lessonkit.authoring import solutions
 from lessonkit.authoring.build import Checkout, drifts, open_course
 from lessonkit.course import FOLDER, Course
 from lessonkit.exercises.exam import FILE, Exam, moment
-from lessonkit.kernel import UnknownName
 
 # A learner's Makefile and README are others than the course's own.
 OWN = files("lessonkit.authoring") / "student"
@@ -28,18 +26,18 @@ SOURCES = ("assignment.py", "lecture.py")  # of the notebooks: the assignments' 
 
 
 def contents(
-    checkout: Checkout, solutions: Collection[str] = (), exam: Exam | None = None
+    checkout: Checkout, solved: Collection[str] = (), exam: Exam | None = None
 ) -> Iterator[tuple[str, bytes]]:
     """The files of a release, in the order of their names: (path in it, what it holds).
 
     Lectures, assignments, the package, what it takes to install it, and the table of notation. Of the solutions only
-    those of the assignments in `solutions`, and not the notebooks' sources, which hold them all; nothing hidden, and
+    those of the assignments in `solved`, and not the notebooks' sources, which hold them all; nothing hidden, and
     nothing that Python wrote. With an `exam` the checks are its checks.
     """
     held = {file.name: file.read_bytes() for file in OWN.iterdir() if file.is_file()}
     held |= {name: (checkout.root / name).read_bytes() for name in COPIED}
     held |= {name: (checkout.root / name).read_bytes() for name in PAGES if (checkout.root / name).is_file()}
-    for folder in (*FOLDERS, *(f"solutions/{assignment}" for assignment in solutions)):
+    for folder in (*FOLDERS, *(f"solutions/{assignment}" for assignment in solved)):
         for path in (checkout.root / folder).rglob("*"):
             relative = path.relative_to(checkout.root)
             hidden = any(part.startswith((".", "__pycache__")) for part in relative.parts)
@@ -53,14 +51,14 @@ def contents(
     yield from sorted(held.items())
 
 
-def release(checkout: Checkout, to: Path, solutions: Collection[str] = (), exam: Exam | None = None) -> int:
+def release(checkout: Checkout, to: Path, solved: Collection[str] = (), exam: Exam | None = None) -> int:
     """Write the release to `to`, a zip file if it is called so, else a folder; return how many files are in it.
 
     It is written whole or not at all; the same course gives the same bytes. Raises CommandError for a folder that holds
     something already, or a place that cannot be written to.
     """
     to = to.absolute()
-    files = contents(checkout, solutions, exam)
+    files = contents(checkout, solved, exam)
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as scratch:
@@ -102,32 +100,6 @@ def _folder(files: Files, made: Path) -> int:
     return count
 
 
-def due(root: Path, course: Course) -> list[str]:
-    """The assignments whose due date in the gradebook is past. CommandError where there is no gradebook."""
-    with require_extra(typed("release --solutions-due"), "grading"):
-        from nbgrader.api import Gradebook, MissingEntry
-
-        from lessonkit.grading.gradebook.nbgrader_app import application
-    coursedir = application(root, "db", "assignment", "list").coursedir
-    path = Path(coursedir.db_url.removeprefix("sqlite:///"))
-    if coursedir.db_url.startswith("sqlite") and not path.is_file():
-        raise CommandError(f"there is no gradebook at {path}, and due dates stand there: name the last assignment, "
-                           "--solutions-until a05")  # fmt: skip
-    found = []
-    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
-        for assignment in course.assignments():
-            with suppress(MissingEntry):
-                date = gradebook.find_assignment(assignment).duedate  # nbgrader keeps them in UTC
-                if date is not None and date.replace(tzinfo=UTC) < datetime.now(UTC):
-                    found.append(assignment)
-    return found
-
-
-def until(course: Course, last: str) -> list[str]:
-    """The assignments up to this one. CommandError where there is none of this name."""
-    return [each for each in course.assignments() if each <= _known(course, last)]
-
-
 def exam_of(course: Course, text: str | None, assignments: Sequence[str]) -> Exam | None:
     """The exam that the command line asks for. CommandError for a time that is none, or past, or for no assignment."""
     if text is None:
@@ -135,19 +107,12 @@ def exam_of(course: Course, text: str | None, assignments: Sequence[str]) -> Exa
             raise CommandError("--exam says of which assignments: say until when, --exam-until 2026-12-01T12:00+01:00")
         return None
     try:
-        exam = Exam(moment(text), tuple(_known(course, each) for each in assignments))
+        exam = Exam(moment(text), tuple(solutions.known(course, each) for each in assignments))
     except (ValueError, OverflowError):
         raise CommandError(f"--exam-until: {text!r} is no time; write it as 2026-12-01T12:00+01:00") from None
     if exam.until < datetime.now(UTC):
         raise CommandError(f"--exam-until: {text} is past; the exam would never have been")
     return exam
-
-
-def _known(course: Course, assignment: str) -> str:
-    try:
-        return course.lesson(assignment).assignment
-    except UnknownName as error:
-        raise CommandError(str(error)) from None
 
 
 EXAMPLES = """
@@ -159,10 +124,7 @@ PROGRAM release --to exam.zip --exam a09 --exam-until 2026-12-01T12:00+01:00
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=Path, required=True, metavar="DIR|FILE.zip", help="an empty folder, or a zip file")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--solutions-until", metavar="aNN", help="with the solutions up to this assignment's")
-    which.add_argument("--solutions-due", action="store_true",
-                       help="with the solutions of assignments whose due date in the gradebook is past")  # fmt: skip
+    solutions.add_arguments(parser)
     parser.add_argument("--exam-until", metavar="TIME", help="until then checks say right or wrong, and give no hints")
     parser.add_argument("--exam", action="append", default=[], metavar="aNN",
                         help="only this assignment's checks (may be given again; default: all)")  # fmt: skip
@@ -171,14 +133,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     checkout = open_course(Path.cwd())
     exam = exam_of(checkout.course, args.exam_until, args.exam)
-    solutions: list[str] = until(checkout.course, args.solutions_until) if args.solutions_until else []
-    if args.solutions_due:
-        solutions = due(checkout.root, checkout.course)
+    solved = solutions.chosen(args, checkout) or []
     if found := next(drifts(checkout, checkout.targets()), None):
         path, problem, mend = found
         raise CommandError(f"{path} {problem}\n    mend: {mend}")
-    count = release(checkout, args.to, solutions, exam)
-    said = f"with the solutions of {', '.join(solutions)}" if solutions else "no solutions"
+    count = release(checkout, args.to, solved, exam)
+    said = f"with the solutions of {', '.join(solved)}" if solved else "no solutions"
     print(f"{args.to}: {count} files, {said}")
     if exam:
         of = ", ".join(exam.assignments) or "all assignments"
