@@ -66,6 +66,12 @@ class Graded:
         return sum(line.out_of for line in self.lines if not line.extra)
 
     @property
+    def told(self) -> str:
+        """`20 of 26 points by checks, 3 extra`."""
+        extra = sum(line.points for line in self.lines if line.extra)
+        return f"{self.points - extra:g} of {self.out_of:g} points by checks" + (f", {extra:g} extra" if extra else "")
+
+    @property
     def complete(self) -> bool:
         """Whether there is nothing left to get right, extensions aside."""
         return all(line.ok for line in self.lines if not line.extra)

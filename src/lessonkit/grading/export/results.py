@@ -75,11 +75,11 @@ def runner(graded: Graded) -> str:
 def log(graded: Graded) -> str:
     """What a step prints. GitHub would take a line such as "::error::" for an order: not what a submission says."""
     token = secrets.token_hex(16)
-    points = f"{graded.points:g} of {graded.out_of:g} points"
     lines = [f"::stop-commands::{token}", *_remarks(graded)]
     for line in graded.lines:
         lines.append(f"{'✓' if line.ok else '✗'} {line.points:g}/{line.out_of:g}  {_named(line)}: {line.words}")
-    return "\n".join([*lines, f"::{token}::", f"::notice title=Autograding complete::{graded.assignment}: {points}"])
+    points = f"::notice title=Autograding complete::{graded.assignment}: {graded.told}"
+    return "\n".join([*lines, f"::{token}::", points])
 
 
 def summary(graded: Graded) -> str:
@@ -89,7 +89,7 @@ def summary(graded: Graded) -> str:
         f"| {line.points:g} of {line.out_of:g}{' extra' if line.extra else ''} | {_in_a_cell(line.words)} |"
         for line in graded.lines
     ]
-    title = f"### {graded.assignment}: {graded.points:g} of {graded.out_of:g} points by checks"
+    title = f"### {graded.assignment}: {graded.told}"
     said = [_in_a_cell(remark) for remark in _remarks(graded)]
     return "\n".join([title, "", *said, "", "| | exercise | aspect | points | |", "|---|---|---|---|---|", *rows, ""])
 
@@ -134,7 +134,7 @@ def _remarks(graded: Graded) -> list[str]:
     """What is to be said beside the tests."""
     if graded.problem:
         return [f"This submission could not be graded: {graded.problem}."]
-    told = [f"{graded.assignment}: {graded.points:g} of {graded.out_of:g} points by checks."]
+    told = [f"{graded.assignment}: {graded.told}."]
     if graded.by_hand:
         questions = ", ".join(f"{name} ({points:g})" for name, points in graded.by_hand.items())
         told.append(f"A person marks what was written in words: {questions}.")

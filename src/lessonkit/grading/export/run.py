@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     else:
         data = results.classroom50(graded, os.environ)
     write_whole(Path(to[0]), json.dumps(data, indent=1, ensure_ascii=False))
-    print(f"{graded.points:g} of {graded.out_of:g} points; the submission ran in the sandbox {graded.sandbox!r}")
+    print(f"{graded.told}; the submission ran in the sandbox {graded.sandbox!r}")
     return 0
 
 
