@@ -217,7 +217,7 @@ def test_the_zip_has_its_scripts_at_its_root_and_no_solution(course, tmp_path):
         wanted = archive.read("requirements.txt").decode().split()
         assert "torch>=2.13" in wanted and "nbgrader==0.9.6" in wanted
     assert len({*names}) == len(names)
-    assert not [name for name in names if name.endswith(("assignment.py", "lecture.py", ".pyc")) or "solutions" in name]
+    assert not [name for name in names if name.endswith(("assignment.py", "lecture.py", ".pyc")) or "solutions/" in name]
     again = export(course, "gradescope", ASSIGNMENT, tmp_path / "b.zip")
     assert again.read_bytes() == path.read_bytes(), "made again, it must give the same marks"
 
@@ -260,8 +260,17 @@ def test_a_notebook_that_was_renamed_and_whose_checks_were_edited_gets_what_its_
     assert graded.by_hand and "words" in results.gradescope(graded, "visible")["output"]
 
 
+LINES = """
+import os, stat
+lines = []  # to the worker: its own, and no other's
+for number in range(3, 60):
+    try:
+        lines += [number] * (stat.S_IFMT(os.fstat(number).st_mode) in (stat.S_IFSOCK, stat.S_IFIFO))
+    except OSError:
+        pass
+""".strip()
 HOSTILE = """
-import json, os, socket, stat, subprocess
+import json, os, socket, subprocess
 told = []
 def tell(what, attempt):
     try:
@@ -273,14 +282,9 @@ tell("wrote results", lambda: open({results!r}, "w").write(json.dumps({{"score":
 tell("read the settings", lambda: open({bundle!r} + "/autograder.json").read())
 tell("read the answers", lambda: os.listdir({bundle!r} + "/src"))
 tell("a connection", lambda: socket.socket().connect(("127.0.0.1", {port})))
-lines = []  # to the worker: its own, and no other's
-for number in range(3, 60):
-    try:
-        lines += [number] * (stat.S_IFMT(os.fstat(number).st_mode) in (stat.S_IFSOCK, stat.S_IFIFO))
-    except OSError:
-        pass
+{lines}
 if len(lines) > 1:
-    told.append(f"lines {{lines}}")
+    told.append("more lines than its own")
 subprocess.Popen(["sleep", "98765"], start_new_session=True)
 raise RuntimeError(f"told {{told}}, {{os.getuid()}}, {{0 in os.getgroups()}}")
 """.strip()
@@ -298,7 +302,8 @@ def test_a_submission_writes_no_points_reads_no_answers_and_leaves_nothing_behin
     bundle.chmod(0o700)  # as run_autograder does
     settings, released = opened(bundle)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        code = HOSTILE.format(results=str(results / "r.json"), bundle=str(bundle), port=server.getsockname()[1])
+        code = HOSTILE.format(results=str(results / "r.json"), bundle=str(bundle), port=server.getsockname()[1],
+                              lines=LINES)  # fmt: skip
         attack = hand_in(submission(attention_scores=code), tmp_path / "attack")
         graded = grade_one(settings, released, attack, how)
     lost = lessons.exercise("attention_scores").out_of
@@ -308,6 +313,13 @@ def test_a_submission_writes_no_points_reads_no_answers_and_leaves_nothing_behin
     assert "sleep 98765" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     again = grade_one(settings, released, hand_in(submission(), tmp_path / "honest"), how)
     assert again.points == POINTS + EXTRA  # by the same worker
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere submissions run in Jupyter kernels")
+def test_without_a_sandbox_too_a_submission_holds_no_line_but_its_own(bundle, tmp_path):
+    code = LINES + "\nraise RuntimeError(len(lines))"
+    graded = grade_one(*opened(bundle), hand_in(submission(attention_scores=code), tmp_path), "none")
+    assert {line.words.partition("  (")[0] for line in graded.lines if not line.ok} == {"raised RuntimeError: 1"}
 
 
 def test_without_a_sandbox_and_without_root_nothing_is_graded(monkeypatch):

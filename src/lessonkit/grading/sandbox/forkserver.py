@@ -218,6 +218,9 @@ def _become_child(
             os.dup2(descriptor, number)
             os.close(descriptor)
         if home is not None:
+            from lessonkit.grading.sandbox import linux as walls
+
+            walls.close_files({connection})  # the worker's own line to whoever asked it is among them
             os.setsid()
             os.environ.update(ENVIRONMENT, IPYTHONDIR=home)
             os.chdir(home)

@@ -283,7 +283,7 @@ def _fork_inside(end: int) -> None:
         return
     _call("prctl", SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _close_files({end})
+    close_files({end})
     status = os.waitpid(inside, 0)[1]
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
@@ -376,7 +376,7 @@ def drop_privileges(
     os.environ.update(_variables(home), **(environment or {}))
     tempfile.tempdir = None  # may hold the grader's
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    _close_files(set(keep))
+    close_files(set(keep))
     _set_limits(limits)
     _call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if landlock_version():
@@ -419,7 +419,8 @@ def _variables(home: str) -> dict[str, str]:
     }
 
 
-def _close_files(keep: set[int]) -> None:
+def close_files(keep: set[int]) -> None:
+    """Close every open file of this process but 0, 1, 2 and `keep`, and what is typed into a terminal."""
     null = os.open("/dev/null", os.O_RDWR)
     for stream in {0, 1, 2} - keep:
         if stream == 0 or os.isatty(stream):  # what is typed into a terminal from inside is run outside
