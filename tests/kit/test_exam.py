@@ -45,7 +45,8 @@ def test_until_its_time_a_check_says_right_or_wrong_and_no_more(in_exam):
     in_exam(Exam(LATER))
     seen = lessons.judge(NAME, WRONG.answer)
     told = seen.text() + seen._html() + json.dumps(seen.as_dict())
-    assert seen.score == "not right yet" and "something is wrong" in told and "This is an exam until" in told
+    assert seen.score == "not right yet" and "Something is wrong" in told and "This is an exam until" in told
+    assert "0 / 4" not in told and "0 of 4" not in told
     about = [WRONG.name, WRONG.hint, "hint(", "check.case", *(f"“{each.name}”" for each in EXERCISE.aspects)]
     assert not [words for words in about if words in told]
     assert not re.search(r"expected|got \d", told) and len(seen.aspects) == 1

@@ -7,7 +7,6 @@ else: a grader's copy of the course has none.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,6 +80,10 @@ class RightOrWrong(Verdict):
     def score(self) -> str:
         return "right" if self.points == self.out_of else "not right yet"
 
+    def summary(self) -> str | None:
+        """In place of lines with points, which a wrong answer has perhaps some of."""
+        return None if self.points == self.out_of else "Something is wrong, or not there yet."
+
     def footer(self) -> str:
         return f"This is an exam {self.end}. A check says right or wrong; points are given by aspect when it is graded."
 
@@ -88,6 +91,5 @@ class RightOrWrong(Verdict):
 def closed(verdict: Verdict, exam: Exam) -> RightOrWrong:
     """A verdict as an exam shows it."""
     right = verdict.points == verdict.out_of
-    words = "right" if right else "something is wrong, or not there yet"
-    whole: Sequence[AspectVerdict] = (AspectVerdict("your answer", right, verdict.out_of, words),)
-    return RightOrWrong(verdict.exercise, tuple(whole), extra=verdict.extra, end=exam.end)
+    whole = AspectVerdict("your answer", right, verdict.out_of, "right" if right else "something is wrong")
+    return RightOrWrong(verdict.exercise, (whole,), extra=verdict.extra, end=exam.end)

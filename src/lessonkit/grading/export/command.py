@@ -14,8 +14,8 @@ from lessonkit.grading.export.bundle import SCRIPTS, Settings, contents, setting
 from lessonkit.grading.gradebook.nbgrader_app import find_course
 
 EXAMPLES = """
-PROGRAM export gradescope a03                     # a03-gradescope.zip
-PROGRAM export github-classroom a03 --to template # a folder: push it as the assignment's repository
+PROGRAM export gradescope a03
+PROGRAM export github-classroom a03 --to template
 PROGRAM export classroom50 a03 --to autograders/a03
 """
 VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
