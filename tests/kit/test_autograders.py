@@ -171,6 +171,7 @@ def environment_beside(bundle):
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
+    (bundle.parent / "venv/installed").touch()
 
 
 def call(*command, **variables):
