@@ -17,6 +17,7 @@ TEACH = {
     "demo": ("lessonkit.grading.demo.command", "grade a class of made-up submissions and show what each one gets"),
     "grade": ("lessonkit.grading.engine.grade", "grade a class's submissions, many at a time and in a sandbox"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
+    "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {
