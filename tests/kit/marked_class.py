@@ -1,6 +1,9 @@
-"""A small class whose written answers wait to be marked: autograded notebooks and a gradebook, made without running code."""
+"""A small class whose written answers wait to be marked: autograded notebooks and a gradebook, no code was run."""
 
+import os
 import shutil
+import subprocess
+import sys
 import warnings
 from contextlib import contextmanager
 
@@ -17,7 +20,7 @@ NAN = "With scores (0, 200) and the second one padded, $\\exp(-200)$ underflows 
 SHIFT = "The softmax is invariant under a shift of all scores, so it is all the same."
 HOSTILE = (
     "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
-    "<a href=\"javascript:document.title='taken'\">click</a><div style=\"position:fixed; inset:0\">over</div>"
+    '<a href="javascript:document.title=\'taken\'">click</a><div style="position:fixed; inset:0">over</div>'
     "<form action='/marks'><input name=a></form>\n\n[elsewhere](https://example.org/x)\n\n$\\href{javascript:alert(1)}{x}$"
 )
 ANSWERS = {
@@ -82,3 +85,22 @@ def kept(course, student):
         grade = book.find_grade(QUESTION, NOTEBOOK, ASSIGNMENT, student)
         comment = book.find_comment(QUESTION, NOTEBOOK, ASSIGNMENT, student)
         return grade.manual_score, comment.manual_comment, grade.needs_manual_grade
+
+
+@contextmanager
+def served(course, *words):
+    """The command as a person calls it: the address that it prints, and the process."""
+    program = [sys.executable, "-m", "attncourse_lessons.cli"]
+    process = subprocess.Popen(
+        [*program, "mark", ASSIGNMENT, f"--course={course}", "--no-browser", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JUPYTER_CONFIG_DIR": str(course.parent / "settings")},
+    )
+    try:
+        address = next(line for line in process.stdout if "http" in line).split()[-1]
+        yield address, process
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()

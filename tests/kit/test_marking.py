@@ -1,26 +1,36 @@
 """Marking by hand: what is similar comes together, marks go into nbgrader's gradebook, and none is lost to another."""
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import nbformat
 import pytest
-from marked_class import ANSWERS, CANCELS, HOSTILE, NAN, QUESTION, SHIFT, copied, coursedir, gradebook, hand_in, kept
+from marked_class import (
+    ANSWERS,
+    CANCELS,
+    HOSTILE,
+    NAN,
+    QUESTION,
+    SHIFT,
+    copied,
+    coursedir,
+    gradebook,
+    hand_in,
+    kept,
+    served,
+)
 from marked_class import make_course as make
 from small_class import ASSIGNMENT, NOTEBOOK
 
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.grading.marking.groups import groups
-from lessonkit.grading.marking.marks import Changed, Mark, NoMark, begin_to_write, change, opened
+from lessonkit.grading.marking.marks import Changed, Mark, NoMark, begin_to_write, change, opened, try_to_write
 from lessonkit.grading.marking.questions import written
 from lessonkit.grading.marking.server import LONGEST, Marking, markdown
 
@@ -113,10 +123,8 @@ def test_a_mark_can_be_taken_away(course):
 
 
 def test_an_empty_answer_has_its_0_from_nbgrader_and_can_be_marked_all_the_same(course, marking):
-    assert [one for one in marking.answers(0)["answers"] if one["empty"]][0]["mark"] == {
-        "points": 0.0, "comment": "", "is_automatic": True, "again": False
-    }  # fmt: skip
     automatic = Mark(0.0, is_automatic=True)
+    assert next(one["mark"] for one in marking.answers(0)["answers"] if one["empty"]) == automatic.as_dict()
     assert give(course, "finn", seen=automatic, points=1) == Mark(1.0)
     assert give(course, "finn", seen=Mark(1.0), points=None) == automatic
 
@@ -158,7 +166,8 @@ def test_a_mark_and_its_comment_are_written_both_or_not_at_all(course):
 @pytest.mark.parametrize(
     "wanted",
     [{}, {"points": 3.5}, {"points": -1}, {"points": "3"}, {"points": True}, {"points": float("nan")},
-     {"points": 10**400}, {"comment": None}, {"comment": "x" * 10_001}, {"comment": "\0"}, {"points": 1, "auto_score": 3}],
+     {"points": 10**400}, {"comment": None}, {"comment": "x" * 10_001}, {"comment": "\0"},
+     {"points": 1, "auto_score": 3}],
 )  # fmt: skip
 def test_what_is_no_mark_changes_nothing(course, wanted):
     with pytest.raises(NoMark):
@@ -170,10 +179,23 @@ def test_only_written_answers_of_the_assignment_can_be_marked(course):
     with gradebook(course) as book:
         grades = book.find_submission_notebook(NOTEBOOK, ASSIGNMENT, "ada").grades
         check = next(grade.id for grade in grades if grade.name != QUESTION)
-    marking = Marking.of(coursedir(course), ASSIGNMENT)
-    for other in (check, "nobody"):
-        with pytest.raises(NoMark):
-            marking.change(other, UNMARKED.as_dict(), {"points": 1})
+    with opened(coursedir(course)) as book:
+        for other in (check, "nobody"):
+            with pytest.raises(NoMark):
+                change(book, other, CELLS, UNMARKED, {"points": 1})
+    with pytest.raises(NoMark):
+        Marking.of(coursedir(course), ASSIGNMENT).change(check, "", UNMARKED.as_dict(), {"points": 1})
+
+
+def test_points_for_an_answer_that_was_replaced_meanwhile_are_not_given(course, marking):
+    (ada,) = [one for one in marking.answers(0)["answers"] if one["student"] == "ada"]
+    path = course / "autograded" / "ada" / ASSIGNMENT / f"{NOTEBOOK}.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace("0/0 = NaN", "0/0"), encoding="utf-8")
+    asked = ada["id"], ada["text"], ada["mark"], {"points": 3}
+    assert marking.change(*asked) == {"changed": ada["mark"], "rewritten": True}
+    assert kept(course, "ada") == (None, None, True)
+    (ada,) = [one for one in marking.answers(0)["answers"] if one["student"] == "ada"]
+    assert marking.change(ada["id"], ada["text"], *asked[2:]) == {"mark": Mark(3.0).as_dict()}
 
 
 def test_of_many_who_write_at_once_one_is_heard_and_the_others_are_told(course):
@@ -199,11 +221,18 @@ def test_of_many_who_write_at_once_one_is_heard_and_the_others_are_told(course):
 def test_a_locked_gradebook_is_told_in_a_line(course):
     with closing(sqlite3.connect(course / "gradebook.db")) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(CommandError, match="is locked: another program") as told:
-            with opened(coursedir(course)) as book:
-                book.db.connection().connection.execute("PRAGMA busy_timeout = 10")
-                begin_to_write(book)
+        locked = pytest.raises(CommandError, match="is locked: another program")
+        with locked as told, opened(coursedir(course)) as book:
+            book.db.connection().connection.execute("PRAGMA busy_timeout = 10")
+            begin_to_write(book)
         assert "\n" not in str(told.value)
+
+
+def test_a_gradebook_that_may_not_be_written_is_told_in_a_line(course):
+    where = coursedir(course)
+    where.db_url = f"sqlite:///file:{course / 'gradebook.db'}?mode=ro&uri=true"
+    with pytest.raises(CommandError, match="cannot be written: look at who may write it"), opened(where) as book:
+        try_to_write(book)
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown
@@ -261,7 +290,9 @@ def test_what_is_too_long_or_too_much_for_the_parser_is_shown_as_text(course):
     assert "deep" in markdown("> " * 5_000 + "deep")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"cells": 3}', b'{"cells": [1, {"metadata": 2}]}', b"[" * 100_000, None])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"cells": 3}', b'{"cells": [1, {"metadata": 2}]}', b"[" * 100_000, None]
+)
 def test_a_notebook_that_cannot_be_read_is_no_error(tmp_path, content):
     path = tmp_path / "notebook.ipynb"
     if content is not None:
@@ -311,24 +342,6 @@ def test_no_gradebook_is_made_by_looking(without_students, tmp_path, capsys):
     assert not (course / "gradebook.db").exists()
 
 
-@contextmanager
-def served(course, *words):
-    """The command as a person calls it: the address that it prints, and the process."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attncourse_lessons.cli", "mark", ASSIGNMENT, f"--course={course}", "--no-browser", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"JUPYTER_CONFIG_DIR": str(course.parent / "settings")},
-    )
-    try:
-        address = next(line for line in process.stdout if "http" in line).split()[-1]
-        yield address, process
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
-
-
 def status(address, headers=None, body=None):
     try:
         request = urllib.request.Request(address, body, headers or {})
@@ -339,7 +352,7 @@ def status(address, headers=None, body=None):
 
 
 def test_the_server_answers_on_this_machine_to_who_has_the_token_alone(course):
-    with served(course, "--port=0") as (address, process):
+    with served(course, "--port=0") as (address, _):
         start, _, token = address.partition("?")
         port = int(start.rstrip("/").rpartition(":")[2])
         assert start.startswith("http://127.0.0.1:") and len(token) > 40

@@ -6,10 +6,12 @@ import argparse
 import asyncio
 import contextlib
 import secrets
+import signal
 import socket
 import tempfile
 import webbrowser
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 from commandkit.commands import typed
@@ -24,7 +26,7 @@ with require_extra(typed("mark"), "grading"):
     from lessonkit.authoring.site import npm
     from lessonkit.grading.gradebook.nbgrader_app import application as nbgrader_application
     from lessonkit.grading.gradebook.nbgrader_app import find_course
-    from lessonkit.grading.marking.marks import begin_to_write, opened
+    from lessonkit.grading.marking.marks import opened, try_to_write
     from lessonkit.grading.marking.server import Marking, application
     from lessonkit.grading.submission.records import grading_folder
 
@@ -54,13 +56,12 @@ def main(args: argparse.Namespace) -> int:
     counted = _something_to_mark(coursedir, marking)
     number = _first(marking, args.question, [one["of"] - one["marked"] for one in counted])
     with opened(coursedir) as gradebook:  # better now than at the first mark
-        begin_to_write(gradebook)
-        gradebook.db.rollback()
+        try_to_write(gradebook)
     with tempfile.TemporaryDirectory() as folder:
         marking.mathjax = _mathjax(Path(folder))
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_serve(marking, args.port, lambda at: _announce(at, number, args, marking)))
-    print("\nstopped: all marks are in the gradebook")
+    print("\nstopped: what was saved is in the gradebook")
     return 0
 
 
@@ -73,7 +74,9 @@ def _something_to_mark(coursedir: CourseDirectory, marking: Marking) -> list[dic
     folders = coursedir.format_path(coursedir.submitted_directory, "*", name)
     handed_in = len(list(Path(coursedir.root).glob(str(Path(folders).relative_to(coursedir.root)))))
     if handed_in:
-        raise CommandError(f"nothing of {name} is graded yet ({handed_in} handed in): run `{typed('grade')} {name}` first")
+        raise CommandError(
+            f"nothing of {name} is graded yet ({handed_in} handed in): run `{typed('grade')} {name}` first"
+        )
     raise CommandError(f"nobody has handed in {name}: there is nothing in {folders}")
 
 
@@ -103,8 +106,11 @@ async def _serve(marking: Marking, port: int | None, ready: Callable[[str], obje
     server = HTTPServer(application(marking, token, at), max_body_size=1_000_000)
     server.add_sockets(sockets)
     shown = ready(f"http://127.0.0.1:{at}/?token={token}")
+    stopped = asyncio.Event()
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     try:
-        await asyncio.Event().wait()
+        await stopped.wait()
     finally:
         server.stop()
         if isinstance(shown, Path):
@@ -123,11 +129,15 @@ def _listen(port: int | None) -> list[socket.socket]:
 
 def _announce(address: str, number: int, args: argparse.Namespace, marking: Marking) -> Path | None:
     address += f"&q={number}"
-    print(f"Marking {marking.assignment}: {address}\nEvery mark is in the gradebook at once. Stop with Ctrl-C.", flush=True)
+    print(f"Marking {marking.assignment}: {address}")
+    print("Every mark is in the gradebook at once. Stop with Ctrl-C.", flush=True)
     if args.no_browser:
         return None
     # Through a file that is only ours: what a browser is started with, everybody on this machine can read.
     page = grading_folder(Path(marking.coursedir.root), marking.assignment) / "marking.html"
-    write_whole(page, f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={address.replace("&", "&amp;")}">', 0o600)
+    try:
+        write_whole(page, f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={escape(address)}">', 0o600)
+    except OSError:
+        return None
     webbrowser.open(page.as_uri())
     return page

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-# Of invented answers, the same idea in other words has 0.25 to 1, another idea 0.25 and less. A group too small costs the
-# marker some seconds; in one too large somebody might get the points of another.
+# Of invented answers, the same idea in other words has 0.25 to 1, another idea 0.25 and less. A group too small costs
+# some seconds; in one too large somebody might get the points of another.
 ALIKE = 0.4
 LONGEST = 20_000  # characters of an answer that are compared
 STEM = 5  # letters: inflected forms of a word mostly share them

@@ -11,9 +11,10 @@ from typing import Any
 from nbgrader.api import (
     Assignment,
     Comment,
+    Course,
     Grade,
-    GradeCell,
     Gradebook,
+    GradeCell,
     MissingEntry,
     Notebook,
     SolutionCell,
@@ -22,7 +23,7 @@ from nbgrader.api import (
     SubmittedNotebook,
 )
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import and_, text
+from sqlalchemy import and_, text, update
 from sqlalchemy.exc import OperationalError
 
 from commandkit.errors import CommandError
@@ -103,6 +104,13 @@ def begin_to_write(gradebook: Gradebook) -> None:
         gradebook.db.execute(text("BEGIN IMMEDIATE"))
 
 
+def try_to_write(gradebook: Gradebook) -> None:
+    """Write what is there already, and take it back. OperationalError where nothing can be written."""
+    begin_to_write(gradebook)
+    gradebook.db.execute(update(Course).values(id=Course.id))
+    gradebook.db.rollback()
+
+
 def entries(gradebook: Gradebook, assignment: str, notebook: str, name: str) -> list[Entry]:
     """The answers to a question that the gradebook knows, in no order."""
     rows = (
@@ -118,8 +126,8 @@ def entries(gradebook: Gradebook, assignment: str, notebook: str, name: str) -> 
         .filter(Assignment.name == assignment, Notebook.name == notebook, GradeCell.name == name)
     )
     return [
-        Entry(grade.id, student.id, " ".join(filter(None, (student.first_name, student.last_name))), _mark(grade, comment))
-        for grade, comment, student in rows
+        Entry(grade.id, one.id, " ".join(filter(None, (one.first_name, one.last_name))), _mark(grade, comment))
+        for grade, comment, one in rows
     ]
 
 
@@ -128,8 +136,9 @@ def change(
 ) -> Mark:
     """Write `wanted`, points or a comment or both, over what was `seen`; what the gradebook says afterwards.
 
-    Points that are None take a mark away. `cells` are those that may be marked: (assignment, notebook, name). Raises Changed, and writes nothing, where the gradebook says something else
-    than what was seen, and than what is wanted; NoMark where that is no mark.
+    Points that are None take a mark away. `cells` are those that may be marked: (assignment, notebook, name).
+    Raises Changed, and writes nothing, where the gradebook says something else than what was seen, and than what is
+    wanted; NoMark where that is no mark.
     """
     wanted = _checked(wanted)
     gradebook.db.rollback()

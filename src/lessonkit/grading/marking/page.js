@@ -14,7 +14,8 @@ const $ = (id) => document.getElementById(id);
 const xsrf = document.querySelector("meta[name=xsrf]").content;
 const answers = []; // in the order of the page
 const byId = new Map();
-const pending = new Map(); // id -> {seen, wanted, sending, changed, error}: not in the gradebook yet
+const pending = new Map(); // id -> {seen, text, wanted, sending, changed, error}: not in the gradebook yet
+const opened = new Set(); // ids of the answers that this page has shown
 const html = new Map(); // id -> promise of the answer's HTML
 let at = 0;
 let typing = 0;
@@ -68,9 +69,9 @@ function waits(answer) {
 }
 
 function keep(id) {
-  const { seen, wanted } = pending.get(id);
+  const { seen, text, wanted } = pending.get(id);
   try {
-    localStorage.setItem(KEPT + id, JSON.stringify({ seen, wanted }));
+    localStorage.setItem(KEPT + id, JSON.stringify({ seen, text, wanted }));
   } catch {
     // storage is full or forbidden: it is still in the page, and sent
   }
@@ -86,7 +87,7 @@ function forget(id) {
 }
 
 function want(answer, part) {
-  const before = pending.get(answer.id) ?? { seen: answer.mark, wanted: {} };
+  const before = pending.get(answer.id) ?? { seen: answer.mark, text: answer.text, wanted: {} };
   Object.assign(before.wanted, part);
   pending.set(answer.id, before);
   keep(answer.id);
@@ -98,7 +99,7 @@ async function send(answer) {
   one.sending = true;
   const wanted = { ...one.wanted };
   try {
-    const result = await ask("/marks", { grade: answer.id, seen: one.seen, wanted });
+    const result = await ask("/marks", { grade: answer.id, text: one.text, seen: one.seen, wanted });
     one.error = result.error;
     if (result.mark) {
       answer.mark = one.seen = result.mark;
@@ -108,6 +109,7 @@ async function send(answer) {
     } else if (result.changed) {
       answer.mark = result.changed;
       one.changed = true;
+      one.rewritten = result.rewritten;
     } else one.error ??= "The server says something unknown.";
   } catch (error) {
     one.error = error instanceof TypeError ? "The server does not answer." : error.message;
@@ -127,7 +129,7 @@ function takeUp() {
   for (const answer of answers) {
     try {
       const kept = JSON.parse(localStorage.getItem(KEPT + answer.id));
-      if (kept) pending.set(answer.id, { seen: kept.seen, wanted: kept.wanted });
+      if (kept) pending.set(answer.id, kept);
     } catch {
       return;
     }
@@ -247,8 +249,9 @@ function draw(answer) {
   if (one?.changed) {
     const told = ({ points, comment }) => `${shownPoints(points)}${comment ? `, “${comment}”` : ""}`;
     const mine = told({ points, comment });
-    $("changed").querySelector("p").textContent =
-      `Somebody has marked this answer elsewhere. There it is: ${told(answer.mark)}. Yours, not saved: ${mine}.`;
+    $("changed").querySelector("p").textContent = one.rewritten
+      ? `This answer was handed in anew. Load the page anew to read it, then choose. Yours, not saved: ${mine}.`
+      : `Somebody has marked this answer elsewhere. There it is: ${told(answer.mark)}. Yours, not saved: ${mine}.`;
   }
   const error = one?.error ?? [...pending.values()].find((other) => other.error)?.error;
   const state = is_automatic ? `${points} points by itself: nothing is written` : shownPoints(points);
@@ -257,6 +260,14 @@ function draw(answer) {
   else if (one) say(`${state}, saving …`);
   else if (again) say(`${state}, from before this answer was graded again: give the points anew, or others.`);
   else say(points === null ? (comment ? "Not marked; the comment is saved." : "Not marked.") : `${state}, saved.`);
+}
+
+/** Which points these answers have so far, and how many of them. */
+function givenTo(some) {
+  const times = new Map();
+  for (const { points } of some.filter(isMarked).map(mark)) times.set(points, 1 + (times.get(points) ?? 0));
+  const told = [...times].sort(([a], [b]) => a - b).map(([points, n]) => `${n} × ${points}`);
+  return told.length ? `points so far: ${told.join(", ")}` : "none is marked";
 }
 
 function fetched(answer) {
@@ -295,12 +306,11 @@ async function go(place) {
   answer.button.scrollIntoView({ block: "nearest" });
   $("who").replaceChildren(make("bdi", {}, called(answer)), make("span", {}, ` ${at + 1} of ${answers.length}`));
   const others = group(answer);
-  const marks = others.filter(isMarked).map((other) => mark(other).points);
-  const got = marks.length ? `; marked so far: ${marks.join(", ")}` : "; none is marked";
+  opened.add(answer.id);
   $("about").textContent = answer.empty
     ? "Nothing is written here."
     : others.length > 1
-      ? `One of ${others.length} similar answers${got}.`
+      ? `One of ${others.length} similar answers; ${givenTo(others)}.`
       : "Like no other answer.";
   $("alike").disabled = answer.empty || others.length < 2;
   draw(answer);
@@ -358,7 +368,10 @@ function forSimilar() {
     const many = others.length === 1 ? "1 similar answer that is" : `${others.length} similar answers that are`;
     const numbers = others.map((other) => other.place + 1).join(", ");
     const words = comment ? ` and this comment: “${comment}”` : "";
-    $("ask").querySelector("p").textContent = `${shownPoints(points)} for ${many} not marked (${numbers})${words}.`;
+    const unread = others.filter((other) => !opened.has(other.id)).length;
+    const warning = unread ? ` You have not opened ${unread === 1 ? "one" : unread} of them.` : "";
+    $("ask").querySelector("p").textContent =
+      `${shownPoints(points)} for ${many} not marked (${numbers})${words}.${warning}`;
     $("ask").returnValue = "no";
     $("ask").onclose = () => {
       if ($("ask").returnValue !== "yes") return;
@@ -390,6 +403,7 @@ function settleChange(mine) {
   if (mine) {
     one.changed = false;
     one.seen = answer.mark;
+    one.text = answer.text;
     keep(answer.id);
     send(answer);
   } else forget(answer.id);

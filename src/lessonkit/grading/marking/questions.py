@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,11 @@ class Written:
 
     source: str | None
     attachments: Mapping[str, Any]
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from another answer: a student may hand in anew while somebody marks."""
+        return hashlib.sha256(json.dumps([self.source, self.attachments]).encode()).hexdigest()[:16]
 
     @cached_property
     def words(self) -> str:

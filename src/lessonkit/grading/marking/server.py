@@ -50,6 +50,7 @@ class Marking:
     hide_names: bool = False
     mathjax: Path | None = None
     _written: dict[str, Written] = field(default_factory=dict)  # by the grade's id, of what the pages have listed
+    _places: dict[str, tuple[Path, str]] = field(default_factory=dict)  # of the same: the notebook, and the cell's name
 
     @classmethod
     def of(cls, coursedir: CourseDirectory, name: str, **options: Any) -> Marking:
@@ -72,7 +73,8 @@ class Marking:
             found = self._entries(gradebook, question)
         found.sort(key=lambda entry: entry.grade)  # drawn by nbgrader, so that the order tells no names
         for entry in found:
-            self._written[entry.grade] = written(self._path(entry.student, question.notebook), question.name)
+            self._places[entry.grade] = place = (self._path(entry.student, question.notebook), question.name)
+            self._written[entry.grade] = written(*place)
         empty = [entry for entry in found if self._is_empty(entry, question)]
         full = [entry for entry in found if not self._is_empty(entry, question)]
         listed = []
@@ -90,13 +92,20 @@ class Marking:
         """An answer as HTML that is safe to show. LookupError for one that was not listed."""
         return _safe(self._written[grade], self.questions[number])
 
-    def change(self, grade: str, seen: Mapping[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-        """Put a mark into the gradebook: `{"mark": …}`, or `{"changed": …}` where somebody else has meanwhile."""
+    def change(self, grade: str, text: str, seen: Mapping[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+        """Put a mark into the gradebook: `{"mark": …}`, or `{"changed": …}` where somebody else has meanwhile.
+
+        `text` is the digest of the answer that was read: if another has been handed in, nothing is written either.
+        """
         try:
             before = Mark(**{name: seen[name] for name in ("points", "comment", "is_automatic", "again")})
         except (KeyError, TypeError):
             raise NoMark("it is not said what was seen before") from None
         cells = {(self.assignment, question.notebook, question.name) for question in self.questions}
+        if grade not in self._places:
+            raise NoMark("there is no such answer on this page: load it anew")
+        if written(*self._places[grade]).digest != text:
+            return {"changed": seen, "rewritten": True}
         with opened(self.coursedir) as gradebook:
             try:
                 return {"mark": change(gradebook, grade, cells, before, wanted).as_dict()}
@@ -122,6 +131,7 @@ class Marking:
             "student": None if self.hide_names else entry.student,
             "group": group,
             "empty": is_empty,
+            "text": self._written[entry.grade].digest,
             "mark": entry.mark.as_dict(),
         }
 
@@ -172,7 +182,7 @@ class Page(web.RequestHandler):
         self.clear_header("Server")
 
     def prepare(self) -> None:
-        """The token is in the address that the command prints, once; after that in a cookie that scripts cannot read."""
+        """The token comes once in the address that the command prints, then in a cookie that scripts cannot read."""
         port = self.request.host.rpartition(":")[2]
         if self.request.host_name not in ("127.0.0.1", "localhost"):  # another name for this machine, by somebody's DNS
             raise web.HTTPError(403)
@@ -198,9 +208,9 @@ class Page(web.RequestHandler):
         return number - 1 if 1 <= number <= len(self.marking.questions) else 0
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        said = "Open the address that the command printed when it was started: it has a token." if status_code == 403 else ""
+        how = " Open the address that the command printed: it has a token." if status_code == 403 else ""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(f"{status_code} {self._reason}. {said}\n")
+        self.finish(f"{status_code} {self._reason}.{how}\n")
 
 
 class Start(Page):
@@ -237,10 +247,11 @@ class Marks(Page):
     async def post(self) -> None:
         try:
             said = json.loads(self.request.body)
-            grade, seen, wanted = said["grade"], dict(said["seen"]), dict(said["wanted"])
+            grade, text = str(said["grade"]), str(said["text"])
+            seen, wanted = dict(said["seen"]), dict(said["wanted"])
         except (ValueError, LookupError, TypeError, RecursionError):
             raise web.HTTPError(400) from None
-        self.finish(await self.call(self.marking.change, str(grade), seen, wanted))
+        self.finish(await self.call(self.marking.change, grade, text, seen, wanted))
 
 
 class Answer(Page):
@@ -293,7 +304,7 @@ def application(marking: Marking, token: str, port: int) -> web.Application:
         template_path=str(HERE),
         xsrf_cookies=True,
         xsrf_cookie_name=f"lessonkit-mark-xsrf-{port}",  # Jupyter has a cookie of the usual name
-        xsrf_cookie_kwargs={"samesite": "Strict"},
+        xsrf_cookie_kwargs={"samesite": "Lax"},
         cookie_secret=secrets.token_hex(),
         log_function=lambda handler: None,
     )
