@@ -35,6 +35,7 @@ LONGEST = (
     "kit/test_lines.py",
     "kit/test_hostile.py",
     "browser/test_formgrader_in_browser.py",
+    "browser/test_marking_in_browser.py",
     "browser/test_student_in_browser.py",
     "kit/test_nbgrader_loop.py",
     "kit/test_faults.py",

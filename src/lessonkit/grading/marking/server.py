@@ -73,8 +73,8 @@ class Marking:
             found = self._entries(gradebook, question)
         found.sort(key=lambda entry: entry.grade)  # drawn by nbgrader, so that the order tells no names
         for entry in found:
-            self._places[entry.grade] = place = (self._path(entry.student, question.notebook), question.name)
-            self._written[entry.grade] = written(*place)
+            self._places[entry.grade] = where = (self._path(entry.student, question.notebook), question.name)
+            self._written[entry.grade] = written(*where)
         empty = [entry for entry in found if self._is_empty(entry, question)]
         full = [entry for entry in found if not self._is_empty(entry, question)]
         listed = []
