@@ -31,8 +31,8 @@ from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.grading.marking.groups import groups
 from lessonkit.grading.marking.marks import Changed, Mark, NoMark, begin_to_write, change, opened, try_to_write
-from lessonkit.grading.marking.questions import written
-from lessonkit.grading.marking.server import LONGEST, Marking, markdown
+from lessonkit.grading.marking.questions import Written, written
+from lessonkit.grading.marking.server import LONGEST, Marking, markdown, safe
 
 UNMARKED = Mark(None)
 CELLS = {(ASSIGNMENT, NOTEBOOK, QUESTION)}
@@ -288,6 +288,15 @@ def test_what_is_too_long_or_too_much_for_the_parser_is_shown_as_text(course):
     html = marking.shown(0, grade_of(course, "ada"))
     assert html.startswith("<p><em>This is its beginning") and "&lt;b&gt;x" in html and len(html) < LONGEST + 200
     assert "deep" in markdown("> " * 5_000 + "deep")
+
+
+def test_attached_pictures_are_shown_unless_they_are_too_much(marking):
+    (question,) = marking.questions
+    attached = {"a.png": {"image/png": "iVBORw0KGgo="}, "b.png": 3}
+    assert 'src="data:image/png;base64,iVBORw0KGgo="' in safe(Written("![a](attachment:a.png)", attached), question)
+    assert "<img" not in safe(Written("![b](attachment:b.png)", attached), question)
+    often = Written("![a](attachment:a.png)" * 500, {"a.png": {"image/png": "i" * 20_000}})
+    assert len(safe(often, question)) < 100_000
 
 
 @pytest.mark.parametrize(

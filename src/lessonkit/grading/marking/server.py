@@ -31,8 +31,8 @@ from lessonkit.grading.marking.questions import Question, Written, written, writ
 
 HERE = Path(__file__).parent
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "tex-svg.js": "text/javascript"}
-LONGEST = 20_000  # characters of an answer that are made a page of, the pictures in it apart
-PICTURES = 5_000_000  # characters of an answer's pictures
+LONGEST = 20_000  # characters of an answer that are made a page of
+PICTURES = 5_000_000  # characters of the pictures attached to it, each as often as it is shown
 MOST_FORMULAS = 400  # dollar signs of an answer whose formulas are typeset: the browser waits for them
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -90,7 +90,7 @@ class Marking:
 
     def shown(self, number: int, grade: str) -> str:
         """An answer as HTML that is safe to show. LookupError for one that was not listed."""
-        return _safe(self._written[grade], self.questions[number])
+        return safe(self._written[grade], self.questions[number])
 
     def change(self, grade: str, text: str, seen: Mapping[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """Put a mark into the gradebook: `{"mark": …}`, or `{"changed": …}` where somebody else has meanwhile.
@@ -143,7 +143,7 @@ def _counted(found: Sequence[Entry]) -> dict[str, int]:
     return {"of": len(by_hand), "marked": marked, "automatic": len(found) - len(by_hand)}
 
 
-def _safe(answer: Written, question: Question) -> str:
+def safe(answer: Written, question: Question) -> str:
     """A student's cell as HTML that runs nothing, loads nothing, and takes a bounded time to make."""
     text = answer.source
     if text is None:
@@ -151,8 +151,8 @@ def _safe(answer: Written, question: Question) -> str:
     if question.is_code or len(text) > LONGEST:
         more = f"<p><em>This is its beginning: it has {len(text)} characters.</em></p>" if len(text) > LONGEST else ""
         return f"{more}<pre>{escape(text[:LONGEST])}</pre>"
-    is_small = len(json.dumps(answer.attachments)) <= PICTURES
-    return markdown(text, answer.attachments if is_small else {})
+    shown = (len(json.dumps(held)) * max(1, text.count(name)) for name, held in answer.attachments.items())
+    return markdown(text, answer.attachments if sum(shown) <= PICTURES else {})
 
 
 def markdown(text: str, attachments: Mapping[str, Any] | None = None) -> str:
