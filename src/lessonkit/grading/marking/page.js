@@ -471,10 +471,14 @@ function pointButtons() {
 }
 
 function loadMathJax() {
-  // Without the packages that define, load or link: the formulas are not ours.
-  const without = ["autoload", "require", "newcommand", "noundefined"];
   window.MathJax = {
-    tex: { inlineMath: [["$", "$"], ["\\(", "\\)"]], packages: { "[-]": without }, maxBuffer: 5000 },
+    tex: {
+      inlineMath: [["$", "$"], ["\\(", "\\)"]],
+      packages: { "[-]": ["autoload", "require", "newcommand"] }, // what defines, loads or links: formulas are not ours
+      maxBuffer: 5000,
+      // A formula with a slip in it is to be read all the same.
+      formatError: (jax, error) => jax.formatError({ id: error.id, message: `${jax.latex} (${error.message})` }),
+    },
     options: { enableMenu: false },
     startup: {
       typeset: false,
