@@ -21,6 +21,15 @@ def about(benchmark: str, command: str, packages: tuple[str, ...] = ("torch", "a
     }
 
 
+def standing(file: Path, **same: object) -> dict:
+    """The record in a file, to put newly measured parts into. ValueError where it was made with other settings."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    for name, value in same.items():
+        if record[name] != value:
+            raise ValueError(f"{file}: its {name} are {record[name]}, got {value}: measure everything anew")
+    return record
+
+
 def as_text(result: dict, depth: int) -> str:
     """JSON; what lies `depth` levels deep, such as a run, is one line."""
     text = json.dumps(result, indent=1, ensure_ascii=False)

@@ -44,6 +44,7 @@ from lessonkit.grading.submission.execution import (
     load_or_draw_seeds,
     show_outputs,
 )
+from lessonkit.grading.submission.lateness import extensions_of, grant
 from lessonkit.grading.submission.records import grading_folder, records_of
 from lessonkit.grading.submission.run_log import log_of, nothing
 from lessonkit.mimetype import VERDICT
@@ -102,6 +103,17 @@ class ExecuteOrReplay(Execute):
                 cache.put(key, execution)
         return execution
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """What a submission may use, as data of a job."""
+        return {
+            "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
+            "notebook_seconds": self.notebook_timeout,
+            "memory_mb": self.memory_mb,
+            "processes": self.processes,
+            "home_mb": self.home_mb,
+        }
+
     def job(
         self, nb: NotebookNode, assignment: str, folders: Sequence[Path], but: Collection[Path] = ()
     ) -> Job:
@@ -113,14 +125,7 @@ class ExecuteOrReplay(Execute):
         known = course.all_exercises()  # what else looks like a check has no verdict to get
         checks = [name for name in map(exercise_of, nb.cells) if name in known]
         seeds = load_or_draw_seeds(grading_folder(Path(), assignment), checks)
-        limits = {
-            "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
-            "notebook_seconds": self.notebook_timeout,
-            "memory_mb": self.memory_mb,
-            "processes": self.processes,
-            "home_mb": self.home_mb,
-        }
-        return job_of(course.package, nb, folders, seeds, limits, CourseDirectory(config=self.config).ignore, but)
+        return job_of(course.package, nb, folders, seeds, self.limits, CourseDirectory(config=self.config).ignore, but)
 
     def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Execution:
         """What comes out in a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""
@@ -207,6 +212,18 @@ class SaveExtras(NbGraderPreprocessor):
                 if grading(cell).get("solution"):
                     gradebook.find_comment(grading(cell)["grade_id"], *place).auto_comment = reason
             gradebook.db.commit()
+        return nb, resources
+
+
+class GrantExtension(NbGraderPreprocessor):
+    """Before AssignLatePenalties: put a student's extension, of the course's extensions.csv, into the gradebook."""
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        where = resources["nbgrader"]
+        coursedir = CourseDirectory(config=self.config)
+        with Gradebook(where["db_url"], coursedir.course_id) as gradebook:
+            submission = gradebook.find_submission(where["assignment"], where["student"])
+            grant(gradebook, submission, extensions_of(coursedir, gradebook))
         return nb, resources
 
 
