@@ -24,6 +24,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -633,15 +634,24 @@ def family(pid: int) -> list[int]:
 
 def end_descendants(pid: int) -> None:
     """End all that descends from a process, and not the process itself."""
-    ended: list[int] = []
-    for _ in range(100):  # one may have forked in the meantime
-        others = family(pid)[1:]
-        if set(others) <= set(ended):  # those that nobody waits for stay listed
+    none_left = 0
+    for _ in range(100):
+        living = [each for each in family(pid)[1:] if _lives(each)]
+        none_left = 0 if living else none_left + 1
+        if none_left == 2:  # one that lost its parent while they were listed is in the next list
             return
-        ended = others
-        for each in others:
+        for each in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
+        time.sleep(0.01 if living else 0)
+
+
+def _lives(pid: int) -> bool:
+    """Whether it has not ended; one that has, and for which nobody waits, stays listed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _children(pid: int) -> list[int]:
