@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import math
+import os
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Assignment, Grade, Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
 
 from lessonkit.grading.gradebook.nbgrader_app import assignment_of
 from lessonkit.grading.repair.exporter import unreadable
@@ -24,6 +28,8 @@ from lessonkit.grading.submission.run_log import together
 
 # Sandboxes that are none: there, what a student's code wrote could stand for its marks.
 UNSAFE = ("none", "kernel")
+NOT_GRADED = "handed in, not graded yet"
+AGAIN = "handed in again since it was graded"
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Row:
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
     unreadable: str | None = None
     submitted: bool = True
+    ungraded: str | None = None  # why what was handed in, or the newest of it, has no grade
     log: RunLog | None = None  # None: not graded by `lessonkit grade`
     repairs: list[str] = field(default_factory=list)
     tampering: list[str] = field(default_factory=list)
@@ -109,6 +116,7 @@ def read_results(coursedir: CourseDirectory, assignment: str) -> Results:
         columns = _columns(found)
         released, words = _released(coursedir, found)
         rows = [_row(gradebook, coursedir, assignment, columns, student) for student in gradebook.students]
+        rows = _with_ungraded(rows, gradebook, coursedir, assignment)
         return Results(assignment, columns, rows, float(found.max_score), released, words)
 
 
@@ -167,6 +175,40 @@ def _row(
     return row
 
 
+def _with_ungraded(
+    rows: Sequence[Row], gradebook: Gradebook, coursedir: CourseDirectory, assignment: str
+) -> list[Row]:
+    """The rows, and one for whoever has handed in and is not in the gradebook, with what has no grade noted."""
+    handed_in, found = _handed_in(coursedir, assignment), list(rows)
+    records = records_of(Path(coursedir.root), assignment)
+    for row in rows:
+        folder = handed_in.pop(row.student, None)
+        if not row.submitted:
+            row.ungraded = NOT_GRADED if folder else None
+        elif stopped := records.of(row.student)["quarantined"]:
+            row.ungraded = next(iter(stopped.values()))
+        elif folder and (now := _timestamp(folder)):
+            before = gradebook.find_submission(assignment, row.student).timestamp
+            row.ungraded = AGAIN if before and now > before else None
+    return found + [Row(student, student, submitted=False, ungraded=NOT_GRADED) for student in sorted(handed_in)]
+
+
+def _handed_in(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]:
+    """The folders of those who have handed in, by student."""
+    before, after = coursedir.format_path(coursedir.submitted_directory, "\0", assignment).split("\0")
+    folders = glob.glob(f"{glob.escape(before)}*{glob.escape(after)}")
+    return {path.removeprefix(before).removesuffix(after): Path(path) for path in folders if os.path.isdir(path)}
+
+
+def _timestamp(folder: Path) -> datetime | None:
+    """When a submission was handed in, as nbgrader notes it; None where that is not known."""
+    try:
+        with (folder / "timestamp.txt").open(encoding="utf-8") as file:
+            return parse_utc(file.read(100).strip())
+    except (OSError, ValueError, OverflowError):
+        return None
+
+
 def _read_notebook(coursedir: CourseDirectory, assignment: str, notebook: str, row: Row) -> None:
     """Add what an autograded notebook says to the row, and where it and its feedback page are."""
     page = Path(coursedir.format_path(coursedir.feedback_directory, row.student, assignment)) / f"{notebook}.html"
@@ -201,7 +243,7 @@ def _well_formed(verdict: Mapping[str, Any]) -> dict[str, Any]:
     aspects = verdict.get("aspects")
     return {
         **verdict,
-        "out_of": _number(verdict.get("out_of")) or 0.0,
+        "out_of": number(verdict.get("out_of")) or 0.0,
         "aspects": [
             {
                 **aspect,
@@ -227,15 +269,15 @@ def read_log(record: Record) -> RunLog | None:
     if not record["notebooks"]:
         return None
     return RunLog(
-        _number(noted["seconds"]),
-        _number(noted["peak_mb"]),
+        number(noted["seconds"]),
+        number(noted["peak_mb"]),
         str(noted["ended"]) if noted["ended"] else None,
         _strings(noted["repairs"]),
         _strings(noted["flags"]),
         _strings(noted["suspicious"]),
         noted["sandbox"] if isinstance(noted["sandbox"], str) else None,
         tuple(
-            (str(cell.get("grade_id") or f"cell {place}"), _number(cell.get("seconds")) or 0.0)
+            (str(cell.get("grade_id") or f"cell {place}"), number(cell.get("seconds")) or 0.0)
             for place, cell in enumerate(noted["cells"], start=1)
             if isinstance(cell, dict)
         ),
@@ -248,11 +290,12 @@ def _strings(value: Any) -> tuple[str, ...]:
 
 def _metric(value: Any) -> dict[str, Any] | None:
     """The name and the number of a leaderboard; None where there is none, or it is odd."""
-    number = _number(value.get("value")) if isinstance(value, dict) else None
+    number = number(value.get("value")) if isinstance(value, dict) else None
     return None if number is None else {"name": str(value.get("name", "")), "value": number}
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A finite number as it is; None for anything else."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None
 
@@ -421,7 +464,7 @@ def _limits(log: RunLog | None) -> list[str]:
 def why(row: Row, results: Results) -> str:
     """What cost a student points, in a few words for each exercise."""
     if not row.submitted:
-        return "nothing submitted"
+        return row.ungraded or "nothing submitted"
     if row.unreadable:
         return row.unreadable
     reasons: dict[str, list[str]] = {}
