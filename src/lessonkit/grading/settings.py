@@ -33,8 +33,8 @@ def use_course(c: Any, lessons: str) -> None:
     ]
     # What was repaired stays in the notebook's metadata, also where an instructor has this step enabled.
     c.ClearMetadataPreprocessor.preserve_nb_metadata_mask = {("language_info", "name"), "lessonkit"}
-    # nbgrader's own list, with two of ours: execution that keeps what ran before a crash and takes points from the
-    # verdicts of the checks and from nothing else, and extra credit.
+    # nbgrader's own list, with three of ours: execution that keeps what ran before a crash and takes points from the
+    # verdicts of the checks and from nothing else; extra credit; and extensions, before points are taken off.
     c.Autograde.autograde_preprocessors = [
         "lessonkit.grading.engine.preprocessors.ExecuteOrReplay",
         "nbgrader.preprocessors.IgnorePattern",
@@ -42,6 +42,7 @@ def use_course(c: Any, lessons: str) -> None:
         "nbgrader.preprocessors.LimitOutput",
         "nbgrader.preprocessors.SaveAutoGrades",
         "lessonkit.grading.engine.preprocessors.SaveExtras",
+        "lessonkit.grading.engine.preprocessors.GrantExtension",
         "nbgrader.preprocessors.AssignLatePenalties",
         "nbgrader.preprocessors.CheckCellMetadata",
     ]

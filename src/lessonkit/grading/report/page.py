@@ -33,16 +33,18 @@ with require_extra(typed("report"), "grading"):
         Row,
         distribution,
         flags,
+        late_cell,
         leaderboards,
         mistakes,
         outliers,
+        total_cell,
         unsafe,
         why,
     )
     from lessonkit.grading.report.term import CHANGED, Recurring, TermRow
     from lessonkit.grading.report.todo import tasks
     from lessonkit.grading.report.totals import comparable, spread_of
-    from lessonkit.grading.submission.lateness import duration, written
+    from lessonkit.grading.submission.lateness import written
 
 if TYPE_CHECKING:
     from lessonkit.exercises.exercise import Exercise
@@ -85,6 +87,7 @@ def page(
     todo = tasks(results, pairs)
     items = item_analysis(results)
     noted = flags(results)
+    _, worth, left_out = results.comparable()
     return _rendered(
         "assignment.html",
         folder,
@@ -95,8 +98,9 @@ def page(
         late=[row for row in handed_in if row.late],
         tasks=todo,
         kinds={row.student: [task.kind for task in todo if row in task.rows] for row in results.rows},
-        totals=spread_of(comparable(row, results) for row in results.rows),
-        left_out=[column.name for column in results.columns if column not in results.marked],
+        totals=spread_of(comparable(results).values()),
+        worth=worth,
+        left_out=left_out,
         sandboxes=Counter(row.log.sandbox for row in handed_in if row.log and row.log.sandbox),
         unsafe=unsafe(results),
         unsafe_note=UNSAFE_NOTE,
@@ -123,7 +127,8 @@ def page(
         more_pairs=len(pairs[SHOWN:]),
         aligned=aligned,
         why=lambda row: why(row, results),
-        duration=duration,
+        late_cell=late_cell,
+        total_cell=total_cell,
         files=files,
         full_share=full_share,
     )  # fmt: skip
@@ -138,7 +143,7 @@ def term_page(
     files: Sequence[Path] = (),
 ) -> str:
     """The report on several assignments as HTML. `pages` are those of single assignments that are there."""
-    spreads = {one.assignment: spread_of(comparable(row, one) for row in one.rows) for one in term}
+    spreads = {one.assignment: spread_of(comparable(one).values()) for one in term}
     return _rendered(
         "term.html",
         folder,

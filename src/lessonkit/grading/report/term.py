@@ -63,12 +63,12 @@ def term_rows(term: Sequence[Results]) -> list[TermRow]:
     """One row a student, in the order of the assignments' rows."""
     found: dict[str, TermRow] = {}
     for results in term:
+        among_all = comparable(results)
         for row in results.rows:
             one = found.setdefault(row.student, TermRow(row.student, row.name))
-            total, among_all = so_far(row, results), comparable(row, results)
-            if total and among_all:
+            if total := so_far(row, results):
                 one.totals[results.assignment] = total
-                one.comparable += among_all
+                one.comparable += among_all[row.student]
     return list(found.values())
 
 

@@ -44,14 +44,15 @@ def so_far(row: Row, results: Results) -> Total | None:
     return Total(row.total, results.out_of_so_far(row)) if row.submitted else None
 
 
-def comparable(row: Row, results: Results) -> Total | None:
-    """A student's total of what is marked of everybody. None where nothing is graded."""
-    return Total(results.comparable(row), results.comparable_out_of) if row.submitted else None
+def comparable(results: Results) -> dict[str, Total]:
+    """Totals of what is marked of everybody, by student, without those of whom nothing is graded."""
+    totals, out_of, _ = results.comparable()
+    return {student: Total(points, out_of) for student, points in totals.items()}
 
 
-def spread_of(totals: Iterable[Total | None]) -> Totals:
-    """How totals are spread; without those of whom nothing is graded, or could be had."""
-    shares = sorted(total.share for total in totals if total is not None and total.share is not None)
+def spread_of(totals: Iterable[Total]) -> Totals:
+    """How totals are spread; without those of which nothing is marked."""
+    shares = sorted(share for total in totals if (share := total.share) is not None)
     return Totals(tuple(shares), _bars(shares))
 
 

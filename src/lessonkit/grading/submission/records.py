@@ -20,13 +20,15 @@ class Repaired(TypedDict):
     """What was done to a submission's folder, a sentence each, so that doing it again does nothing.
 
     `files` are those that were there afterwards, None while it is not finished; `placed` are the notebooks that we put
-    there, by their hash; `instead` says what stood in the place of a notebook.
+    there, by their hash; `instead` says what stood in the place of a notebook; `archive` is the one that the notebook
+    was in.
     """
 
     files: dict[str, str] | None
     placed: dict[str, str]
     notes: list[str]
     instead: dict[str, str]
+    archive: str | None
 
 
 class Record(TypedDict):
@@ -50,6 +52,8 @@ class Records:
         record = _empty()
         with contextlib.suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._path(student).read_text(encoding="utf-8"))
+            if isinstance(found, dict) and isinstance(found.get("repaired"), dict):
+                found["repaired"].setdefault("archive", None)  # of a version that did not open archives
             if _has_the_types_of(record, found):
                 record = {**record, **found}  # type: ignore[typeddict-item]
         return record
@@ -80,7 +84,7 @@ def records_of(course: Path, assignment: str) -> Records:
 
 
 def _empty() -> Record:
-    repaired: Repaired = {"files": None, "placed": {}, "notes": [], "instead": {}}
+    repaired: Repaired = {"files": None, "placed": {}, "notes": [], "instead": {}, "archive": None}
     return {"repaired": repaired, "attempts": {}, "quarantined": {}, "notebooks": {}, "graded": None}
 
 
@@ -97,6 +101,7 @@ def _has_the_types_of(empty: Record, found: Any) -> bool:
         and (repaired["files"] is None or is_map(repaired["files"], str))
         and is_map(repaired["placed"], str)
         and is_map(repaired["instead"], str)
+        and isinstance(repaired["archive"], str | None)
         and isinstance(repaired["notes"], list)
         and all(isinstance(note, str) for note in repaired["notes"])
         and is_map(found["attempts"], int)
