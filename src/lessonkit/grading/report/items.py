@@ -2,8 +2,8 @@
 
 Difficulty is the share of students who fulfil an aspect: the higher, the easier. Discrimination is the correlation with
 the rest score, the points of all other aspects (Henrysson, Correction of item-total correlations in item analysis,
-Psychometrika 28, 1963). An aspect is fulfilled or not, so that is a point-biserial correlation. For a written answer both
-are computed on its share of the points.
+Psychometrika 28, 1963). An aspect is fulfilled or not, so that is a point-biserial correlation. For a written answer
+both are computed on its share of the points.
 """
 
 from __future__ import annotations

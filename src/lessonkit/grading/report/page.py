@@ -61,7 +61,7 @@ NO_LOG = (
     "Under plain `nbgrader autograde` students’ code can write marks."
 )
 TEMPLATES = Path(__file__).with_name("templates")
-NAMES = 6  # students named beside a number
+NAMES = 8  # students named beside a number
 TOP = 5  # misconceptions that are not folded
 NOTES = ("handed in as an archive", "repaired")  # flags that leave nothing to do
 SHOWN = 40  # pairs that the page lays side by side
@@ -174,8 +174,8 @@ def _rendered(template: str, folder: Path, **about: Any) -> str:
         link=lambda path: _link(path, folder),
         svg=_svg,
         students=lambda n: _many(n, "student"),
-        some=_some,
-        percent=_percent,
+        some=some,
+        percent=percent,
         **about,
     )  # fmt: skip
 
@@ -237,19 +237,20 @@ def _breakable(name: str) -> Markup:
     return Markup(re.sub(r"(_)(?=\w)|(?<=[a-z])(?=[A-Z])", r"\1<wbr>", str(escape(visible(name)))))
 
 
-def _some(rows: Sequence[Row]) -> str:
+def some(rows: Sequence[Row]) -> str:
     """The first names of many."""
     more = f" and {len(rows) - NAMES} more" if len(rows) > NAMES else ""
     return ", ".join(row.name for row in rows[:NAMES]) + more
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Whole percents; a dash where there is nothing to share."""
     return "–" if share is None else f"{100 * share:.0f} %"
 
 
 def _svg(bars: Sequence[tuple[str, int]], what: str) -> Markup:
     """Bars with the numbers on them, and the same in words for who does not see it. `what` says what is counted."""
-    bar, gap, height = 34, 10, 90
+    bar, gap, height = max(34, 8 * max(len(points) for points, _ in bars)), 10, 90
     most = max(count for _, count in bars)
     width = len(bars) * (bar + gap) + gap
     said = ", ".join(f"{count} × {points}" for points, count in bars if count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import math
 import os
 import statistics
@@ -355,8 +356,8 @@ def _strings(value: Any) -> tuple[str, ...]:
 
 def _metric(value: Any) -> dict[str, Any] | None:
     """The name and the number of a leaderboard; None where there is none, or it is odd."""
-    number = number(value.get("value")) if isinstance(value, dict) else None
-    return None if number is None else {"name": str(value.get("name", "")), "value": number}
+    found = number(value.get("value")) if isinstance(value, dict) else None
+    return None if found is None else {"name": str(value.get("name", "")), "value": found}
 
 
 def number(value: Any) -> float | None:
@@ -584,6 +585,21 @@ def _reason(verdict: dict) -> str:
 def unsafe(results: Results) -> list[Row]:
     """The submissions that were graded where their own code could have written the marks."""
     return [row for row in results.rows if row.log and row.log.sandbox in UNSAFE]
+
+
+def telling(results: Results, n: int) -> list[Row]:
+    """At most `n` rows that show what there is: one for each kind of result, and then more of each in turn."""
+    kinds: dict[object, list[Row]] = {}
+    for row in results.rows:
+        lost = (
+            (exercise, verdict["problem"] or bool(verdict["misconceptions"]))
+            for exercise, verdict in row.verdicts.items()
+            if verdict["points"] < verdict["out_of"]
+        )
+        kinds.setdefault((row.submitted, bool(row.unreadable), *lost), []).append(row)
+    in_turn = [row for rows in itertools.zip_longest(*kinds.values()) for row in rows if row is not None]
+    chosen = {row.student for row in in_turn[:n]}
+    return [row for row in results.rows if row.student in chosen]
 
 
 def outliers(results: Results) -> list[Outlier]:

@@ -85,8 +85,8 @@ def students_table(results: Results) -> Table:
             *((total.points, total.out_of) if total else ("", "")), results.out_of,
             written(row.times.handed_in) if row.times.handed_in else "",
             round(row.late.total_seconds() / 3600, 2) if row.times.late is not None else "",
-            "; ".join(column.name for column in results.waiting(row)), why(row, results), "; ".join(held.get(row.student, [])),
-            "; ".join(noted.get(row.student, [])),
+            "; ".join(column.name for column in results.waiting(row)), why(row, results),
+            "; ".join(held.get(row.student, [])), "; ".join(noted.get(row.student, [])),
             *(int(aspect in right[exercise]) if exercise in right else "" for exercise, aspect in aspects),
         ])  # fmt: skip
     return safe(table)
