@@ -62,7 +62,7 @@ def special(rows):
     rows[1].ungraded = "handed in again since it was graded"
     rows[2].tampering = ["a check cell was changed: it was put back"]
     rows[5].log = RunLog(31.0, 400.0, "stopped after 30 seconds", (), (), ("uses `sys._getframe` in `why`",), "bubblewrap")
-    rows[6].unreadable, rows[6].verdicts = "the submitted file is empty", {}
+    rows[6].unreadable = "the submitted file is empty"
     rows[6].points = {name: 0.0 for name in rows[6].points}
     rows[6].total = 0.0
     rows[8].repairs = ["a cell was there twice: the second one was taken out"]

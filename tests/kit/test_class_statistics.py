@@ -110,7 +110,7 @@ def test_a_negative_discrimination_is_pointed_out():
 
 def test_who_was_not_judged_counts_nowhere_and_who_wrote_nothing_fulfils_nothing():
     results = class_of([{"a", "b", "c"}, {"a"}, set()] * 20)
-    results.rows[0].verdicts = {}  # an empty file
+    results.rows[0].unreadable = "the submitted file is empty"
     del results.rows[1].verdicts["two"]
     results.rows[2].submitted, results.rows[2].verdicts = False, {}
     results.rows[3].verdicts["two"] = verdict("two", set(), problem="not written")

@@ -43,12 +43,13 @@ class Item:
 def item_analysis(results: Results) -> list[Item]:
     """Every aspect and every written answer, in the order of the assignment.
 
-    It is about the submissions in which every exercise was judged. An exercise that was not written fulfils nothing;
+    It is about the submissions that could be read and in which every exercise was judged. An exercise that was not written fulfils nothing;
     an extension that was not tried says nothing, and extensions are in nobody's rest score. A written answer that waits
     to be marked is left out, and written answers are in nobody's rest score, since they may be unmarked.
     """
     required = {column.name for column in results.columns if column.out_of and not column.written}
-    rows = [row for row in results.rows if required and required <= row.verdicts.keys()]
+    judged = [row for row in results.rows if not row.unreadable]
+    rows = [row for row in judged if required and required <= row.verdicts.keys()]
     earned = {row.student: sum(sum(marks.values()) for marks in _marks(row, required).values()) for row in rows}
     found = []
     for column in results.columns:

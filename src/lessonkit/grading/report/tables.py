@@ -79,7 +79,7 @@ def students_table(results: Results) -> Table:
     ]  # fmt: skip
     for row in results.rows:
         total = so_far(row, results)
-        right = {exercise: fulfilled(row, exercise) for exercise in row.verdicts}
+        right = {exercise: fulfilled(row, exercise) for exercise in row.verdicts if not row.unreadable}
         table.append([
             row.student, row.name, *(row.points.get(column.grade_id) for column in columns),
             *((total.points, total.out_of) if total else ("", "")), results.out_of,
