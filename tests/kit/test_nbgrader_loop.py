@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.utils import notebook_hash
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -180,7 +181,7 @@ def test_the_grades_are_exported_as_csv_that_reads_back(graded, students):
         assert (line["first_name"], line["last_name"]) == (student.first, student.last)
         for exercise in EXERCISES:
             assert float(line[f"{ASSIGNMENT} {exercise.name}"]) == got.points[f"check-{exercise.name}"]
-        assert float(line["total"]) == got.total
+        assert float(line["total_so_far"]) == got.total and (line["total"] == "") == got.waiting
 
 
 def test_nbgraders_own_settings_folder_is_the_demos(graded):
@@ -222,6 +223,51 @@ def test_a_demo_whose_grades_are_wrong_exits_1_and_says_where(graded, monkeypatc
     assert "gradebook.db" in said.out and "grades.csv" in said.out
 
 
+def test_the_demo_prints_a_dozen_rows_that_tell_and_ends_with_the_reports_path(graded, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(COURSE)
+    monkeypatch.setattr(demo, "grade_class", lambda root, course, assignment, stage: (graded[1], []))
+    assert main(["demo", "--to", str(tmp_path / "demo")]) == 0
+    said = capsys.readouterr().out
+    rows = [row for row in graded[1].rows if any(line.startswith(f"{row.name} ") for line in said.splitlines())]
+    assert len(rows) == demo.TELLING == 12
+    for words in ("not written", "the submitted file is empty", "SyntaxError", "process died", "normalises over"):
+        assert words in said
+    assert f"12 of {len(graded[1].rows)} students" in said
+    assert said.rstrip().endswith(str(tmp_path / "demo" / "grading" / ASSIGNMENT / "report.html"))
+    assert (graded[0] / "grading" / ASSIGNMENT / "report.html").is_file()
+
+
+def test_the_term_is_reported_where_no_assignment_is_named(graded, capsys):
+    assert main(["report", "--course", str(graded[0])]) == 0
+    said = capsys.readouterr().out
+    assert "the page:" in said and all(row.name in said for row in graded[1].rows)
+    page = (graded[0] / "grading" / "report.html").read_text(encoding="utf-8")
+    assert f'href="{ASSIGNMENT}/report.html"' in page and "cut off from the gradient" in page
+    for kind in ("students", "aspects", "misconceptions"):
+        with (graded[0] / "grading" / f"report-{kind}.csv").open(encoding="utf-8-sig", newline="") as file:
+            assert len(list(csv.reader(file))) > 20
+        assert f'href="report-{kind}.csv"' in page
+    for words in (["report", "--where"], ["report", ASSIGNMENT, ASSIGNMENT, "--names"]):
+        assert main([*words, "--course", str(graded[0])]) == 1
+    assert "go with one assignment" in capsys.readouterr().err
+
+
+def test_a_submission_that_is_not_graded_and_one_that_came_again_are_said(graded, students):
+    root, coursedir = graded[0], application(graded[0], "autograde").coursedir
+    new, again = root / "submitted" / "new" / ASSIGNMENT, root / "submitted" / students[3].id / ASSIGNMENT
+    stamp = again / "timestamp.txt"
+    before = stamp.read_text()
+    new.mkdir(parents=True)
+    stamp.write_text("2999-01-01 00:00:00 UTC")
+    try:
+        found = {row.student: row.ungraded for row in read_results(coursedir, ASSIGNMENT).rows if row.ungraded}
+    finally:
+        stamp.write_text(before)
+        shutil.rmtree(new.parent)
+    assert found == {"new": "handed in, not graded yet", students[3].id: "handed in again since it was graded"}
+    assert not any(row.ungraded for row in graded[1].rows)
+
+
 def test_the_demo_deletes_no_folder_that_is_not_its_own(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(CommandError, match="--to"):
@@ -247,6 +293,19 @@ def test_the_formgraders_autograde_button_gives_the_same_points(graded, students
     assert outcome["success"], outcome
     again = read_results(app.coursedir, ASSIGNMENT)
     assert next(r for r in again.rows if r.student == student.id).points == row(graded, student).points
+
+
+def test_nbgraders_own_commands_make_the_same_page_and_release_it(graded, students):
+    root, student = graded[0], students[3]
+    before = page(graded, student)
+    released = root / "exchange" / "attncourse" / "feedback"
+    secret = (root / "submitted" / student.id / ASSIGNMENT / "submission_secret.txt").read_text()
+    theirs = released / f"{notebook_hash(secret=secret, notebook_id=NOTEBOOK)}.html"
+    theirs.unlink()
+    with own_settings(root / ".settings"):
+        for words in (["generate_feedback", ASSIGNMENT, "--force"], ["release_feedback", ASSIGNMENT]):
+            nbgrader(root, *words, f"--student={student.id}", log=Log(root / "log"))
+    assert page(graded, student) == before == theirs.read_text(encoding="utf-8")
 
 
 def test_a_mark_given_by_hand_survives_another_autograde(graded, students):

@@ -46,9 +46,11 @@ def use_course(c: Any, lessons: str) -> None:
         "nbgrader.preprocessors.AssignLatePenalties",
         "nbgrader.preprocessors.CheckCellMetadata",
     ]
-    # Feedback shows the card of a hidden check and not its seeds, and no folder of the machine that graded.
+    # Feedback says what is not marked yet, and what was late. It shows the card of a hidden check and not its seeds,
+    # and no folder of the machine that graded.
+    c.GenerateFeedback.exporter_class = "lessonkit.grading.handback.feedback.FeedbackPage"
     c.GenerateFeedback.preprocessors = [
-        "nbgrader.preprocessors.GetGrades",
+        "lessonkit.grading.handback.feedback.Marks",
         "lessonkit.grading.handback.feedback.HideHiddenTests",
         "lessonkit.grading.handback.feedback.HidePaths",
         "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",

@@ -33,6 +33,7 @@ class _Member:
     name: str
     size: int
     link: bool
+    folder: bool
 
 
 def notebook_in(path: Path) -> tuple[str, bytes]:
@@ -54,9 +55,8 @@ def _in_zip(data: bytes) -> tuple[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         found = {entry.filename: entry for entry in archive.infolist()}
         members = [
-            _Member(entry.filename, entry.file_size, stat.S_ISLNK(entry.external_attr >> 16))
+            _Member(entry.filename, entry.file_size, stat.S_ISLNK(entry.external_attr >> 16), entry.is_dir())
             for entry in archive.infolist()
-            if not entry.is_dir()
         ]
         name = _the_notebook(members, len(data))
         if found[name].flag_bits & 1:
@@ -76,9 +76,7 @@ def _in_tar(data: bytes) -> tuple[str, bytes]:
     contents: dict[str, bytes] = {}
     with tarfile.open(fileobj=_Counted(file, limit), mode="r|") as archive:  # a stream: read once, from its start
         for entry in islice(archive, MAX_MEMBERS + 1):
-            if entry.isdir():
-                continue
-            members.append(_Member(entry.name, max(0, entry.size), not entry.isreg()))
+            members.append(_Member(entry.name, max(0, entry.size), not entry.isreg(), entry.isdir()))
             if _is_notebook(members[-1]) and entry.size <= MAX_BYTES and not contents:
                 content = archive.extractfile(entry)
                 contents[entry.name] = content.read(MAX_BYTES) if content else b""
@@ -89,7 +87,7 @@ def _in_tar(data: bytes) -> tuple[str, bytes]:
 def _the_notebook(members: list[_Member], size: int) -> str:
     """The name of the one notebook among an archive's files. Unreadable if the archive is not to be opened for it."""
     if len(members) > MAX_MEMBERS:
-        raise Unreadable(f"which holds more than {MAX_MEMBERS} files")
+        raise Unreadable(f"which holds more than {MAX_MEMBERS} files and folders")
     for member in members:
         if _leads_out(member.name):
             raise Unreadable("which holds a path that leads out of it")
@@ -98,18 +96,19 @@ def _the_notebook(members: list[_Member], size: int) -> str:
         raise Unreadable(f"which holds {unpacked / 1e6:,.0f} MB, more than is unpacked")
     notebooks = [member for member in members if _is_notebook(member)]
     if not notebooks:
-        linked = any(member.link and NOTEBOOK.search(member.name) for member in members)
+        linked = any(member.link and not member.folder and NOTEBOOK.search(member.name) for member in members)
         raise Unreadable("in which the notebook is a link" if linked else "in which there is no notebook")
     if len(notebooks) > 1:
         raise Unreadable(f"in which there are {len(notebooks)} notebooks, and it is not clear which counts")
     if notebooks[0].size > MAX_BYTES:
-        raise Unreadable(f"whose notebook has {notebooks[0].size / 1e6:,.0f} MB, and {MAX_BYTES / 1e6:g} MB are allowed")
+        size_mb, most = f"{notebooks[0].size / 1e6:,.0f}", f"{MAX_BYTES / 1e6:g}"
+        raise Unreadable(f"whose notebook has {size_mb} MB, and {most} MB are allowed")
     return notebooks[0].name
 
 
 def _is_notebook(member: _Member) -> bool:
     hidden = any(part.startswith((".", "__")) for part in member.name.removeprefix("./").split("/"))
-    return bool(NOTEBOOK.search(member.name)) and not member.link and not hidden
+    return bool(NOTEBOOK.search(member.name)) and not member.link and not member.folder and not hidden
 
 
 def _leads_out(name: str) -> bool:

@@ -207,7 +207,10 @@ class _Submission:
         return _digest(target)
 
     def _choose(self, name: str, candidates: list[Path]) -> tuple[Path | None, str]:
-        """The file that is this notebook under another name, or why there is none; no reason where an archive may tell."""
+        """The file that is this notebook under another name, or why there is none.
+
+        Neither where there is one archive, which may hold it.
+        """
         distinct = list({_digest(path): path for path in reversed(candidates)}.values())
         if len(distinct) == 1 and len(self.expected) == 1:
             return distinct[0], ""
@@ -224,7 +227,8 @@ class _Submission:
         files = [file for file in files if file not in ("timestamp.txt", *(f"{name}.ipynb" for name in self.expected))]
         archives = self._archives()
         if len(archives) > 1:
-            return None, f"{len(archives)} archives were handed in ({self._names(archives)}): hand in the notebook itself"
+            names = self._names(archives)
+            return None, f"{len(archives)} archives were handed in ({names}): hand in the notebook itself"
         if archives and OPENED.search(archives[0].name):
             return None, ""
         if archives:
