@@ -1,4 +1,4 @@
-"""An instructor reads the report on a class of sixty: from a file, by keyboard, in light and dark, on a small window."""
+"""An instructor reads the report on a class: from a file, by keyboard, in light, in dark, in a small window."""
 
 import pytest
 from jupyter_lab import faults
@@ -119,7 +119,7 @@ def test_the_first_window_says_what_to_do_and_how_the_class_did(open_page, sixty
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(open_page, tmp_path, scheme):
-    for html in (page(made_up(30), EXERCISES, [], tmp_path), page_of_term(30, tmp_path)):  # its time is by the cell
+    for html in (page(made_up(12), EXERCISES, [], tmp_path), page_of_term(12, tmp_path)):  # its time is by the cell
         report = open_page(html, color_scheme=scheme)
         report.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert faults(report.locator("body")) == []

@@ -1,6 +1,7 @@
 """The example class through nbgrader's whole loop: release, submit, collect, autograde, feedback, export."""
 
 import csv
+import shutil
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path

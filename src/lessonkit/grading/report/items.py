@@ -43,9 +43,10 @@ class Item:
 def item_analysis(results: Results) -> list[Item]:
     """Every aspect and every written answer, in the order of the assignment.
 
-    It is about the submissions that could be read and in which every exercise was judged. An exercise that was not written fulfils nothing;
-    an extension that was not tried says nothing, and extensions are in nobody's rest score. A written answer that waits
-    to be marked is left out, and written answers are in nobody's rest score, since they may be unmarked.
+    It is about the submissions that could be read and in which every exercise was judged. An exercise that was not
+    written fulfils nothing; an extension that was not tried says nothing, and extensions are in nobody's rest score. A
+    written answer that waits to be marked is left out, and written answers are in nobody's rest score, since they may
+    be unmarked.
     """
     required = {column.name for column in results.columns if column.out_of and not column.written}
     judged = [row for row in results.rows if not row.unreadable]
