@@ -106,6 +106,11 @@ def test_what_does_not_vary_has_no_discrimination():
 def test_a_negative_discrimination_is_pointed_out():
     items = found(class_of([{"b", "c"}] * 25 + [{"a"}] * 25 + [{"a", "b", "c"}] * 3))
     assert items["a"].negative and items["a"].discrimination < -0.8 and not items["b"].negative
+    item = items["a"]
+    border = -2 / math.sqrt(item.n - 1)  # two standard errors: nearer to 0 it may be chance
+    assert not replace(item, discrimination=border + 1e-9).negative
+    assert replace(item, discrimination=border - 1e-9).negative
+    assert not replace(item, discrimination=None).negative
 
 
 def test_who_was_not_judged_counts_nowhere_and_who_wrote_nothing_fulfils_nothing():
@@ -299,9 +304,9 @@ def test_a_row_a_student_says_what_is_known_and_nothing_else(tmp_path):
 
 def test_no_cell_of_any_table_is_a_formula(tmp_path):
     results = class_of(drawn(40))
+    results.rows[0].unreadable = "-1+1"
     for row in results.rows:
-        row.student, row.name = f"={row.student}", f"+{EVIL}"
-        row.tampering, row.unreadable = ["\t=1"], "-1+1"
+        row.student, row.name, row.tampering = f"={row.student}", f"+{EVIL}", ["\t=1"]
         row.verdicts["one"]["misconceptions"] = [EVIL]
         row.verdicts["one"]["aspects"][0]["name"] = "@a"
     found = recurring([results], {})

@@ -8,6 +8,7 @@ both are computed on its share of the points.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,8 +37,11 @@ class Item:
 
     @property
     def negative(self) -> bool:
-        """Whether those who did well elsewhere fulfil it less often: the check or the question may be at fault."""
-        return self.discrimination is not None and self.discrimination < 0
+        """Whether those who did well elsewhere fulfil it less often, by more than two standard errors of no relation.
+
+        Then the check or the question may be at fault.
+        """
+        return self.discrimination is not None and self.discrimination < -2 / math.sqrt(self.n - 1)
 
 
 def item_analysis(results: Results) -> list[Item]:
