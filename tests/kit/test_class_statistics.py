@@ -135,6 +135,9 @@ def test_an_extension_that_was_not_tried_says_nothing_and_is_in_no_rest_score():
     items = found(replace(results, columns=columns))
     assert items["d"].n == 40 and items["d"].difficulty == 0.5
     assert {name: items[name] for name in "abc"} == plain
+    right = [float(not i % 4) for i in range(0, 80, 2)]
+    earned = [sum(results.rows[i].verdicts[name]["points"] for name in POINTS) for i in range(0, 80, 2)]
+    assert items["d"].discrimination == pytest.approx(np.corrcoef(right, earned)[0, 1])
 
 
 def test_a_written_answer_that_waits_is_left_out_and_not_0():
@@ -178,8 +181,9 @@ def test_totals_are_spread_over_tenths(shares, bars, median):
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_a_share_on_a_border_belongs_to_the_upper_tenth(tenth):
-    (place,) = [i for i, (_, n) in enumerate(spread_of([Total(tenth * 0.1 * 3, 3.0)]).bars) if n]
-    assert place == tenth
+    for out_of in (10, 30, 70, 130):
+        (place,) = [i for i, (_, n) in enumerate(spread_of([Total(tenth * out_of / 10, out_of)]).bars) if n]
+        assert place == tenth
 
 
 # ------------------------------------------------------------------------------------------------------------- the term

@@ -60,9 +60,5 @@ def _bars(shares: Sequence[float]) -> tuple[tuple[str, int], ...]:
     """One bar for each tenth, without its upper end, which only the last one has; above 100 % there is one more."""
     width = 100 // BINS
     labels = [f"{i * width}–{(i + 1) * width}" for i in range(BINS)] + [">100"]
-    places = Counter(BINS if share > 1 else min(BINS - 1, _bin(share)) for share in shares)
+    places = Counter(BINS if share > 1 else min(BINS - 1, max(0, int(share * BINS))) for share in shares)
     return tuple((label, places[i]) for i, label in enumerate(labels) if i < BINS or places[i]) if shares else ()
-
-
-def _bin(share: float) -> int:
-    return max(0, int(round(share * BINS, 9)))  # rounded, as 0.7 * 10 may be 6.999…
