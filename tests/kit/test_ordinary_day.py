@@ -2,10 +2,10 @@
 
 import csv
 import io
+import re
 import shutil
 import stat
 import tarfile
-import time
 import warnings
 import zipfile
 from datetime import datetime, timedelta
@@ -210,7 +210,24 @@ def test_a_page_that_cannot_be_made_stops_nobody_elses(copied, capsys):
     words = ["feedback", ASSIGNMENT, "--student=in-time", "--student=late"]
     assert main(words) == 1
     said = capsys.readouterr().out
-    assert "1 page made" in said and "no page: late" in said and "released through the exchange: 1" in said
+    assert "of 0 students" in said and "1 unchanged" in said
+    assert "no page: late: " in said and "released through the exchange: 1" in said
+
+
+def test_only_pages_that_would_come_out_otherwise_are_made_again(copied, capsys):
+    def made_again(*words):
+        assert main(["feedback", ASSIGNMENT, "--no-release", *words]) == 0
+        return int(re.search(r"pages made of (\d+) student", capsys.readouterr().out)[1])
+
+    assert made_again() == 0
+    with Gradebook(f"sqlite:///{copied / 'gradebook.db'}") as gradebook:
+        gradebook.find_comment(ESSAY, NOTEBOOK, ASSIGNMENT, "late").manual_comment = "Well said."
+        gradebook.db.commit()
+    (copied / "autograded" / "extended" / ASSIGNMENT / "submission_secret.txt").write_text("another")  # handed in again
+    (copied / "feedback" / "zipped" / ASSIGNMENT / f"{NOTEBOOK}.html").unlink()
+    (copied / "extensions.csv").write_text("student,assignment,hours\nextended,a03,48\nodd[1],a03,2\n")
+    assert made_again() == 5  # these three, "odd[1]" and who has no extension any more
+    assert "Well said." in page(copied, "late") and "in time" in page(copied, "odd[1]") and made_again() == 0
 
 
 @pytest.mark.parametrize(
@@ -467,11 +484,18 @@ ARCHIVES = {
 def test_an_archive_is_opened_within_limits_or_refused_with_the_reason(tmp_path, name):
     data, words = ARCHIVES[name]
     (tmp_path / name).write_bytes(data)
-    began = time.process_time()
     with pytest.raises(Unreadable) as told:
         notebook_in(tmp_path / name)
     assert words in str(told.value) and name in str(told.value)
-    assert time.process_time() - began < 3
+
+
+def test_an_archive_that_is_made_to_be_slow_is_given_up(tmp_path, monkeypatch):
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 15_000_000  # digits, which a pattern of tarfile's goes through again
+    (tmp_path / "slow.tar").write_bytes(header.tobuf() + b"9" * header.size + bytes(4096))  # and again: minutes
+    monkeypatch.setattr(archive, "SECONDS", 1.0)
+    with pytest.raises(Unreadable, match=r"\(slow.tar\), which takes too long to open: hand in"):
+        notebook_in(tmp_path / "slow.tar")
 
 
 def test_an_archive_that_is_too_large_is_not_read(tmp_path):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import glob
+import hashlib
+import json
+import os
 import time
 import warnings
 from collections import Counter
@@ -29,11 +32,13 @@ with require_extra(typed("feedback"), "grading"):
 
     from lessonkit.grading.engine.grade import Stage, progress_bar, silent
     from lessonkit.grading.gradebook.nbgrader_app import Log, application, assignment_of, find_course
-    from lessonkit.grading.gradebook.patches import speedups
+    from lessonkit.grading.gradebook.patches import VERSION, speedups
     from lessonkit.grading.handback.export import defused, write
+    from lessonkit.grading.handback.feedback import when
     from lessonkit.grading.report.results import in_order, waits
     from lessonkit.grading.submission.check_cells import PREFIX
-    from lessonkit.grading.submission.records import grading_folder
+    from lessonkit.grading.submission.lateness import extensions_of, times
+    from lessonkit.grading.submission.records import grading_folder, records_of
 
 NAMES = 8  # students named in a line; the file names all
 FROM_THE_EXCHANGE = ("submission_secret.txt", "timestamp.txt")  # nbgrader puts them beside what it collects
@@ -55,6 +60,7 @@ class Person:
     first_name: str
     last_name: str
     email: str
+    state: str = field(default="", compare=False)  # a hash of all that the pages are made of
 
     @property
     def name(self) -> str:
@@ -64,9 +70,10 @@ class Person:
 
 @dataclass
 class Outcome:
-    """What a run has done. Each student is in `released`, in `to_send` or in `failed`."""
+    """What a run has done. Who has a page and is in `released` or `to_send`, or in `failed`."""
 
     pages: dict[Person, list[Path]] = field(default_factory=dict)
+    unchanged: int = 0  # students whose pages are as they would be made now
     released: list[Person] = field(default_factory=list)
     to_send: dict[Person, str] = field(default_factory=dict)  # and why the exchange does not reach them
     failed: dict[Person, str] = field(default_factory=dict)  # who has no page, and why
@@ -102,9 +109,10 @@ def give_back(
     release: bool = True,
     stage: Stage = silent,
 ) -> Outcome:
-    """Make the feedback pages of all who are graded, anew, and put them into the exchange for those it reaches.
+    """Make the feedback pages of all who are graded, and put them into the exchange for those it reaches.
 
-    CommandError where nothing can be made: nobody is graded, or grading is under way.
+    Pages that would come out as they are stay. CommandError where nothing can be made: nobody is graded, or grading is
+    under way.
     """
     folder = grading_folder(course, assignment)
     log = Log(folder / "feedback.log")
@@ -131,7 +139,9 @@ def _graded(
     coursedir: CourseDirectory, assignment: str, students: Sequence[str] | None, outcome: Outcome
 ) -> list[Person]:
     """Who is graded, in order, of those asked for; and what waits to be marked. CommandError if that is nobody."""
-    with assignment_of(coursedir, assignment) as (_, found):
+    with assignment_of(coursedir, assignment) as (gradebook, found):
+        extensions = extensions_of(coursedir, gradebook)
+        common = _digest([Path(__file__).parent, Path("nbgrader_config.py")]) + VERSION
         place = coursedir.format_path(coursedir.autograded_directory, "\0", assignment).split("\0")
         graded = {
             submission.student.id: submission
@@ -150,8 +160,34 @@ def _graded(
         for submission in chosen:
             names = {g.name for notebook in submission.notebooks for g in notebook.grades if waits(g)}
             outcome.waiting.update(name.removeprefix(PREFIX) for name in names)
-        who = sorted((submission.student for submission in chosen), key=in_order)
-        return [Person(s.id, s.first_name or "", s.last_name or "", s.email or "") for s in who]
+        people = []
+        for submission in sorted(chosen, key=lambda submission: in_order(submission.student)):
+            folder = Path(coursedir.format_path(coursedir.autograded_directory, submission.student.id, assignment))
+            marks = [
+                (
+                    notebook.name,
+                    notebook.late_submission_penalty,
+                    sorted((grade.name, grade.score, waits(grade)) for grade in notebook.grades),
+                    sorted((comment.name, comment.comment or "") for comment in notebook.comments),
+                )
+                for notebook in submission.notebooks
+            ]
+            made_of = [common, _digest([folder]), when(times(submission, extensions)), marks]
+            state = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+            who = submission.student
+            people.append(Person(who.id, who.first_name or "", who.last_name or "", who.email or "", state))
+        return people
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """A hash over the files at and below these paths."""
+    total = hashlib.sha256()
+    for top in paths:
+        for path in sorted([top, *top.rglob("*")]):
+            if path.is_file() and path.suffix != ".pyc":
+                with path.open("rb") as file:
+                    total.update(os.fsencode(path.name) + b"\0" + hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 class _Pages(GenerateFeedback):
@@ -172,15 +208,26 @@ class _Pages(GenerateFeedback):
 
 def _make(app: NbGrader, people: Sequence[Person], log: Log, outcome: Outcome, tick: Callable[[], None]) -> None:
     """Make the pages; one that cannot be made is nobody else's trouble."""
-    pages = _Pages(coursedir=app.coursedir, parent=app)
-    pages.people, pages.tick, pages.force = people, tick, True
+    pages, records = _Pages(coursedir=app.coursedir, parent=app), records_of(Path(), app.coursedir.assignment_id)
+
+    def made(person: Person) -> list[Path]:
+        folder = Path(pages._format_dest(app.coursedir.assignment_id, person.id))
+        return sorted(path.resolve() for path in folder.glob("*.html"))
+
+    stale = [person for person in people if records.of(person.id)["feedback"] != person.state or not made(person)]
+    outcome.unchanged = len(people) - len(stale)
+    for _ in range(outcome.unchanged):
+        tick()
+    pages.people, pages.tick, pages.force = stale, tick, True
     with contextlib.suppress(NbGraderException):  # says no more than that there was one: `log` has what it was
         pages.start()
     for person in people:
-        made = Path(pages._format_dest(app.coursedir.assignment_id, person.id))
         source = pages._format_source(app.coursedir.assignment_id, person.id)
-        outcome.pages[person] = sorted(path.resolve() for path in made.glob("*.html"))
-        if not outcome.pages[person]:
+        outcome.pages[person] = made(person)
+        if outcome.pages[person]:
+            with records.changing(person.id) as record:
+                record["feedback"] = person.state
+        else:
             del outcome.pages[person]
             told = [log.errors[i + 1 : i + 2] for i, said in enumerate(log.errors) if said.endswith(f": {source}")]
             words = "".join(told[0]).strip().splitlines() if told else log.errors[:1]
@@ -225,8 +272,10 @@ def _list(path: Path, course: Path, outcome: Outcome) -> Path | None:
 
 def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
     """What to tell the instructor."""
-    n = sum(map(len, outcome.pages.values()))
-    lines = [f"{n} page{'s' if n != 1 else ''} made in {seconds:.0f} s: feedback/STUDENT/{assignment}/"]
+    n = len(outcome.pages) - outcome.unchanged
+    lines = [f"pages made of {n} student{'s' if n != 1 else ''} in {seconds:.0f} s: feedback/STUDENT/{assignment}/"]
+    if outcome.unchanged:
+        lines[0] += f"; {outcome.unchanged} unchanged"
     if outcome.waiting:
         which = ", ".join(f"{name} ({count})" for name, count in outcome.waiting.items())
         lines.append(f"not marked yet, which the pages say, and leave out of their totals: {which}")

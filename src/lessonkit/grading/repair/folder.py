@@ -192,16 +192,15 @@ class _Submission:
                 self.notes.append(f"there is more than the notebook `{target.name}`; not graded: {self._names(others)}")
             return None
         chosen, reason = self._choose(name, others)
-        opened = None if chosen or reason else self._open_archive(name)
-        if isinstance(opened, str):
-            opened, reason = None, opened
+        content = chosen.read_bytes() if chosen else None
         if chosen:
             self.notes.append(f"the notebook was handed in as `{self._relative(chosen)}`")
-            opened = chosen.read_bytes()
-        if opened is not None:
-            if there and there != hashlib.sha256(opened).hexdigest() and not _is_placeholder(target):
+        elif not reason:
+            content, reason = self._open_archive(name)
+        if content is not None:
+            if there and there != hashlib.sha256(content).hexdigest() and not _is_placeholder(target):
                 self._move_to_originals(target)
-            write_whole(target, opened)
+            write_whole(target, content)
         elif there is None or _is_placeholder(target):
             write_whole(target, _placeholder(reason))
         return _digest(target)
@@ -237,18 +236,18 @@ class _Submission:
         there = f"; there is {', '.join(files[:5])}{' and more' if len(files) > 5 else ''}" if files else ""
         return None, f"there is no notebook {name}.ipynb in the submission{there}"
 
-    def _open_archive(self, name: str) -> bytes | str:
+    def _open_archive(self, name: str) -> tuple[bytes | None, str]:
         """The notebook that is in the one archive, or why it is not to be had."""
         (path,) = self._archives()
         try:
             inside, content = notebook_in(path)
         except Unreadable as reason:
-            return shown(str(reason), 300)
+            return None, shown(str(reason), 300)
         if len(self.expected) > 1 and not _belongs(content, Released.load(self.db_url, name, self.assignment)):
-            return f"there is no notebook {name}.ipynb in the archive {self._relative(path)}"
+            return None, f"there is no notebook {name}.ipynb in the archive {self._relative(path)}"
         self.archive = self._relative(path)
         self.notes.append(f"the notebook was handed in in the archive `{self.archive}`, as `{shown(inside)}`")
-        return content
+        return content, ""
 
     def _archives(self) -> list[Path]:
         return [path for path in _walk(self.folder) if ARCHIVE.search(path.name) and path.is_file()]

@@ -56,8 +56,10 @@ class Extensions:
         CommandError if it ends before the due date.
         """
         given = self._lines.get((student, assignment))
-        if given is None or duedate is None or isinstance(given, timedelta):
-            return given if duedate is not None else None
+        if given is None or duedate is None:
+            return None
+        if isinstance(given, timedelta):
+            return given
         if given < duedate:
             raise CommandError(
                 f"{EXTENSIONS}: {student} has until {written(given)} for {assignment}, "

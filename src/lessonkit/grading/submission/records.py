@@ -39,6 +39,7 @@ class Record(TypedDict):
     quarantined: dict[str, str]
     notebooks: dict[str, dict[str, Any]]  # what was noticed while each was graded, see `run_log`
     graded: str | None  # a hash of all that decided the grade; None: it is to be graded
+    feedback: str | None  # a hash of all that its feedback pages were made of; None: they are to be made
 
 
 class Records:
@@ -53,7 +54,8 @@ class Records:
         with contextlib.suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._path(student).read_text(encoding="utf-8"))
             if isinstance(found, dict) and isinstance(found.get("repaired"), dict):
-                found["repaired"].setdefault("archive", None)  # of a version that did not open archives
+                found["repaired"].setdefault("archive", None)  # of a version that did not know these
+                found.setdefault("feedback", None)
             if _has_the_types_of(record, found):
                 record = {**record, **found}  # type: ignore[typeddict-item]
         return record
@@ -85,7 +87,7 @@ def records_of(course: Path, assignment: str) -> Records:
 
 def _empty() -> Record:
     repaired: Repaired = {"files": None, "placed": {}, "notes": [], "instead": {}, "archive": None}
-    return {"repaired": repaired, "attempts": {}, "quarantined": {}, "notebooks": {}, "graded": None}
+    return {"repaired": repaired, "attempts": {}, "quarantined": {}, "notebooks": {}, "graded": None, "feedback": None}
 
 
 def _has_the_types_of(empty: Record, found: Any) -> bool:
@@ -108,4 +110,5 @@ def _has_the_types_of(empty: Record, found: Any) -> bool:
         and is_map(found["quarantined"], str)
         and is_map(found["notebooks"], dict)
         and isinstance(found["graded"], str | None)
+        and isinstance(found["feedback"], str | None)
     )
