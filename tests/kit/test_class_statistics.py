@@ -299,10 +299,11 @@ def test_a_row_a_student_says_what_is_known_and_nothing_else(tmp_path):
     rows[2] = Row("eve", "eve", submitted=False)
     tables.write(tmp_path / "x.csv", tables.students_table(results))
     first, second, third = read(tmp_path / "x.csv")
-    told = ("one", "why", "total_so_far", "out_of_so_far", "hours_late", "waits_to_be_marked", "one: a", "two: c")
+    told = ("one", "why", "total_so_far", "out_of_so_far", "hours_late", "not_marked_yet", "one: a", "two: c")
     assert [first[key] for key in told] == ["3.0", "", "6.0", "6.0", "0.0", "why", "1", "1"]
     assert [second[key] for key in told] == ["1.0", "2.0", "3.0", "9.0", "1.5", "", "1", "0"]
     assert [third[key] for key in told] == [""] * 8 and third["what_went_wrong"] == "nothing submitted"
+    assert (second["handed_in"], second["due"]) == ("2026-11-20 19:30:00", "2026-11-20 18:00:00")
     assert second["name"] == f"'{EVIL}" and second["misconceptions"].startswith("'@SUM(1) (two)")
 
 

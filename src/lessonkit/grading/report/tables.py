@@ -16,7 +16,6 @@ from lessonkit.grading.report.items import Item, fulfilled, item_analysis
 from lessonkit.grading.report.results import Results, flags, mistakes, why
 from lessonkit.grading.report.term import Recurring, TermRow
 from lessonkit.grading.report.totals import so_far
-from lessonkit.grading.submission.lateness import written
 
 Table = list[list[object]]
 
@@ -74,7 +73,7 @@ def students_table(results: Results) -> Table:
             held.setdefault(row.student, []).append(f"{mistake.name} ({mistake.exercise})")
     table: Table = [
         ["student_id", "name", *(column.name for column in columns), "total_so_far", "out_of_so_far", "out_of",
-         "handed_in", "hours_late", "waits_to_be_marked", "what_went_wrong", "misconceptions", "notes",
+         "handed_in", "due", "hours_late", "not_marked_yet", "what_went_wrong", "misconceptions", "notes",
          *(f"{exercise}: {aspect}" for exercise, aspect in aspects)]
     ]  # fmt: skip
     for row in results.rows:
@@ -83,7 +82,7 @@ def students_table(results: Results) -> Table:
         table.append([
             row.student, row.name, *(row.points.get(column.grade_id) for column in columns),
             *((total.points, total.out_of) if total else ("", "")), results.out_of,
-            written(row.times.handed_in) if row.times.handed_in else "",
+            *(f"{time:%Y-%m-%d %H:%M:%S}" if time else "" for time in (row.times.handed_in, row.times.due)),
             round(row.late.total_seconds() / 3600, 2) if row.times.late is not None else "",
             "; ".join(column.name for column in results.waiting(row)), why(row, results),
             "; ".join(held.get(row.student, [])), "; ".join(noted.get(row.student, [])),
