@@ -23,7 +23,7 @@ def made_up(n=60, assignment="a03", seed=0):
     columns.append(Column("nb", "why", 3.0, True))
     rows = []
     for i in range(n):
-        row = Row(f"s{i:03}", f"{FIRST[i % 12]} {LAST[i // 12 + i % 5]}")
+        row = Row(f"s{i:03}", f"{FIRST[i % 12]} {LAST[(i // 12 + i % 5) % 10]}")
         rows.append(row)
         if i % 20 == 7:
             row.submitted = False
