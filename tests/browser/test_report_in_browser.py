@@ -1,7 +1,7 @@
 """An instructor reads the report on a class: from a file, by keyboard, in light, in dark, in a small window."""
 
 import pytest
-from jupyter_lab import faults
+from jupyter_lab import expect, faults
 from made_up_class import made_up
 
 from attncourse_lessons import course as lessons
@@ -71,19 +71,19 @@ def test_a_heading_sorts_by_keyboard_up_and_down_and_those_without_a_value_stay_
 
 def test_the_table_is_filtered_by_keyboard_and_says_how_many_are_left(open_page, sixty):
     report = open_page(sixty)
-    assert report.get_by_role("status").inner_text() == "60 of 60"
+    expect(report.get_by_role("status")).to_have_text("60 of 60")
     report.get_by_label("Find").focus()
     report.keyboard.type("dubois window")
     shown = report.locator("#every-student tbody tr:visible").all_inner_texts()
     assert 0 < len(shown) < 12 and all("Dubois" in text and "window" in text for text in shown)
-    assert report.get_by_role("status").inner_text() == f"{len(shown)} of 60"
+    expect(report.get_by_role("status")).to_have_text(f"{len(shown)} of 60")
     report.keyboard.press("Enter")  # it is no form to be sent
     assert report.get_by_label("Find").input_value() == "dubois window"
     report.get_by_role("button", name="Show all").press("Enter")
-    assert report.get_by_role("status").inner_text() == "60 of 60"
+    expect(report.get_by_role("status")).to_have_text("60 of 60")
     report.get_by_role("combobox", name="Show").focus()
     report.keyboard.type("late")
-    assert report.get_by_role("status").inner_text() == "6 of 60"
+    expect(report.get_by_role("status")).to_have_text("6 of 60")
 
 
 def test_what_there_is_to_do_leads_to_the_students(open_page, sixty):
@@ -91,12 +91,12 @@ def test_what_there_is_to_do_leads_to_the_students(open_page, sixty):
     late = report.locator(".todo > details").filter(has_text="Late: 6")
     late.locator("summary").press("Enter")
     late.get_by_role("link", name="Show them in the table").press("Enter")
-    assert report.get_by_role("status").inner_text() == "6 of 60"
+    expect(report.get_by_role("status")).to_have_text("6 of 60")
     waiting = report.locator(".todo > details").filter(has_text="To be marked")
     waiting.locator("summary").press("Enter")
     waiting.get_by_role("link", name="Efua Eriksen", exact=True).press("Enter")  # who is not among the late
-    assert report.locator("tr:target").is_visible()
-    assert report.get_by_role("status").inner_text() == "60 of 60"
+    expect(report.locator("tr:target")).to_be_visible()
+    expect(report.get_by_role("status")).to_have_text("60 of 60")
 
 
 def test_a_link_unfolds_what_it_leads_to(open_page, sixty):
@@ -169,4 +169,4 @@ def test_the_terms_table_is_sorted_and_filtered_too(open_page, term):
     shares = [int(text.split()[0]) for text in column(report, 6) if text != "–"]
     assert shares == sorted(shares) and len(shares) == 57
     report.get_by_role("combobox", name="Show").select_option(label="without a04")
-    assert report.get_by_role("status").inner_text() == "3 of 60"
+    expect(report.get_by_role("status")).to_have_text("3 of 60")

@@ -22,6 +22,11 @@ function sort(table, column, descending) {
   table.tBodies[0].append(...rows.map(([, row]) => row));
 }
 
+// What the address points to.
+function target() {
+  return document.getElementById(decodeURIComponent(location.hash.slice(1)));
+}
+
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
   headings.forEach((heading, column) => {
@@ -52,34 +57,29 @@ if (form) {
     }
     count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
   };
+  const only = (kind) => {
+    find.value = "";
+    show.value = kind;
+    apply();
+  };
   form.hidden = false;
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(apply)); // the fields are emptied after this event
+  form.querySelector("button").addEventListener("click", () => only(""));
   apply();
   for (const link of document.querySelectorAll("a[data-show]")) {
-    link.addEventListener("click", () => {
-      find.value = "";
-      show.value = link.dataset.show;
-      apply();
-    });
+    link.addEventListener("click", () => only(link.dataset.show));
   }
   // A link to a student shows that row, whatever is filtered.
-  const reveal = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target?.hidden) {
-      form.reset();
-      setTimeout(() => target.scrollIntoView());
-    }
-  };
-  addEventListener("hashchange", reveal);
+  addEventListener("hashchange", () => {
+    if (target()?.hidden) only("");
+  });
 }
 
 // A link leads into what is folded, too.
 function unfold() {
-  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (let place = target; place; place = place.parentElement) if (place.tagName === "DETAILS") place.open = true;
-  if (target) target.scrollIntoView();
+  for (let place = target(); place; place = place.parentElement) if (place.tagName === "DETAILS") place.open = true;
+  target()?.scrollIntoView();
 }
 addEventListener("hashchange", unfold);
 unfold();
