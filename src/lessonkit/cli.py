@@ -18,6 +18,7 @@ TEACH = {
     "grade": ("lessonkit.grading.engine.grade", "grade a class's submissions, many at a time and in a sandbox"),
     "feedback": ("lessonkit.grading.handback.command", "make each student's feedback page, and give the pages back"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
+    "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {

@@ -24,7 +24,7 @@ from lessonkit.grading.gradebook.nbgrader_app import Log, application, nbgrader,
 from lessonkit.grading.repair import archive
 from lessonkit.grading.repair.archive import notebook_in
 from lessonkit.grading.repair.reading import Unreadable
-from lessonkit.grading.report.results import flags, mistakes, read_results, why
+from lessonkit.grading.report.results import distribution, flags, mistakes, read_results, why
 from lessonkit.grading.submission.answers import answer, solutions
 from lessonkit.grading.submission.lateness import Extensions, Times, duration, read_extensions
 from lessonkit.grading.submission.records import Records, records_of
@@ -286,6 +286,13 @@ def test_what_is_not_marked_counts_as_nothing_and_not_as_0(course, results, rows
     assert (totals["honest"], out_of, [c.name for c in left_out]) == (FULL, CHECKED, [ESSAY])
     said = course[1]["report"]
     assert f" {FULL:g} of {CHECKED:g} " in said and "totals leave it out until then" in said
+
+
+def test_the_0_of_what_is_empty_or_cannot_be_read_is_not_the_classs_while_others_wait(results, rows):
+    assert rows["unfinished"].points[ESSAY] == rows["empty"].points[ESSAY] == 0  # nbgrader's: there is nothing to mark
+    essay = next(column for column in results.columns if column.grade_id == ESSAY)
+    spread = distribution(results, essay)
+    assert (spread.marked, spread.mean, spread.waiting) == (0, None, len(results.rows) - 4)
 
 
 def test_students_are_in_order(course, results):

@@ -121,15 +121,17 @@ def give_back(
         app = application(course, "generate_feedback", f"--assignment={assignment}", log=log)
         outcome = Outcome()
         people = _graded(app.coursedir, assignment, students, outcome)
-        folder.mkdir(parents=True, exist_ok=True)
-        log.path.unlink(missing_ok=True)  # of the run before
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / "grade.lock", wait=False):
+                log.path.unlink(missing_ok=True)  # of the run before
                 _make(app, people, log, outcome, stage(f"feedback {assignment}", len(people)))
                 if release:
                     _release(course, assignment, log, outcome)
         except BlockingIOError:
             raise CommandError(f"{assignment} is being graded just now: wait until that is done") from None
+        except OSError as error:
+            raise CommandError(f"{error}: feedback is written into the course's folder") from error
         if release:
             outcome.listed = _list(folder / TO_SEND, course, outcome)
     return outcome
@@ -195,6 +197,7 @@ class _Pages(GenerateFeedback):
 
     people: Sequence[Person] = ()
     tick: Callable[[], None]
+    made: set[str]  # whose pages are there, whole
 
     def init_notebooks(self) -> None:
         self.notebooks: list[str] = []
@@ -205,30 +208,34 @@ class _Pages(GenerateFeedback):
         self.tick()
         return super().init_destination(assignment_id, student_id)
 
+    def set_permissions(self, assignment_id: str, student_id: str) -> None:
+        super().set_permissions(assignment_id, student_id)
+        self.made.add(student_id)  # it is nbgrader's last step for a student
+
 
 def _make(app: NbGrader, people: Sequence[Person], log: Log, outcome: Outcome, tick: Callable[[], None]) -> None:
     """Make the pages; one that cannot be made is nobody else's trouble."""
     pages, records = _Pages(coursedir=app.coursedir, parent=app), records_of(Path(), app.coursedir.assignment_id)
 
-    def made(person: Person) -> list[Path]:
+    def there(person: Person) -> list[Path]:
         folder = Path(pages._format_dest(app.coursedir.assignment_id, person.id))
         return sorted(path.resolve() for path in folder.glob("*.html"))
 
-    stale = [person for person in people if records.of(person.id)["feedback"] != person.state or not made(person)]
-    outcome.unchanged = len(people) - len(stale)
-    for _ in range(outcome.unchanged):
+    fresh = {person for person in people if records.of(person.id)["feedback"] == person.state and there(person)}
+    outcome.unchanged = len(fresh)
+    for _ in fresh:
         tick()
-    pages.people, pages.tick, pages.force = stale, tick, True
+    pages.people = [person for person in people if person not in fresh]
+    pages.tick, pages.made, pages.force = tick, set(), True
     with contextlib.suppress(NbGraderException):  # says no more than that there was one: `log` has what it was
         pages.start()
     for person in people:
         source = pages._format_source(app.coursedir.assignment_id, person.id)
-        outcome.pages[person] = made(person)
-        if outcome.pages[person]:
+        if person in fresh or person.id in pages.made:
+            outcome.pages[person] = there(person)
             with records.changing(person.id) as record:
                 record["feedback"] = person.state
         else:
-            del outcome.pages[person]
             told = [log.errors[i + 1 : i + 2] for i, said in enumerate(log.errors) if said.endswith(f": {source}")]
             words = "".join(told[0]).strip().splitlines() if told else log.errors[:1]
             outcome.failed[person] = f"{words[-1] if words else 'nothing was made'} (see {log.path})"
@@ -285,7 +292,8 @@ def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
         people = [person.name for person, why in outcome.to_send.items() if why == reason]
         lines.append(f"for you to send: {count}, as {reason}: {_names(people)}")
     if outcome.listed:
-        lines.append(f"all pages to send, with addresses: {outcome.listed}")
+        here = outcome.listed.relative_to(Path.cwd()) if outcome.listed.is_relative_to(Path.cwd()) else outcome.listed
+        lines.append(f"all pages to send, with addresses: {here}")
     lines += [f"no page: {person.name}: {why}" for person, why in outcome.failed.items()]
     if outcome.ungraded:
         lines.append(

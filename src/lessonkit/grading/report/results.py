@@ -73,6 +73,7 @@ class Row:
     student: str
     name: str
     points: dict[str, float | None] = field(default_factory=dict)
+    empty: set[str] = field(default_factory=set)  # written answers with 0 points that nobody had to give
     total: float = 0.0
     penalty: float = 0.0  # for handing in late: already taken off the total
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
@@ -240,6 +241,8 @@ def _row(
     for column in columns:
         grade = grades.get((column.notebook, column.grade_id))
         row.points[column.grade_id] = None if grade is None or waits(grade) else float(grade.score)
+        if grade is not None and column.written and grade.manual_score is None and not waits(grade) and not grade.score:
+            row.empty.add(column.grade_id)
     return row
 
 
@@ -448,9 +451,18 @@ MATTERS = {"time": 2.0, "memory": 100.0}
 
 
 def distribution(results: Results, column: Column) -> Distribution:
-    """How the points of one exercise are spread over the students who handed in."""
+    """How the points of one exercise are spread over the students who handed in.
+
+    While a written answer waits for its mark, the 0 of one that was left empty or could not be read is left out: where
+    those are all the marks there are, it would read as the class's.
+    """
     rows = [row for row in results.rows if row.submitted]
-    marks = [mark for row in rows if (mark := row.points.get(column.grade_id)) is not None]
+    waiting = [row for row in rows if row.points.get(column.grade_id) is None]
+    marks = [
+        mark
+        for row in rows
+        if (mark := row.points.get(column.grade_id)) is not None and not (waiting and column.grade_id in row.empty)
+    ]
     verdicts = [row.verdicts[column.name] for row in rows if column.name in row.verdicts]
     out_of = column.out_of or max([0.0, *marks, *(verdict["out_of"] for verdict in verdicts)])
     written = [verdict for verdict in verdicts if verdict["problem"] != "not written"]
@@ -462,7 +474,7 @@ def distribution(results: Results, column: Column) -> Distribution:
         out_of,
         sum(mark >= out_of for mark in marks),
         len(marks),
-        sum(row.points.get(column.grade_id) is None for row in rows),
+        len(waiting),
         tuple(missed.most_common()),
         len(verdicts) - len(written),
     )
