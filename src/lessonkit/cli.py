@@ -19,6 +19,7 @@ TEACH = {
     "feedback": ("lessonkit.grading.handback.command", "make each student's feedback page, and give the pages back"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
+    "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {
