@@ -40,7 +40,7 @@ def class_of(answers, marks=None, assignment="a01"):
         points = {f"check-{name}": one["points"] for name, one in verdicts.items()}
         points |= {"why": marks[i]} if marks is not None else {}
         total = sum(mark or 0.0 for mark in points.values())
-        rows.append(Row(f"s{i:03}", f"Student {i:03}", points, total, verdicts=verdicts))
+        rows.append(Row(f"s{i:03}", f"Student {i:03}", points=points, total=total, verdicts=verdicts))
     return Results(assignment, columns, rows, sum(column.out_of for column in columns))
 
 
@@ -192,7 +192,7 @@ def test_a_share_on_a_border_belongs_to_the_upper_tenth(tenth):
 def held(holders, judged, assignment, name="not scaled", exercise="one"):
     """An assignment in which of these students these hold a misconception."""
     rows = [
-        Row(student, student, {"check-one": 3.0}, 3.0, verdicts={exercise: verdict("one", {"a", "b"})})
+        Row(student, student, points={"check-one": 3.0}, total=3.0, verdicts={exercise: verdict("one", {"a", "b"})})
         for student in judged
     ]
     for row in rows:
