@@ -148,6 +148,9 @@ def test_a_written_answer_that_waits_is_left_out_and_not_0():
              for mark, fulfilled in zip(marks, answers, strict=True) if mark is not None]  # fmt: skip
     assert why.n == 40 and why.difficulty == pytest.approx(np.mean([mark / 3 for mark, _ in given]))
     assert why.discrimination == pytest.approx(np.corrcoef(np.array(given).T)[0, 1])
+    some = class_of(answers, [None] * 79 + [0.0])
+    some.rows[-1].empty = {"why"}  # nbgrader's own 0, while all others wait
+    assert found(some)["why"].n == 0
     waiting = found(class_of(answers, [None] * 80))["why"]
     assert (waiting.n, waiting.difficulty, waiting.discrimination) == (0, None, None)
 

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lessonkit.grading.report.results import Results, Row, number
+from lessonkit.grading.report.results import Results, Row, marks_of, number
 
 # With fewer students a correlation is not shown: of 30 that have nothing to do with each other, its standard error is
 # 1 / sqrt(29) = 0.19.
@@ -59,7 +59,7 @@ def item_analysis(results: Results) -> list[Item]:
     found = []
     for column in results.columns:
         if column.written:
-            marks = [(row, mark) for row in rows if (mark := row.points.get(column.grade_id)) is not None]
+            marks = [(row, mark) for row, mark in marks_of(results, column) if row.student in earned]
             if column.out_of:
                 shares = [mark / column.out_of for _, mark in marks]
                 rest = [earned[row.student] for row, _ in marks]

@@ -450,19 +450,25 @@ MANY = 10
 MATTERS = {"time": 2.0, "memory": 100.0}
 
 
-def distribution(results: Results, column: Column) -> Distribution:
-    """How the points of one exercise are spread over the students who handed in.
+def marks_of(results: Results, column: Column) -> list[tuple[Row, float]]:
+    """The marks of one exercise, of the students who handed in.
 
     While a written answer waits for its mark, the 0 of one that was left empty or could not be read is left out: where
-    those are all the marks there are, it would read as the class's.
+    those are all the marks there are, they would read as the class's.
     """
     rows = [row for row in results.rows if row.submitted]
-    waiting = [row for row in rows if row.points.get(column.grade_id) is None]
-    marks = [
-        mark
+    waiting = any(row.points.get(column.grade_id) is None for row in rows)
+    return [
+        (row, mark)
         for row in rows
         if (mark := row.points.get(column.grade_id)) is not None and not (waiting and column.grade_id in row.empty)
     ]
+
+
+def distribution(results: Results, column: Column) -> Distribution:
+    """How the points of one exercise are spread over the students who handed in."""
+    rows = [row for row in results.rows if row.submitted]
+    marks = [mark for _, mark in marks_of(results, column)]
     verdicts = [row.verdicts[column.name] for row in rows if column.name in row.verdicts]
     out_of = column.out_of or max([0.0, *marks, *(verdict["out_of"] for verdict in verdicts)])
     written = [verdict for verdict in verdicts if verdict["problem"] != "not written"]
@@ -474,7 +480,7 @@ def distribution(results: Results, column: Column) -> Distribution:
         out_of,
         sum(mark >= out_of for mark in marks),
         len(marks),
-        len(waiting),
+        sum(row.points.get(column.grade_id) is None for row in rows),
         tuple(missed.most_common()),
         len(verdicts) - len(written),
     )
