@@ -274,8 +274,6 @@ assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 # With four heads the result is less tidy: some heads can be removed without any loss. Is such a head idle, or does
 # another head do the same work? An ablation of one head at a time cannot tell. We come back to this question.
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 1.
-#
 # ## All heads at once: split, attend, merge
 #
 # The loop over heads is not needed. Put the heads' matrices side by side, and they form one $d \times d$ matrix. Then
@@ -333,7 +331,7 @@ for name, before, after in (
 # `flatten` and `reshape` copy by themselves. nanoGPT and `nn.MultiheadAttention` also keep $W_Q$, $W_K$, $W_V$ as *one*
 # matrix of $d \times 3d$ and split its output in three.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercises 2 and 3.
+# **Now you:** [a07](@many_heads/assignment), exercises 1 and 2.
 #
 # PyTorch has the layer as `nn.MultiheadAttention`. If it gets the weights of our trained loop, it must give the loop's
 # output:
@@ -355,7 +353,7 @@ with torch.no_grad():
 # > projections *inside*, and everything is projected twice. Nothing crashes, and the result is not the equation's. The
 # > layer wants $X$, three times. (Its masks are different, too: there True means *may not* attend.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 4: your layer, torch's weights, the same output. And exercise 7:
+# **Now you:** [a07](@many_heads/assignment), exercise 3: your layer, torch's weights, the same output. And exercise 7:
 # all heads get the two masks of lecture @masking at once.
 #
 # > **Check yourself.** (1) Batch 8, 100 tokens, d_model 512, 8 heads: what are the shapes of the split queries, the
@@ -376,6 +374,8 @@ with torch.no_grad():
 # Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
 # (Elhage et al. 2021). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$
 # decides *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
+#
+# **Now you:** [a07](@many_heads/assignment), exercise 4: what each head of a trained model writes.
 #
 # [Lecture @masking](@masking) said that a token receives an average of the tokens' vectors. That holds for one head.
 # Give two heads opposite OV circuits: the sum is $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**. This

@@ -2,12 +2,12 @@
 
 from . import (
     average_heads,
+    contributions,
     count_parameters,
     decoder_attention,
     grouped_query_attention,
     merge_heads,
     multi_head_attention,
-    scaled_attention,
     split_heads,
 )
 
@@ -15,10 +15,10 @@ from . import (
 EXERCISES = tuple(
     module.exercise
     for module in (
-        scaled_attention,
         split_heads,
         merge_heads,
         multi_head_attention,
+        contributions,
         grouped_query_attention,
         count_parameters,
         decoder_attention,
