@@ -139,12 +139,13 @@ if solved("causal_mask"):
     for name in ("your mask", "is_causal=True"):
         pieces, read = [], 0
         for n_query in (5, 4, 2, 1):
-            asks, n_key = query[:, read : read + n_query], read + n_query
+            n_key = read + n_query
+            three = query[:, read:n_key], key[:, :n_key], value[:, :n_key]
             if name == "your mask":
                 how = {"attn_mask": causal_mask(n_query, n_key)}
             else:
                 how = {"is_causal": True}
-            pieces.append(F.scaled_dot_product_attention(asks, key[:, :n_key], value[:, :n_key], **how))
+            pieces.append(F.scaled_dot_product_attention(*three, **how))
             read = n_key
         off = (torch.cat(pieces, dim=1) - at_once).abs().amax(dim=(0, 2)) > 1e-5         # (12,)
         print(f"{name:>15}: wrong tokens", off.nonzero().flatten().tolist())

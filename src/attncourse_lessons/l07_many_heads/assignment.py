@@ -269,6 +269,11 @@ if solved("contributions"):
               f"; sum {real:.2f}, unrelated {unrelated:.2f}")
 
 # %% [markdown]
+# No head of this model is silent on this line. In each layer the sum is somewhat larger than unrelated directions would
+# make it, so the heads write partly the same. What a head writes can be read further: the product with the embeddings
+# says which tokens it makes likelier (the **direct logit attribution** of Elhage et al. 2021, but for the final norm).
+
+# %% [markdown]
 # ## 5 · Grouped-query attention: fewer keys than queries
 #
 # While a model writes, it keeps the keys and values of all tokens so far, and this cache fills the memory. In

@@ -257,7 +257,7 @@ check("transformer", transformer)
 # **Use it.** If the checks of exercises 2 to 4 are green, you have written a Transformer. Here are layers with
 # parameters to hand to your functions: a sandwich encoder and a decoder of 2017. Your model learns to write a row of
 # letters backwards, in a few seconds. Then it is a judge: it gets each source with four candidates. *Guess* how often the
-# right one is the most probable, and which wrong one is the most dangerous.
+# right one is the most probable, and which wrong one comes closest to it.
 
 # %%
 if solved("encoder_block") and solved("decoder_block") and solved("transformer"):
@@ -311,8 +311,10 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
     with torch.no_grad():
         log_p = model(source, target).log_softmax(dim=-1)                 # (500, k, 8, 27)
     score = log_p.gather(3, target[..., None])[..., 0].sum(dim=2)         # (500, k)
+    behind = (score[:, :1] - score).mean(dim=0)                           # (k,)
     for c, name in enumerate(candidates):
-        print(f"{name:>22}: chosen {(score.argmax(dim=1) == c).float().mean():4.0%}")
+        chosen = (score.argmax(dim=1) == c).float().mean()
+        print(f"{name:>22}: chosen {chosen:4.0%}, on average {behind[c]:5.1f} nats behind")
 
 # %% [markdown]
 # ## 5 · A gated feed-forward network: SwiGLU

@@ -466,17 +466,24 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 # ## Pre-training: masked, causal and span-corruption objectives
 #
 # Translations are rare, and plain text is not. **Pre-training** makes a task from plain text: hide a part and predict
-# it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives:
+# it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives, with their masks at
+# the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden. *Guess first:* in which of the four
+# does every token of the text teach the model something?
 
 # %%
 text = ("Return", "the", "number", "of", "bytes", "in", "it")
+places = torch.arange(7)
+every, past = torch.ones(7, 7, dtype=torch.bool), causal_mask(7)
+decoder = {"encoder": every[:5, :5], "decoder": past, "cross": every[:, :5]}
 figures.objectives([
-    figures.Objective("causal LM", ("<bos>", *text), (*text, "<eos>")),
+    figures.Objective("causal LM", ("<bos>", *text), (*text, "<eos>"),
+                      masks={"causal": causal_mask(8)}),
     figures.Objective("masked LM", ("Return", "[gap]", "number", "of", "[gap]", "in", "it"),
-                      ("", "the", "", "", "bytes")),
+                      ("", "the", "", "", "bytes"), masks={"bidirectional": every}),
     figures.Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
-                      written=("<1>", "the", "number", "<2>", "in", "it", "<3>")),
-    figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>")),
+                      written=("<1>", "the", "number", "<2>", "in", "it", "<3>"), masks=decoder),
+    figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>"),
+                      masks={"prefix of three": past | (places < 3)}),
 ])
 
 # %% [markdown]
