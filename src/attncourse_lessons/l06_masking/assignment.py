@@ -141,10 +141,8 @@ if solved("causal_mask"):
         for n_query in (5, 4, 2, 1):
             n_key = read + n_query
             three = query[:, read:n_key], key[:, :n_key], value[:, :n_key]
-            if name == "your mask":
-                how = {"attn_mask": causal_mask(n_query, n_key)}
-            else:
-                how = {"is_causal": True}
+            yours = {"attn_mask": causal_mask(n_query, n_key)}
+            how = yours if name == "your mask" else {"is_causal": True}
             pieces.append(F.scaled_dot_product_attention(*three, **how))
             read = n_key
         off = (torch.cat(pieces, dim=1) - at_once).abs().amax(dim=(0, 2)) > 1e-5         # (12,)

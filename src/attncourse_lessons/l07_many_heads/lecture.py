@@ -597,16 +597,19 @@ assert min(share.min() for share in full) > 0.95
 # Nearly all answers are right. We ask two questions about each of the eight heads. *Where does it attend?* Its weights
 # tell. *What is lost without it?* An ablation tells: we set its block of $W_O$ to zero and count the lost answers.
 #
-# The viewer shows one sentence as the heads of seed 0 see it. Point at a word; click another head. *Look for these:* a
-# head that goes from the verb to the giver, one that goes from the verb to the receiver, and one that goes from *she*
-# or *he* to a name. Then guess, before you read on: which of the heads that you found will be missed?
+# The viewer shows one sentence as all eight heads of seed 0 see it. Each small map has a row for each word that asks and
+# a column for each word that is asked, in the order of the sentence. Click on a map, and the head opens with its words.
+# *Look for these:* a head that goes from the verb to the giver, one that goes from the verb to the receiver, and one
+# that goes from *she* or *he* to a name. Then guess, before you read on: which of the heads that you found will be
+# missed?
 
 # %%
 words, _ = tell(2, random.Random(26))
 tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weights()
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
-viz.attention_viewer(seen, words, title="Who looks at whom", layer=0, head=0)
+print("  ".join(f"{place} {word}" for place, word in enumerate(words)))
+viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
 
 # %% [markdown]
 # One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the

@@ -32,10 +32,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? For "
-        "the last?",
-        "Now draw it for 2 queries and 5 keys. The last query stands at the last key. At which position stands the first "
-        "one, and how many keys may it see? Which mask is it for a single query?",
+        "Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? "
+        "For the last?",
+        "Now draw it for 2 queries and 5 keys. The last query stands at the last key. At which position stands the "
+        "first one, and how many keys may it see? Which mask is it for a single query?",
         "With the queries' positions as a column and the keys' positions 0, 1, … as a row, one comparison is a whole "
         "table. Where do the queries' positions begin?",
     ),

@@ -36,7 +36,7 @@ exercise = Exercise(
         "`x @ W_1` multiplies the last axis and leaves all others alone, however many there are. The maximum of 0 and "
         "each number is `.relu()`, or `.clamp(min=0)`.",
         "A unit is dead if *no* vector makes it answer: not one of a sentence, nor of the whole batch. What does the "
-        "table (vectors, d_ff) of its answers look like then, and along which axis do you ask? There may be one vector.",
+        "table (vectors, d_ff) of its answers look like, and along which axis do you ask? There may be one vector.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

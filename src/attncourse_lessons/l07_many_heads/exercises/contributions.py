@@ -28,10 +28,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "Concatenation puts head 0's numbers into the first d_v columns, head 1's into the next. With which rows of W_O "
-        "does the product multiply these columns? Those rows are all that the head has to do with W_O.",
+        "Concatenation puts head 0's numbers into the first d_v columns, head 1's into the next. With which rows of "
+        "W_O does the product multiply these columns? Those rows are all that the head has to do with W_O.",
         "If all heads but one were zero, what would the layer return? That is this head's contribution, and all "
-        "contributions together are the output. Cut the first axis of W_O in two; the heads' axis then fits the heads'.",
+        "contributions together are the output. Cut the first axis of W_O in two, so that one is an axis of heads.",
         "Both the heads' outputs and W_O must be able to learn: stay with tensor operations.",
     ),
 )
@@ -59,7 +59,8 @@ def the_sum(answer, draw):
     return answer(*_layer(draw)).sum(dim=1)
 
 
-@aspect("heads apart", points=1, hint=2, explain=explain_worst("at {place} it changes by {size} when only another head does"))
+@aspect("heads apart", points=1, hint=2,
+        explain=explain_worst("at {place} it changes by {size} when only another head does"))
 def heads_apart(answer, draw):
     """what a head adds does not depend on the other heads"""
     heads, W_O = _layer(draw)
@@ -144,8 +145,7 @@ def slices_stacked(heads, W_O):
 @alternative("all other heads silenced")
 def all_other_heads_silenced(heads, W_O):
     """What the layer returns if all heads but one are zero, for each of them."""
-    batch, n_heads, n, d_v = heads.shape
-    alone = torch.eye(n_heads)[:, None, :, None, None] * heads            # (n_heads, batch, n_heads, n, d_v)
+    alone = torch.eye(heads.shape[1])[:, None, :, None, None] * heads            # (n_heads, batch, n_heads, n, d_v)
     return (alone.transpose(2, 3).flatten(3) @ W_O).transpose(0, 1)
 
 

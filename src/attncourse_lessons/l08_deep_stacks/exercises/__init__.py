@@ -1,4 +1,4 @@
-"""Two norms, two places to put them, a stack, its measurement and its gradient, and a block that trains although it is wrong."""
+"""Two norms, two places to put them, a stack, measured, its gradient, and a block that trains although wrong."""
 
 from . import (
     branch_ratios,

@@ -42,8 +42,8 @@ exercise = Exercise(
     hints=(
         "Take one token and one branch. Which two vectors do you compare, and what is one number for that? The average "
         "over tokens comes after it: what would a single token with a huge x do to a ratio of two averages?",
-        "A branch is only f, without the residual connection. What does the next branch read, and beside which x is its "
-        "own output to be judged?",
+        "A branch is only f, without the residual connection. What does the next branch read, and beside which x is "
+        "its own output to be judged?",
         "`real` is a table (batch, n) of booleans. Which numbers may enter the mean, and by how many do you divide?",
     ),
 )
@@ -124,8 +124,8 @@ slip("upside down", VALUES, {RATIO: "x.norm(dim=-1) / added.norm(dim=-1)"}, word
 slip("squares of lengths", VALUES, {RATIO: "added.square().sum(dim=-1) / x.square().sum(dim=-1)"}, words="""
     These are ratios of squared lengths. The root is missing.""")
 slip("growth for size", VALUES, {RATIO: "(x + added).norm(dim=-1) / x.norm(dim=-1) - 1"}, words="""
-    This says by how much x grows. A branch may turn x, or cancel a part of it, and add a lot without any growth. Measure
-    the length of what is added.""")
+    This says by how much x grows. A branch may turn x, or cancel a part of it, and add a lot without any growth.
+    Measure the length of what is added.""")
 slip("every branch reads the first x", STACK, {NEXT: ""}, words="""
     All branches were given the x from below the stack. Each of them reads, and is added to, the x that the branches
     before it have left.""")
@@ -141,17 +141,20 @@ slip("zeros for the padding", ("padding",), {MEAN: "(ratio * real).mean()"}, wor
     The padding's ratios were set to zero, and then counted: the sum was divided by all places. Divide by the number of
     real tokens.""")
 slip("each sentence alike", ("padding",), {MEAN: "((ratio * real).sum(dim=1) / real.sum(dim=1)).mean()"}, words="""
-    The mean was taken in each sentence first, and then over the sentences, so a token of a short sentence counts for more.
-    All real tokens count alike.""")
+    The mean was taken in each sentence first, and then over the sentences, so a token of a short sentence counts for
+    more. All real tokens count alike.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("one number for all", fails=("along the stack", "padding", "not moved by padding", "two branches exchanged"))
+SEVERAL = tuple(name for name in EVERY if name != "one branch")
+
+
+@misconception("one number for all", fails=SEVERAL)
 def one_number_for_all(x, branches, real):
-    """The branches' ratios were averaged: one number says nothing about where in the stack a branch is large. Return one
-    for each branch."""
+    """The branches' ratios were averaged: one number says nothing about where in the stack a branch is large. Return
+    one for each branch."""
     ratios = []
     for branch in branches:
         added = branch(x)

@@ -32,8 +32,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Follow the right-hand column of figure 1 from below, box by box. What does an \"Add & Norm\" box add to what, and "
-        "on which side of the sum does its norm stand? If all three sublayers return zeros, what must come out?",
+        "Follow the right-hand column of figure 1 from below, box by box. What does an \"Add & Norm\" box add to what, "
+        "and on which side of the sum does its norm stand? If all three sublayers return zeros, what must come out?",
         "The middle sublayer is cross-attention. Which of the two sequences makes the queries, and which the keys and "
         "values? The memory comes in ready. The gradient must reach both sequences.",
         "Two masks, for two attentions. `mask`, (n, n), is about the decoder's own positions. `memory_mask`, (batch, "
@@ -235,7 +235,8 @@ slip("cut off from the gradient", ("gradient",),
     The numbers are right, but a way back to x is cut: through a sublayer, or along the residual path around it.
     `.detach()`, `.data` and `torch.no_grad()` forget where numbers came from.""")
 slip("the encoder cut off", ("gradient",), {"memory,": "memory.detach(),"}, words="""
-    The numbers are right, but no gradient gets back to the encoder, which then never learns: `.detach()`, `.data` and `torch.no_grad()` forget where numbers came from.""")
+    The numbers are right, but no gradient gets back to the encoder, which then never learns: `.detach()`,
+    `.data` and `torch.no_grad()` forget where numbers came from.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
@@ -265,8 +266,8 @@ def all_parts_read_the_old_x(
 def the_sum_goes_on_without_its_norm(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
-    """The sublayers read the normalised sums, but what was *added to* was the sum from before its norm: the residual path
-    went round the norms. In the block of 2017 the norm stands on the residual path itself."""
+    """The sublayers read the normalised sums, but what was *added to* was the sum from before its norm: the residual
+    path went round the norms. In the block of 2017 the norm stands on the residual path itself."""
     x = x + attention(x, x, mask)
     x = x + cross_attention(norm_1(x), memory, memory_mask)
     return norm_3(x + feed_forward(norm_2(x)))

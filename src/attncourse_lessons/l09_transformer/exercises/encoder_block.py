@@ -190,7 +190,7 @@ slip("mask upside down", ("attention", "both", "mask", "gradient"), {"mask": "~m
     you are given understands it so. (torch's own layers mean the opposite.)""")
 slip("cut off from the gradient", ("gradient",),
      {"norm_1(x)": "norm_1(x.detach())", "norm_3(x)": "norm_3(x.detach())"},
-     {f"x + norm_2({ATTENDS})": f"(x + norm_2({ATTENDS})).detach()"},  # the way through attention, and the residual path
+     {f"x + norm_2({ATTENDS})": f"(x + norm_2({ATTENDS})).detach()"},  # through attention, and the residual path
      {f"norm_4({THINKS})": f"norm_4({THINKS}).detach()"},  # the network alone learns nothing for those below
      words="""
     The numbers are right, but no gradient goes through the parts: `.detach()`, `.data` and `torch.no_grad()` forget

@@ -61,8 +61,8 @@ exercise = Exercise(
     difficulty=3,
     minutes=25,
     hints=(
-        "Two loops. The first runs through the encoder's blocks and makes the memory of each source; the second through "
-        "the decoder's. The blocks take three axes and the candidates have one more: take a loop over the candidates, "
+        "Two loops. The first runs through the encoder's blocks and makes the memory of each source; the second runs "
+        "through the decoder's. The blocks take three axes and the candidates have one more: take a loop over the candidates, "
         "or one batch of batch · k rows. Which source belongs to row r of that batch?",
         "The decoder's side. What does it read at position 0 of each candidate? And which mask, (n_target, n_target), "
         "keeps a position from attending to later ones? You are given neither. Then: blocks, norm, output.",
