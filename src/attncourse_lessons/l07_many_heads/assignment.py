@@ -11,7 +11,7 @@
 #
 # In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads): the reshaping that makes
 # heads at no cost, what each head adds to the output, the whole layer, and grouped-query attention, which saves memory
-# while a model writes. You count every parameter of a GPT. At the end the heads get the two masks of a decoder at once.
+# while a model writes. At the end the heads get the two masks of a decoder at once.
 # Your layer takes the weights of torch's own layer, and must give its output.
 #
 # Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
@@ -109,7 +109,8 @@ if solved("merge_heads"):
     for head in (0, 2):
         changed = heads.clone()
         changed[:, head] += 1.0
-        touched = (merge_heads(heads) != merge_heads(changed)).flatten(0, 1).any(dim=0)   # (12,)
+        different = merge_heads(heads) != merge_heads(changed)            # (5, 6, 12)
+        touched = different.flatten(0, 1).any(dim=0)                      # (12,)
         print(f"head {head} changes: columns", touched.nonzero().flatten().tolist())
     if solved("split_heads"):
         x = torch.randn(5, 6, 12)
@@ -250,15 +251,18 @@ if solved("contributions"):
     tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
     tokens = torch.tensor([[BOS, *tokenizer.encode("Return the number of bytes in the file")]])
     merged = []                                          # per layer (1, n, n_heads * d_v)
+
+    def keep(module, inputs):
+        merged.append(inputs[0])
+
     layers = [block.attention.sublayer for block in model.decoder.stack.blocks]
-    hooks = [layer.output.register_forward_pre_hook(lambda module, inputs: merged.append(inputs[0]))
-             for layer in layers]
+    hooks = [layer.output.register_forward_pre_hook(keep) for layer in layers]
     with torch.no_grad():
         model(tokens)
     for hook in hooks:
         hook.remove()
     for number, (layer, joined) in enumerate(zip(layers, merged, strict=True)):
-        heads = joined.unflatten(-1, (layer.n_heads, -1)).transpose(1, 2)        # (1, h, n, d_v)
+        heads = joined.unflatten(-1, (layer.n_heads, -1)).transpose(1, 2)       # (1, h, n, d_v)
         with torch.no_grad():
             parts = contributions(heads, layer.output.weight.T)           # (1, h, n, d_model)
             off = (parts.sum(dim=1) - joined @ layer.output.weight.T).abs().max()
@@ -269,9 +273,10 @@ if solved("contributions"):
               f"; sum {real:.2f}, unrelated {unrelated:.2f}")
 
 # %% [markdown]
-# No head of this model is silent on this line. In each layer the sum is somewhat larger than unrelated directions would
-# make it, so the heads write partly the same. What a head writes can be read further: the product with the embeddings
-# says which tokens it makes likelier (the **direct logit attribution** of Elhage et al. 2021, but for the final norm).
+# A head that writes next to nothing is silent on this line. A sum that is larger than unrelated directions would make it
+# says that the heads write partly the same; a smaller one, that they partly cancel. What a head writes can be read
+# further: up to the final norm, its product with the output's matrix says which tokens it makes likelier, its **direct
+# effect on the logits** (Elhage et al. 2021).
 
 # %% [markdown]
 # ## 5 · Grouped-query attention: fewer keys than queries
@@ -310,52 +315,7 @@ if solved("grouped_query_attention"):
         print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
 # %% [markdown]
-# ## 6 · The parameters of a GPT
-#
-# Count the parameters of a GPT. This needs no tensor, only arithmetic. The model is made of
-#
-# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
-#   which turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
-# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
-#   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
-#   layers have biases;
-# * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
-#   feed-forward network, and one after the last block.
-#
-# In most models `n_heads * d_head` is `d_model`. In this function it need not be.
-
-# %% exercise="count_parameters"
-def count_parameters(
-    vocab_size: int, max_length: int, n_layers: int, d_model: int,
-    n_heads: int, n_kv_heads: int, d_head: int, d_ff: int,
-) -> tuple[int, int, int, int]:
-    """How many numbers a GPT learns, by what they are for.
-
-    returns embeddings (tokens and positions), attention, feed_forward, norms, in this order,
-    each for the whole model
-    """
-    ...  # solution
-
-# %% check="count_parameters"
-check("count_parameters", count_parameters)
-
-# %% [markdown]
-# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
-# part has most of them, and which part of GPT-3.
-
-# %%
-if solved("count_parameters"):
-    published = {"GPT-2": (1024, 12, 768, 12), "GPT-2 XL": (1024, 48, 1600, 25),
-                 "GPT-3": (2048, 96, 12288, 96)}
-    for name, (length, layers, width, heads) in published.items():
-        d_head = width // heads
-        parts = count_parameters(50257, length, layers, width, heads, heads, d_head, 4 * width)
-        named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
-        shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
-        print(f"{name:>8}: {sum(parts):>15,}   {shares}")
-
-# %% [markdown]
-# ## 7 · Both masks at once
+# ## 6 · Both masks at once
 #
 # A decoder's self-attention has two reasons to hide a key: it comes after the query, or it is padding. Position $i$ may
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
@@ -410,7 +370,7 @@ if solved("decoder_attention"):
 # comes from one place for all rows.
 
 # %% [markdown]
-# ## 8 · Scaled scores: why the root?
+# ## 7 · Scaled scores: why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
 # them has variance $d_k$. Divide by $\sqrt{d_k}$."
@@ -438,7 +398,7 @@ if solved("decoder_attention"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · Ablation: a head that nobody misses
+# ## 8 · Ablation: a head that nobody misses
 #
 # You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
 # $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads

@@ -353,7 +353,7 @@ with torch.no_grad():
 # > projections *inside*, and everything is projected twice. Nothing crashes, and the result is not the equation's. The
 # > layer wants $X$, three times. (Its masks are different, too: there True means *may not* attend.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 3: your layer, torch's weights, the same output. And exercise 7:
+# **Now you:** [a07](@many_heads/assignment), exercise 3: your layer, torch's weights, the same output. And exercise 6:
 # all heads get the two masks of lecture @masking at once.
 #
 # > **Check yourself.** (1) Batch 8, 100 tokens, d_model 512, 8 heads: what are the shapes of the split queries, the
@@ -879,8 +879,8 @@ for seed in range(3):
 # > 5. All positions are computed at once, so every key is computed once anyhow (and the parameters change at each
 # >    step).</details>
 #
-# **Now do** [assignment @many_heads](@many_heads/assignment) (about two hours): exercises 1 to 7, two questions in
-# words, and an extension. (Exercise 6, the parameters of a GPT, can wait for [lecture @transformer](@transformer).)
+# **Now do** [assignment @many_heads](@many_heads/assignment) (somewhat under two hours): six exercises, two questions in
+# words, and an extension.
 # **Next:** attention layers can be stacked, but a stack does not train by itself. [Lecture @deep_stacks](@deep_stacks)
 # shows what a stack needs.
 #

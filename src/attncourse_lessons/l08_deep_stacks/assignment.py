@@ -334,8 +334,8 @@ def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
 check("branch_ratios", branch_ratios)
 
 # %% [markdown]
-# **Use it.** Your instrument on real models: the small language model of lecture @transformer (pre-norm, two blocks, so four
-# branches), on two lines of documentation of different lengths. Beside it stands the same model untrained, with three
+# **Use it.** Your instrument on real models: the small language model of lecture @transformer (pre-norm, two branches per
+# block), on two lines of documentation of different lengths. Beside it stands the same model untrained, with three
 # seeds. The cell also prints how long the $x$ in front of the first branch is, the token's embedding. *Guess:* what share of
 # a token is left after the first branch of the untrained model? Does training make the branches larger or smaller beside x?
 
@@ -364,7 +364,8 @@ if solved("branch_ratios"):
 
     for name, model in models.items():
         stack = model.decoder.stack
-        branches = [caught(block, kind) for block in stack.blocks for kind in ("attention", "ff")]
+        branches = [caught(block, kind)
+                    for block in stack.blocks for kind in ("attention", "ff")]
         with torch.no_grad():
             x = model.decoder.embedding(tokens)                         # (batch, n, d_model)
             ratios = branch_ratios(x, branches, real)
@@ -373,10 +374,10 @@ if solved("branch_ratios"):
               "  feed-forward", ", ".join(f"{ratio:.2f}" for ratio in ratios[1::2]))
 
 # %% [markdown]
-# In the untrained model the first attention writes about seven times as much as the token's own vector, so nearly all that
-# the blocks above read is an average over other tokens. In the trained model the embeddings are some fifty times as long
-# (a factor of 11 of it is $\sqrt{d_\text{model}}$, with which the model was trained), and no branch is larger than the $x$ to
-# which it is added. The instrument shows this for one trained model. Whether it must be so, it does not show.
+# In the untrained models the first attention writes several times as much as the token's own vector, so most of what the
+# blocks above read is an average over other tokens. In the trained model the embeddings are many times as long (a part of
+# it is the factor $\sqrt{d_\text{model}}$, with which it was trained), and no branch is larger than the $x$ to which it is
+# added. The instrument shows this for one trained model. Whether it must be so, it does not show.
 #
 # ## 7 · The gradient of a residual stack
 #

@@ -10,9 +10,10 @@
 # # Assignment @transformer · The Transformer
 #
 # In this assignment you assemble models from the parts of [lecture @transformer](@transformer). The lecture printed a
-# pre-norm Transformer; copying it does not help here. You prepare a real batch of sentences, build two blocks whose
-# norms stand elsewhere than the lecture's, and a whole Transformer that compares several translations of one source. Then you build
-# the gated feed-forward network of newer models, and at the end a language model with parameters of its own.
+# pre-norm Transformer; copying it does not help here. You prepare a real batch of sentences. You build two blocks whose
+# norms stand elsewhere than the lecture's, and a whole Transformer that compares several translations of one source. You
+# count a GPT's parameters exactly. Then you build the gated feed-forward network of newer models, and at the end a
+# language model with parameters of its own.
 #
 # In exercises 2 to 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
 # check looks at nothing else. Call the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands
@@ -154,7 +155,8 @@ if solved("encoder_block"):
 
     for scale in (1, 10, 100):
         without, behind = (size_at_the_top(scale, behind) for behind in (False, True))
-        print(f"outputs times {scale:>3}: size {without:7.1f} without norms behind, {behind:.1f} with")
+        print(f"outputs times {scale:>3}: size {without:7.1f} without norms behind, "
+              f"{behind:.1f} with them")
     print(f"a random walk of 64 steps of size one: {math.sqrt(1 + 64):.1f}")
 
 # %% [markdown]
@@ -242,7 +244,7 @@ def transformer(
 
     source: (batch, n_source)   target: (batch, k, n_target)
     source_mask: (batch, 1, n_source), True where there is a token
-    embed_source(tokens), embed_target(tokens): (rows, n) -> (rows, n, d_model), positions and all
+    embed_source(tokens), embed_target(tokens): (rows, n) -> (rows, n, d_model), with positions
     each encoder block: block(x, mask) -> x
     each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
     encoder_norm(x), decoder_norm(x) -> x   output(x) -> (rows, n_target, vocab_size)
@@ -317,7 +319,53 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
         print(f"{name:>22}: chosen {chosen:4.0%}, on average {behind[c]:5.1f} nats behind")
 
 # %% [markdown]
-# ## 5 · A gated feed-forward network: SwiGLU
+# ## 5 · The parameters of a GPT, exactly
+#
+# The lecture's rule $12\,L\,d^2$ leaves out biases, norms and embeddings, and it takes $h\,d_k = d$ for granted. Count
+# exactly. This needs no tensor, only arithmetic. The model is made of
+#
+# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
+#   which turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
+# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
+#   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
+#   layers have biases;
+# * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
+#   feed-forward network, and one after the last block.
+#
+# In most models `n_heads * d_head` is `d_model`. In this function it need not be.
+
+# %% exercise="count_parameters"
+def count_parameters(
+    vocab_size: int, max_length: int, n_layers: int, d_model: int,
+    n_heads: int, n_kv_heads: int, d_head: int, d_ff: int,
+) -> tuple[int, int, int, int]:
+    """How many numbers a GPT learns, by what they are for.
+
+    returns embeddings (tokens and positions), attention, feed_forward, norms, in this order,
+    each for the whole model
+    """
+    ...  # solution
+
+# %% check="count_parameters"
+check("count_parameters", count_parameters)
+
+# %% [markdown]
+# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
+# part has most of them, and which part of GPT-3.
+
+# %%
+if solved("count_parameters"):
+    published = {"GPT-2": (1024, 12, 768, 12), "GPT-2 XL": (1024, 48, 1600, 25),
+                 "GPT-3": (2048, 96, 12288, 96)}
+    for name, (length, layers, width, heads) in published.items():
+        d_head = width // heads
+        parts = count_parameters(50257, length, layers, width, heads, heads, d_head, 4 * width)
+        named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
+        shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
+        print(f"{name:>8}: {sum(parts):>15,}   {shares}")
+
+# %% [markdown]
+# ## 6 · A gated feed-forward network: SwiGLU
 #
 # Today's language models have this in place of the feed-forward network with its ReLU:
 #
@@ -375,7 +423,7 @@ if solved("swiglu"):
         print("it writes: Return the number of", tokenizer.decode(ids.tolist()))
 
 # %% [markdown]
-# ## 6 · A language model of your own
+# ## 7 · A language model of your own
 #
 # Now build a whole model as a module, with all its parameters: a decoder-only model of GPT-2's shape. The block is
 # given. You write both methods. The parts that `__init__` makes have fixed names, as in a checkpoint:
@@ -518,7 +566,7 @@ if solved("DecoderLM"):
     print(f"your logits and theirs differ by at most {worst:.0e}")
 
 # %% [markdown]
-# ## 7 · The shift and the mask
+# ## 8 · The shift and the mask
 #
 # Two things keep a decoder from peeking: its input is shifted by one, and its self-attention has a causal mask.
 #
@@ -545,7 +593,7 @@ if solved("DecoderLM"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8 · Better by 0.01
+# ## 9 · Better by 0.01
 #
 # A course-mate trains a small language model once with ReLU and once with GELU. The test loss is 4.312 nats with ReLU
 # and 4.301 with GELU. "GELU is better by 0.011, so I shall use it."

@@ -319,7 +319,8 @@ def learn_to_sort(shifted, causal, seed, steps=95):
 
 
 machines = {"right": (True, True), "no shift": (False, True), "no mask": (True, False)}
-learned = {name: [learn_to_sort(*how, seed) for seed in range(3)] for name, how in machines.items()}
+learned = {name: [learn_to_sort(*how, seed) for seed in range(3)]
+           for name, how in machines.items()}
 
 # %% [markdown]
 # In training each model is given the target. Afterwards nobody gives it, and each model writes by itself, letter by
@@ -442,6 +443,8 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # > <details><summary>Answer</summary>6 · N · 20 N = 10¹⁸, so N² = 8.3 · 10¹⁵ and N ≈ 91 million, on 1.8 billion
 # > tokens.</details>
 #
+# **Now you:** [a09](@transformer/assignment), exercise 5: every parameter of a GPT.
+#
 # ## Weight tying: the output matrix is the embedding
 #
 # The model has two matrices of the size of the vocabulary. At the bottom, a table of shape $(\lvert V \rvert, d)$ turns
@@ -503,7 +506,8 @@ figures.objectives([
     figures.Objective("masked LM", ("Return", "[gap]", "number", "of", "[gap]", "in", "it"),
                       ("", "the", "", "", "bytes"), masks={"bidirectional": every}),
     figures.Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
-                      written=("<1>", "the", "number", "<2>", "in", "it", "<3>"), masks=decoder),
+                      written=("<1>", "the", "number", "<2>", "in", "it", "<3>"),
+                      masks=decoder),
     figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>"),
                       masks={"prefix of three": past | (places < 3)}),
 ])
@@ -844,7 +848,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # gigabyte. `pretrained.load("gpt2")` fetches them, given a network and the package `huggingface_hub`, and
 # `complete(["Return the"])` continues a prompt. This page must run without a network, so we do not run that here.
 #
-# **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
+# **Now you:** [a09](@transformer/assignment), exercise 7: build GPT-2's shape yourself, and put a checkpoint into it.
 #
 # ## What Llama changed
 #
@@ -870,7 +874,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # > <details><summary>Answer</summary>It must shrink to two thirds. Two thirds of 4 · 4096 are about 10,923. Llama 2
 # > rounds this up to a multiple of 256 and has 11,008.</details>
 #
-# **Now you:** [a09](@transformer/assignment), exercise 5.
+# **Now you:** [a09](@transformer/assignment), exercise 6.
 #
 # ## Comparing architectures: "ten times more efficient", or no difference?
 #
@@ -1096,7 +1100,7 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # > 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the source's.
 # > 3. Both about fourfold: $12 L d^2$.</details>
 #
-# **Now do** [assignment @transformer](@transformer/assignment): six exercises, two questions in words, an extension.
+# **Now do** [assignment @transformer](@transformer/assignment): seven exercises, two questions in words, an extension.
 # **Next:** [lecture @training](@training), where you train a Transformer in earnest.
 #
 # **In the package.** `attncourse.transformer` has `Block`, `Encoder`, `Decoder`, `EncoderDecoder` and `LanguageModel`;

@@ -1,9 +1,8 @@
-"""Many heads, fewer keys than queries, and how many numbers all that is."""
+"""Many heads, what each of them adds, fewer keys than queries, and two masks at once."""
 
 from . import (
     average_heads,
     contributions,
-    count_parameters,
     decoder_attention,
     grouped_query_attention,
     merge_heads,
@@ -20,7 +19,6 @@ EXERCISES = tuple(
         multi_head_attention,
         contributions,
         grouped_query_attention,
-        count_parameters,
         decoder_attention,
         average_heads,
     )

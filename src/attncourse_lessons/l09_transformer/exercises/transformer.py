@@ -62,8 +62,8 @@ exercise = Exercise(
     minutes=25,
     hints=(
         "Two loops. The first runs through the encoder's blocks and makes the memory of each source; the second runs "
-        "through the decoder's. The blocks take three axes and the candidates have one more: take a loop over the candidates, "
-        "or one batch of batch · k rows. Which source belongs to row r of that batch?",
+        "through the decoder's. The blocks take three axes and the candidates have one more: take a loop over the "
+        "candidates, or one batch of batch · k rows. Which source belongs to row r of that batch?",
         "The decoder's side. What does it read at position 0 of each candidate? And which mask, (n_target, n_target), "
         "keeps a position from attending to later ones? You are given neither. Then: blocks, norm, output.",
         "The encoder's side: embed, blocks, `encoder_norm`, once for each source, and nothing detached. `source_mask` "
