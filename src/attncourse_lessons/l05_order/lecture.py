@@ -115,11 +115,14 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 #
 # The letters of this page, each for one thing:
 #
-# | $p$ | $k$ | $i$ in $\theta_i$ | $\theta_i$ | $m$, $n$ | $r$ |
-# |---|---|---|---|---|---|
-# | a position | how far one moves on | number of a pair of columns | its frequency | with RoPE: position of the query, of the key | where relative distances are clipped |
-#
-# (Vectors have an index, scalars of this table have none: $k_j$ is the key at position $j$.)
+# | letter | stands for |
+# |---|---|
+# | $p$ | a position; $\mathrm{PE}(p)$ is its vector |
+# | $k$ | how far one moves on, from $p$ to $p + k$ (a *key* always has an index, $k_j$) |
+# | $\theta_i$ | the frequency of pair $i$ of the columns |
+# | $i$, $j$ | in a score $e_{ij}$: query $i$, key $j$ |
+# | $m$, $n$ | with RoPE, as in the papers: positions of the query and of the key |
+# | $r$ | where relative distances are clipped |
 
 # %%
 figures.ways_in()

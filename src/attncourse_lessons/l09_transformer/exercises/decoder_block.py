@@ -78,7 +78,7 @@ def self_attention(answer, draw):
     return _decoded(answer, draw, "attention")
 
 
-@aspect("cross-attention", points=2, hint=2)
+@aspect("cross-attention", points=1, hint=2)
 def cross_attention(answer, draw):
     """x asks, the memory answers"""
     return _decoded(answer, draw, "cross_attention")

@@ -82,7 +82,7 @@ def each_its_own_end(answer, draw):
     return _both(answer, _sentences(draw), lambda place, end: place <= end)
 
 
-@aspect("padding", points=1, hint=2)
+@aspect("padding", points=0.5, hint=2)
 def padding(answer, draw):
     """behind the end both rows have nothing but padding"""
     return _both(answer, _sentences(draw), lambda place, end: place > end)

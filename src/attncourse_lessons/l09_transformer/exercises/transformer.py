@@ -124,7 +124,7 @@ def _machine(draw, reads=True, looks=True, deeper="encoder"):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("logits", points=1, hint=1)
+@aspect("logits", points=2, hint=1)
 def logits(answer, draw):
     """everything in its place, in an encoder that is deeper than the decoder"""
     inputs, parts = _machine(draw)
@@ -193,7 +193,7 @@ def candidates_apart(answer, draw):
     return require_variation(logits[:, kept]) - changed[:, kept]
 
 
-@aspect("each source once", points=1, hint=3, explain=lambda got, expected: f"the encoder was given {int(got)} "
+@aspect("each source once", points=2, hint=3, explain=lambda got, expected: f"the encoder was given {int(got)} "
         f"sources, expected {int(expected)}")
 def each_source_once(answer, draw):
     """the encoder's blocks read each source once, however many candidates there are"""
