@@ -598,7 +598,7 @@ assert min(share.min() for share in full) > 0.95
 # tell. *What is lost without it?* An ablation tells: we set its block of $W_O$ to zero and count the lost answers.
 #
 # The viewer shows one sentence as all eight heads of seed 0 see it. Each small map has a row for each word that asks and
-# a column for each word that is asked, in the order of the sentence. Click on a map, and the head opens with its words.
+# a column for each word that is asked. Click on a map, and the head opens.
 # *Look for these:* a head that goes from the verb to the giver, one that goes from the verb to the receiver, and one
 # that goes from *she* or *he* to a name. Then guess, before you read on: which of the heads that you found will be
 # missed?
@@ -608,7 +608,6 @@ words, _ = tell(2, random.Random(26))
 tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weights()
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
-print("  ".join(f"{place} {word}" for place, word in enumerate(words)))
 viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
 
 # %% [markdown]
