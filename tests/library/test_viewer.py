@@ -297,8 +297,8 @@ def test_all_heads_stand_still_with_a_row_a_layer_and_a_column_a_head():
         assert ax.axison == (weights is not None)
         if weights is not None:
             assert grid(ax) == [pytest.approx(row, abs=1e-5) for row in weights.tolist()]
-    words = [([label.get_text() for label in ax.get_yticklabels()], [label.get_text() for label in ax.get_xticklabels()])
-             for ax in found]  # fmt: skip
+    sides = [(ax.get_yticklabels(), ax.get_xticklabels()) for ax in found]
+    words = [tuple([label.get_text() for label in labels] for labels in both) for both in sides]
     assert words[0] == (TARGET, []) and words[1] == ([], []) and words[3] == (TARGET, SOURCE)
     assert words[5] == (TARGET, SOURCE) and words[6] == ([], SOURCE), "below the last layer, and beside the first head"
 
