@@ -126,6 +126,18 @@ slip("keys ask, queries answer", PIECES, {"n_query, n_key,": "n_key, n_query,"},
     The mask is (n_key, n_query). Rows ask and columns answer, as in the scores: n_query rows, n_key columns.""")
 
 
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("only the cache is seen", fails=EVERY)
+def only_the_cache_is_seen(n_query, n_key):
+    """The queries see the keys from before them, and nothing of themselves or of each other. A new token sees itself,
+    and the new tokens in front of it; only those behind it are hidden."""
+    mask = torch.zeros(n_query, n_key, dtype=torch.bool)
+    mask[:, : n_key - n_query] = True
+    return mask
+
+
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 

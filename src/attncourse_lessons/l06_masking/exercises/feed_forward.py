@@ -47,6 +47,7 @@ def _network(draw, *shape):
     d_model, d_ff = [size for size in draw.sizes(2 + len(shape), 5, 13) if size not in shape][:2]
     b_1 = draw.normal(d_ff)
     b_1[1::3] -= 12
+    b_1[0] = -4.0
     return [
         draw.normal(*shape, d_model),
         draw.normal(d_model, d_ff) / math.sqrt(d_model),
@@ -120,14 +121,16 @@ slip("b_1 left out", (*BOTH, "gradient"), {" + b_1": ""}, words="""
 slip("b_2 left out", WHOLE, {" + b_2": ""}, words="""
     The bias b_2 is missing. Read the equation once more: b_1 in the middle, b_2 at the end.""")
 slip("a function other than max(0, ·)", BOTH,
+    {HIDDEN: "torch.nn.functional.gelu(x @ W_1 + b_1)"},
     {"relu()": "tanh()"},
     {"relu()": "sigmoid()"},
     {"relu()": "softmax(dim=-1)"},  # which also mixes the hidden numbers
     {"relu()": "abs()"},
     {HIDDEN: "torch.nn.functional.leaky_relu(x @ W_1 + b_1)"},  # not quite zero
     words="""
-    There is an activation function in the middle, but a different one: tanh, a leaky ReLU, sigmoid, softmax. Those
-    exist; this contract, like the original paper, says the maximum of 0 and each number.""")
+    There is an activation function in the middle, but a different one: GELU, tanh, a leaky ReLU, sigmoid, softmax.
+    Those exist, and GELU is what many models use; this contract, like the original paper, says the maximum of 0 and
+    each number.""")
 slip("dead if any vector leaves it silent", DEAD[:1], {ALL: "silent.any(dim=0)"}, words="""
     A unit was called dead as soon as *one* vector got nothing from it. That is what a ReLU is for: each unit answers
     some vectors and not others. It is dead if it answers none.""")
@@ -136,9 +139,15 @@ slip("one verdict for each vector", DEAD, {ALL: "silent.all(dim=1)"}, words="""
     one verdict for each hidden unit, (d_ff,), over all vectors.""")
 slip("the living for the dead", DEAD, {ALL: "~silent.all(dim=0)"}, words="""
     True stands for the units that answer somebody. Asked for are the others.""")
-slip("a verdict for each position", DEAD, {SILENT: "(hidden == 0)"}, words="""
+slip("a verdict for each position", DEAD,
+     {SILENT: "(hidden == 0)"},
+     words="""
     Only one axis was asked over, so there is a verdict for each unit *and* position. All axes in front of the last must
     go: make one of them first.""")
+slip("a verdict for each sentence", ("any number of axes", *DEAD),
+     {SILENT: "(hidden == 0)", ALL: "silent.all(dim=-2)"}, words="""
+    There is a verdict for each unit and *sentence*, and a single vector, which has no axis of positions, is refused.
+    All axes in front of the last must go: make one of them first.""")
 slip("the minimum for the maximum", BOTH, {"relu()": "clamp(max=0)"}, words="""
     What is above 0 was cut off, and what is below was kept: that is the minimum of 0 and each number. `clamp(min=0)` is
     the maximum.""")

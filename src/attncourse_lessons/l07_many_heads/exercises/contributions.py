@@ -125,6 +125,14 @@ def the_output_shared_out_evenly(heads, W_O):
     return (output / n_heads)[:, None].expand(-1, n_heads, -1, -1)
 
 
+@misconception("the whole output for every head", fails=ALL)
+def the_whole_output_for_every_head(heads, W_O):
+    """Every head got the whole output of the layer, so their sum is n_heads times too large. A head adds what it would
+    put out if all others were zero."""
+    output = heads.transpose(1, 2).flatten(2) @ W_O
+    return output[:, None].expand(-1, heads.shape[1], -1, -1)
+
+
 @misconception("columns of W_O", fails=(*ALL, "gradient"))
 def columns_of_W_O(heads, W_O):
     """W_O was cut along its columns. With rows as vectors, the heads' numbers meet the *rows* of W_O; every head writes

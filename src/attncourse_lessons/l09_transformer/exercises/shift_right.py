@@ -105,6 +105,15 @@ RETURNED = "return target_in.masked_fill(behind, pad), target_out.masked_fill(be
 slip("eos at the end of the row", ("each its own end",), {"place == end": "place == target.shape[1]"}, words="""
     `eos` went to the last place of every row. Sentences are of different lengths, and each ends at a place of its
     own: a model that is trained on this never learns to stop there.""")
+slip("no eos", ("predicts", "each its own end"), {"place == end, eos": "place == end, pad"}, words="""
+    Nowhere is `eos` predicted: where a sentence ends there is padding at once. A model that is trained on this never
+    learns to stop.""")
+slip("eos is read as well", ("padding",),
+     {RETURNED: "return target_in.masked_fill(behind, pad).masked_fill(place == end + 1, eos), "
+                "target_out.masked_fill(behind, pad)"},
+     words="""
+    `eos` stands in the row that is read, too, behind the last token. When `eos` has been predicted the text is
+    finished: nothing is left to be predicted from it.""")
 slip("eos one place early", ("predicts", "each its own end"), {"place == end": "place == end - 1"}, words="""
     `eos` took the place of the sentence's last token, which then is never predicted. Counted from 0, the tokens of a
     sentence stand at the places 0 to length − 1.""")
