@@ -20,15 +20,13 @@ One thread; about six minutes of processor time.
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from record import about, as_text
+from record import about, hand_over, output_arguments
 from torch import Tensor, nn
 
 from attncourse.attention import MultiHeadAttention
@@ -335,8 +333,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--more", type=int, default=8, help="seeds of the paired comparison")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -353,10 +350,7 @@ def main() -> None:
         **about("deep_stacks", f"python benchmarks/deep_stacks.py --seeds {seeds} --more {args.more}"),
         "seeds": args.seeds, "processor_seconds": round(time.process_time()), **measured,
     }  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=2), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(result, args, depth=2)
 
 
 if __name__ == "__main__":

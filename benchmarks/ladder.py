@@ -14,13 +14,11 @@ that the model writes right and those that it writes wrong apart. One thread.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from record import about, as_text
+from record import about, hand_over, output_arguments
 
 from attncourse.data import Pair, Tokenizer, aligned_pieces, collate, encode_pairs, number_words
 from attncourse.data.number_words import say
@@ -88,8 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="the table shows the mean over these")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -117,10 +114,7 @@ def main() -> None:
         **about("ladder", f"python benchmarks/ladder.py --steps {' '.join(map(str, args.steps))} --seeds {seeds}"),
         "seeds": args.seeds, "lists": {n: numbers.count(n) for n in range(1, 6)}, "steps": budgets,
     }  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=4), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result, ensure_ascii=False))
+    hand_over(result, args, depth=4)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from math import exp
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from record import about, as_text
+from record import about, as_text, output_arguments
 from torch import Tensor, nn
 
 from attncourse.data import Tokenizer, docstrings, encode_texts, text_batches
@@ -107,8 +106,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, help="read no more than so many, to try it out")
     parser.add_argument("--pilot", action="store_true", help="compare learning rates on a validation set, nothing else")
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 

@@ -23,14 +23,12 @@ Runs of one seed see the same letters. One thread; about four minutes of process
 """
 
 import argparse
-import json
 import math
 import time
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from record import about, as_text
+from record import about, hand_over, output_arguments
 from torch import Tensor, nn
 
 from attncourse.positions import rope_angles, rotate, shift_matrix, sinusoidal
@@ -231,8 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -256,10 +253,7 @@ def main() -> None:
         "seeds": args.seeds, "trained": TRAINED, "processor_seconds": round(time.process_time()),
         "runs": runs, "changed": changes,
     })  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(result, args, depth=3)
 
 
 if __name__ == "__main__":

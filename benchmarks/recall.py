@@ -19,12 +19,10 @@ One thread; about six minutes of processor time.
 """
 
 import argparse
-import json
 import time
-from pathlib import Path
 
 import torch
-from record import about, as_text
+from record import about, hand_over, output_arguments
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -116,8 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -140,10 +137,7 @@ def main() -> None:
         "seeds": args.seeds, "rates": RATES, "processor_seconds": round(time.process_time()),
         "readers": readers, "longer": longer,
     }  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(result, args, depth=3)
 
 
 if __name__ == "__main__":

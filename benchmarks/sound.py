@@ -18,14 +18,12 @@ One thread; about two minutes of processor time.
 """
 
 import argparse
-import json
 import math
 import time
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from record import about, as_text
+from record import about, hand_over, output_arguments
 from torch import Tensor, nn
 
 from attncourse.beyond_text import (
@@ -168,8 +166,7 @@ def used(quantizer) -> Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -207,10 +204,7 @@ def main() -> None:
         "seeds": args.seeds, "processor_seconds": round(time.process_time()), "steps": STEPS, "probes": probes,
         "losses": losses, "confusions": {name: table.tolist() for name, table in confusions.items()}, "codes": codes,
     }  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result))
+    hand_over(result, args, depth=3)
 
 
 if __name__ == "__main__":

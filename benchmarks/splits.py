@@ -17,16 +17,14 @@ batches is the same for all. One thread.
 """
 
 import argparse
-import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from record import about, as_text
+from record import about, hand_over, output_arguments
 from torch import nn
 
 from attncourse.data import EncodedPair, Pair, Tokenizer, batch_by_tokens, collate, encode_pairs, epoch_batches
@@ -143,8 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=550, help="of the Transformer; the recurrent models': 37 for 55")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -188,10 +185,7 @@ def main() -> None:
         "seeds": args.seeds, "given_back": [pair.target for pair in given],
         "suspects": suspects, "even_split": even_split, "ladder": ladder,
     }  # fmt: skip
-    if args.save:
-        args.save.write_text(as_text(result, depth=3), encoding="utf-8")
-    if args.json:
-        print(json.dumps(result, ensure_ascii=False))
+    hand_over(result, args, depth=3)
 
 
 if __name__ == "__main__":

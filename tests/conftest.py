@@ -34,6 +34,7 @@ LONGEST = (
     "kit/test_toy_course.py",
     "kit/test_lines.py",
     "kit/test_hostile.py",
+    "kit/test_autograders.py",
     "browser/test_formgrader_in_browser.py",
     "browser/test_student_in_browser.py",
     "kit/test_nbgrader_loop.py",

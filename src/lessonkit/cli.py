@@ -17,6 +17,7 @@ TEACH = {
     "demo": ("lessonkit.grading.demo.command", "grade a class of made-up submissions and show what each one gets"),
     "grade": ("lessonkit.grading.engine.grade", "grade a class's submissions, many at a time and in a sandbox"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
+    "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {

@@ -25,6 +25,7 @@ from lessonkit.kernel import COURSE, NoSuchPart, UnknownName, WrongCall, did_you
 if TYPE_CHECKING:  # torch with them, and a course's folders are looked at without
     from lessonkit.exercises.case import Case
     from lessonkit.exercises.drill import Card
+    from lessonkit.exercises.exam import Exam
     from lessonkit.exercises.exercise import Exercise
     from lessonkit.exercises.overview import Overview
     from lessonkit.exercises.practice import Practice
@@ -209,16 +210,21 @@ class Course:
         kept of it, nor of a check that was handed something else than an answer, or one that is not written.
         """
         from lessonkit.exercises import progress
+        from lessonkit.exercises.exam import closed
         from lessonkit.exercises.judge import judge_on_seeds
         from lessonkit.exercises.observe import observe
 
         exercise = self.exercise(name)
         seeds = seeds[: exercise.seeds]
         verdict = judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
+        written = verdict.problem != "not written"
+        if exam := self._exam(exercise.name):
+            verdict = closed(verdict, exam)
+            written = verdict.points == verdict.out_of  # how far a wrong answer has come is not told
         if (note := kernel.stale(name, answer)) is not None:
             return replace(verdict, note=note)
         self._verdicts[name] = verdict
-        if progress.wanted() and callable(answer) and verdict.problem != "not written":
+        if progress.wanted() and callable(answer) and written:
             progress.keep(self.distribution, exercise, verdict)
         validated = os.environ.get("NBGRADER_EXECUTION") == "validate"
         if validated and verdict.points < verdict.out_of and not exercise.extra:
@@ -255,6 +261,7 @@ class Course:
         if tier is None and (name == "where" or isinstance(name, int)):
             name, tier = None, name
         name = _name_of(self.check.latest("hint") if name is None else name)
+        self.must_be_open(name)
         if tier == "where":
             print(self.check.where(name))
             return
@@ -265,6 +272,20 @@ class Course:
         print(textwrap.fill(self.referred(f"Hint {tier} of {len(hints)}. {hints[tier - 1]}"), WIDTH))
         if tier < len(hints):
             print(f'One more: hint("{name}", {tier + 1})')
+
+    def _exam(self, name: str) -> Exam | None:
+        """The exam that is going on about an exercise; None if there is none, or its time is over."""
+        from lessonkit.exercises.exam import exam_in
+
+        exam = exam_in(self.folder)
+        return exam if exam and exam.holds(self.assignment_of(name)) else None
+
+    def must_be_open(self, name: str) -> None:
+        """Raise Closed where an exam is going on about the exercise: there is no help then. LookupError."""
+        from lessonkit.exercises.exam import Closed
+
+        if exam := self._exam(name):
+            raise Closed(f"this is an exam {exam.end}: a check says right or wrong, and there are no hints")
 
     def progress(self, assignment: str | int | None = None) -> Progress:
         """The points of your own checks so far, assignment by assignment; they are kept on this machine alone.
@@ -426,6 +447,7 @@ class Check:
         from lessonkit.exercises.case import failing_case
 
         exercise, answer = self._last(name, "check.case")
+        self._course.must_be_open(exercise.name)
         known = [each.name for each in exercise.aspects]
         if aspect is not None and aspect not in known:
             guess = did_you_mean(aspect, known)
@@ -446,6 +468,7 @@ class Check:
         if os.environ.get("NBGRADER_EXECUTION") or self._course.exercise(chosen).metric:
             return f"{chosen}: no line is looked for here."  # where somebody grades, and what takes long to train
         exercise, answer = self._last(chosen, "check.where")
+        self._course.must_be_open(exercise.name)
         shown = -1
 
         def progress(share: float) -> None:

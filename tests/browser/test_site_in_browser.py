@@ -108,7 +108,7 @@ def test_each_box_of_figure_1_can_be_hit_and_leads_to_the_lecture_that_built_it(
         for link in drawn.locator("a").all():
             assert link.get_attribute("href") == pages[link.inner_text()]
             link.click(trial=True)  # it lies in sight, and nothing lies over it
-    for part, lecture in pages.items():
+    for lecture, part in {page: part for part, page in pages.items()}.items():
         page.locator("div:has(> img[alt^='The Transformer.'])").first.get_by_text(part, exact=True).first.click()
         page.wait_for_url(f"**/lectures/{lecture}")
         page.go_back()

@@ -90,7 +90,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path):
 
 
 def test_a_release_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
-    def broken(course):
+    def broken(*course):
         yield "README.md", b"the first file"
         raise OSError(28, "No space left on device")
 

@@ -179,6 +179,16 @@ def test_the_answers_of_a_solution_are_folded_and_what_is_for_graders_is_taken_o
     assert written.source.startswith("<details") and "\n\nBecause $1$.\n\n\n</details>" in written.source
 
 
+@pytest.mark.parametrize(("solved", "there"), [(None, True), (["a00"], True), (["a01"], False), ([], False)])
+def test_a_site_has_the_solutions_that_it_may_have_and_no_link_to_others(course, tmp_path, solved, there):
+    to = tmp_path / "to"
+    to.mkdir()
+    Sources(course, to, OneLesson(course), solved).assemble()
+    page = (to / "assignments.md").read_text(encoding="utf-8")
+    assert [*to.glob("solutions/*/*")] == ([to / "solutions/a00/a00_x.ipynb"] if there else [])
+    assert ("solution" in page.split("|---|")[-1]) == there and ("toctree" in page) == there
+
+
 def test_boxes_have_a_class_and_math_in_them_is_typeset():
     text = boxes("> **On the slide.** a\n\n> **Check yourself.** b\n> <details>$c$</details>\n\n> A quotation.")
     assert "{.erratum}\n> **On" in text and "{.check-yourself}\n> **Check" in text

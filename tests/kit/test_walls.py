@@ -668,7 +668,7 @@ def test_the_fork_server_learns_how_it_ended(start, number):
 
 @sandboxed
 def test_a_child_that_cannot_be_isolated_does_not_run(start, monkeypatch):
-    monkeypatch.setattr(walls, "_landlock", lambda: walls._call("umount2", b"/nowhere", 0))
+    monkeypatch.setattr(walls, "_landlock", lambda home: walls._call("umount2", b"/nowhere", 0))
     with pytest.raises(AssertionError, match=r"could not be isolated.*umount2"):
         start(lambda: say("free"))
 

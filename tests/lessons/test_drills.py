@@ -79,6 +79,12 @@ def test_the_lines_at_which_another_change_would_do_are_found_again(name):
     assert drill.mending_lines(exercise, slip) == kept[key]
 
 
+def test_a_line_that_only_moved_to_the_right_is_not_asked_for():
+    right = "def f(x):\n    for y in x:\n        y.grow()\n    return x"
+    assert drill.changed_line(right, right.replace("    return", "        return")) is None
+    assert drill.changed_line(right, right.replace("return x", "return y")) == 3
+
+
 def test_every_proof_is_of_a_slip_as_it_is_now():
     """Else: `attncourse practice --prove`."""
     for name, kept in drill.kept_proofs(course).items():

@@ -94,5 +94,5 @@ def test_a_test_that_catches_a_fault_is_dark_and_marked_in_its_row():
     assert dark == {(0, 0, 1, 1), (1, 1, 1, 1)} and len(cells(ax)) == 6
     at = {(x, y): words for words, x, y in texts(ax)}
     assert [at[-0.1, y] for y in (0.5, 1.5, 2.5)] == ["no mask", "no scale", "none"]
-    assert [at[x, -0.25] for x in (0.5, 1.5)] == ["one", "two"]
+    assert [at[x, -0.25] for x in (-0.1, 0.5, 1.5)] == ["mutant", "one", "two"]
     assert [[at[x, y] for x in (0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [["● 0.3", "·"], ["·", "●"], ["·", "·"]]

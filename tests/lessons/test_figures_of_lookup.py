@@ -181,6 +181,30 @@ def test_every_run_is_a_point_and_a_line_goes_through_the_means():
 
 
 @proven
+def test_spread_and_entropy_stand_side_by_side_against_the_width():
+    spread = {"plain": {4: [1.5, 2.0, 3.0], 16: [4.0, 4.5, 5.5]}, "scaled": {4: [1.0, 1.25, 1.5], 16: [0.75, 1.0, 2.0]}}
+    entropy = {
+        "plain": {4: [1.0, 1.5, 2.5], 16: [0.25, 0.5, 0.75]}, "scaled": {4: [2.0, 2.5, 3.0], 16: [1.5, 2.5, 2.75]},
+    }  # fmt: skip
+    panels = axes(figures.scores_by_width, spread, entropy, n_keys=20)
+    for ax, runs in zip(panels, (spread, entropy), strict=True):
+        drawn = []
+        for points in runs.values():
+            drawn += [[(x, sum(ys) / 3) for x, ys in points.items()], [(x, y) for x, ys in points.items() for y in ys]]
+        most = pytest.approx(math.log(20), abs=1e-4)
+        found = strokes(ax)
+        assert len(found) == len(drawn) + (runs is entropy)
+        for got, expected in zip(found, drawn, strict=False):
+            assert got == [pytest.approx(point, abs=1e-4) for point in expected]
+        if runs is entropy:
+            assert found[-1] == [(0, most), (1, most)] and list(curves(ax))[:2] == ["plain", "scaled"]
+        assert labels(ax.xaxis) == {4: "4", 16: "16"} and ax.get_xscale() == "log"
+    assert panels[0].get_yscale() == "log" and panels[1].get_ylim()[0] == 0
+    assert panels[0].get_ylabel() == "standard deviation of the scores"
+    assert panels[1].get_ylabel() == "entropy of the weights (nats)"
+
+
+@proven
 def test_worlds_have_a_mark_for_each_seed_in_the_row_of_its_score():
     runs = {"one": {"dot": [0.9, 0.95], "additive": [0.2, 0.4]}, "two": {"dot": [0.1, 0.3], "additive": [0.7, 0.8]}}
     panels = axes(figures.worlds, runs, chance=0.125)

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from proven import proven
 
 from attncourse import viz
-from attncourse.viz.style import BLUE, GREEN, INK, ORANGE, PURPLE
+from attncourse.viz.style import BLUE, GREEN, INK, ORANGE, PAGE, PURPLE
 from attncourse_lessons import course
 
 figures = course.part("self_attention", "figures")
@@ -38,8 +38,8 @@ def test_what_one_token_finds_is_its_row_of_the_whole():
 @pytest.mark.parametrize("numbers", [True, False])
 def test_tables_say_for_each_row_where_most_of_it_goes(shown, numbers):
     viz.weight_tables({"one": (WORDS, TABLE), "other": (WORDS[::-1], TABLE)}, numbers=numbers)
-    assert "one: rows ask, columns answer; most of the weight of Anna at lent (0.50); lent at Anna (0.40)" in shown[0]
-    assert "other: rows ask, columns answer; most of the weight of her at lent (0.50)" in shown[0]
+    assert "one: rows are queries, columns keys; most of the weight of Anna at lent (0.50); lent at Anna" in shown[0]
+    assert "other: rows are queries, columns keys; most of the weight of her at lent (0.50)" in shown[0]
 
 
 def test_a_table_that_does_not_fit_its_words_is_refused():
@@ -91,6 +91,14 @@ def test_each_table_of_weights_has_a_row_for_each_of_its_own_words():
     assert grid(one)[2] == [0.9, 0, 0.1] and written(one)["lent"] == {"Anna": "0.4", "lent": "0.3", "her": "0.3"}
     assert table(other) == {"Anna": {"Anna": 0.4, "lent": 0.3}, "lent": {"Anna": 0.9, "lent": 0}}
     assert written(other) == {"Anna": {"Anna": "0.4", "lent": "0.3"}, "lent": {"Anna": "0.9", "lent": "0.0"}}
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in (one, other)] == [("key", "query"), ("key", "")]
+
+
+def test_tables_that_are_wider_than_a_page_begin_another_row():
+    tables = {name: (WORDS, TABLE) for name in "abcde"}
+    wide = axes(viz.weight_tables, tables, numbers=True)
+    assert [ax.get_ylabel() for ax in wide[:5]] == ["query", "", "", "query", ""] and not wide[5].axison
+    assert wide[0].figure.get_size_inches()[0] <= PAGE
 
 
 @proven
@@ -149,7 +157,7 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
 @proven
 def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes_enough():
     (ax,) = axes(figures.attention_graph, WORDS, TABLE, 0.35)
-    nodes = {words: (x, y) for words, x, y in texts(ax)}
+    nodes = {words: (x, y) for words, x, y in texts(ax) if words in WORDS}
     assert list(nodes) == WORDS
     for (x, y), ((dot_x, dot_y),) in zip(nodes.values(), strokes(ax), strict=True):  # a word outside of its dot
         assert (1.27 * dot_x, 1.22 * dot_y) == pytest.approx((x, y), abs=1e-4)
@@ -161,6 +169,10 @@ def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes
         ("lent", "Anna"), ("Anna", "lent"), ("Anna", "her"),
     ]  # fmt: skip
     assert [patch.get_linewidth() for patch in ax.patches] == pytest.approx([4 * 0.5, 4 * 0.4, 4 * 0.9])
+    on = [(words, x, y) for words, x, y in texts(ax) if words not in WORDS]
+    for (words, x, y), weight, (start, end) in zip(on, (0.5, 0.4, 0.9), arrows(ax), strict=True):
+        assert words == f"{weight:.2f}" and math.dist((x, y), end) == pytest.approx(0.3, abs=1e-3)
+        assert math.dist((x, y), start) == pytest.approx(abs(math.dist(start, end) - 0.3), abs=1e-3), "on its arrow"
 
 
 def test_a_graph_says_its_edges_and_refuses_what_are_no_weights(shown):

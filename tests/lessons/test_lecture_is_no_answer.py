@@ -2,12 +2,14 @@
 
 A lecture shows loops, single queries and calls of the package; the exercise asks for the batched form, without the
 package. So every function and class that a lecture's cells define goes through the checks of its lesson's assignment,
-as a learner's answer. Of the lecture, imports, definitions and constants are run, and nothing else: this takes seconds.
+as a learner's answer; and so does every method of a class, as a function of its arguments and of what it reads of
+`self`. Of the lecture, imports, definitions and constants are run, and nothing else: this takes seconds.
 """
 
 import __future__
 
 import ast
+import copy
 import inspect
 import re
 from functools import cache
@@ -52,7 +54,46 @@ def definitions(lecture: str, package: str) -> dict[str, object]:
                 while name in found:
                     name += ", again"
                 found[name] = made
+            if isinstance(statement, ast.ClassDef):
+                for method in _methods(statement):
+                    _define(method, scope)
+                    found[method.name] = scope[method.name]
     return found
+
+
+class _WithoutSelf(ast.NodeTransformer):
+    """`self.name` becomes `name`; `read` are these names, in the order in which they stand."""
+
+    def __init__(self, own: str):
+        self.own, self.read = own, []
+
+    def visit_Attribute(self, node):
+        if not (isinstance(node.value, ast.Name) and node.value.id == self.own):
+            return self.generic_visit(node)
+        if node.attr not in self.read:
+            self.read.append(node.attr)
+        return ast.copy_location(ast.Name(node.attr, node.ctx), node)
+
+
+def _methods(of: ast.ClassDef) -> list[ast.stmt]:
+    """The methods of a class but its `__init__`, as functions: what they read of `self` are arguments after their own.
+
+    A method that a learner could paste: the matrices that a class keeps are what an exercise hands over.
+    """
+    found: list[ast.stmt] = []
+    for statement in copy.deepcopy(of).body:
+        if isinstance(statement, ast.FunctionDef) and statement.name != "__init__" and statement.args.args:
+            without = _WithoutSelf(statement.args.args.pop(0).arg)
+            without.visit(statement)
+            statement.args.args += [ast.arg(name) for name in without.read if name not in _names(statement)]
+            statement.name, statement.decorator_list = f"{of.name}_{statement.name}", []
+            found.append(ast.fix_missing_locations(statement))
+    return found
+
+
+def _names(function: ast.FunctionDef) -> set[str]:
+    """The names of a function's arguments."""
+    return {argument.arg for argument in function.args.args}
 
 
 def _define(statement: ast.stmt, scope: dict[str, object]) -> None:
@@ -173,3 +214,27 @@ def test_a_lecture_that_prints_an_answer_is_found():
     assert _takes(found["table"], scores) and points(scores, found["table"]) == scores.out_of > for_nothing(scores)
     assert _takes(found["mean"], output) and points(output, found["mean"]) == output.out_of
     assert not _takes(found["table"], step)
+
+
+METHOD = '''# %%
+class Layer:
+    def __init__(self, W_Q, W_K, W_V):
+        self.W_Q, self.W_K, self.W_V = W_Q, W_K, W_V
+
+    def forward(self, x):
+        Q, K = x @ self.W_Q, x @ self.W_K
+        weights = (Q @ K.mT / self.W_K.shape[1] ** 0.5).softmax(dim=-1)
+        return weights @ (x @ self.W_V), weights
+
+    def __len__(self):
+        return 3
+'''
+
+
+def test_an_answer_in_the_body_of_a_method_is_found():
+    attention = course.exercise("self_attention")
+    found = definitions(METHOD, "attncourse_lessons.l04_self_attention")
+    assert [*found] == ["Layer", "Layer_forward", "Layer___len__"]
+    assert [*inspect.signature(found["Layer_forward"]).parameters] == ["x", "W_Q", "W_K", "W_V"]
+    assert _takes(found["Layer_forward"], attention)
+    assert points(attention, found["Layer_forward"]) == attention.out_of

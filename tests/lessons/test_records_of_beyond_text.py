@@ -1,5 +1,6 @@
 """Lecture 13's models are the ones that were measured, and the records say what the lecture says."""
 
+import json
 from statistics import mean
 
 import jupytext
@@ -14,6 +15,7 @@ DEFINES = ("import torch\n", "pixels, labels =", "order = torch.randperm", "def 
            "def spectra(", "def probe(")  # fmt: skip
 RUNS = ("torch.manual_seed(0)\nvit", "torch.manual_seed(0)\nprint", "with torch.no_grad():\n    for", "sung =",
         "known =", "figures.")  # fmt: skip
+READOUTS = (650, 10890, 68544)  # the ViT's head, one that reads all rows, the rest of the ViT
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +126,46 @@ def test_a_shuffled_cnn_beats_the_vit_and_a_vit_that_reads_all_rows_does_not_lag
     shares = {name: mean(run["report"] for run in runs) for name, runs in measured("vision")["models"].items()}
     assert shares["CNN"] > shares["CNN, pixels shuffled"] > shares["ViT"]
     assert shares["ViT, all rows read"] > shares["ViT"] and shares["CNN, mean over places"] < shares["ViT"]
+
+
+def test_with_three_times_the_steps_the_vit_learns_what_shifts_show_and_the_cnn_needed_none_of_them():
+    models = measured("vision")["models"]
+    short, long, cnn = (models[f"{name}, shifts{more}"] for name, more in (
+        ("ViT", ""), ("ViT", ", three times the steps"), ("CNN", "")))  # fmt: skip
+    for key in ("report", "moved"):
+        for few, many, ahead in zip(short, long, cnn, strict=True):
+            assert few[key] + 0.07 < many[key] < ahead[key]
+        assert 1 - mean(run[key] for run in short) == pytest.approx(1 / 7, abs=0.015)
+        assert 1 - mean(run[key] for run in long) == pytest.approx(1 / 20, abs=0.005)
+
+
+def test_the_page_tells_the_parameters_of_the_readouts(vision):
+    def parameters(model):
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    cnn, averaging, vit, all_rows = (build() for build in (
+        vision.small_cnn, vision.averaging_cnn, vision.vit, vision.AllRowsRead))  # fmt: skip
+    assert (parameters(cnn[-1]), parameters(cnn), parameters(averaging[-1])) == (5130, 9930, 330)
+    assert (parameters(vit.head), parameters(all_rows.head), parameters(vit) - parameters(vit.head)) == READOUTS
+    text = next(lesson.folder for lesson in course.lessons if lesson.name == "beyond_text") / "lecture.py"
+    said = text.read_text(encoding="utf-8").replace("{,}", ",")
+    assert all(f"{number:,}" in said for number in (5130, 9930, 330, *READOUTS))
+
+
+def test_a_part_is_put_into_the_record_that_stands_and_only_into_one_of_the_same_seeds(vision, tmp_path, monkeypatch):
+    file = tmp_path / "vision.json"
+    kept = {"seeds": [0, 1], "dear": [0], "processor_seconds": 5, "models": {"CNN": [{"seed": 0}], "MLP": []}}
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr(vision, "measure", lambda name, seed: (None, {"seed": seed, "report": 0.5}))
+    again = ["vision", "--only", "MLP", "--seeds", "0", "1", "--save", str(file), "--dear"]
+    monkeypatch.setattr("sys.argv", [*again, "0"])
+    vision.main()
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert record["models"]["CNN"] == [{"seed": 0}] and [run["seed"] for run in record["models"]["MLP"]] == [0, 1]
+    assert record["processor_seconds"] >= 5
+    monkeypatch.setattr("sys.argv", [*again, "1"])
+    with pytest.raises(ValueError, match="its dear are"):
+        vision.main()
 
 
 def test_positions_are_a_map_where_digits_stand_everywhere_and_only_there():

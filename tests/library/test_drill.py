@@ -58,10 +58,17 @@ def test_the_still_picture_has_all_questions_and_the_answers_below():
     (ax,) = axes(viz.shape_drill, [MEAN, ERROR])
     said = [words for words, *_ in texts(ax)]
     assert said == [
-        "1", "x (2, 3, 4)", "x.mean(dim=1)", "2", "a (3,), b (3, 4)", "a - b", "1: (2, 4);  2: an error"
+        "given", "line", "which shape?",
+        "1", "x (2, 3, 4)", "x.mean(dim=1)", "(2, 3)   (3, 4)   (2, 4)",
+        "2", "a (3,), b (3, 4)", "a - b", "(3, 4)   an error   (3,)",
+        "answers   1: (2, 4);  2: an error",
     ]  # fmt: skip
+    heights = [y for _, _, y in texts(ax)]
+    assert heights[3:7] == [0] * 4 and heights[7:11] == [1] * 4 and heights[11] > 1
     _, words = viz.shape_drill([MEAN]).still()
-    assert words == "A drill: say the shape. 1. x (2, 3, 4): x.mean(dim=1). Answers: 1: (2, 4)."
+    assert words == (
+        "A drill: say the shape. 1. x (2, 3, 4): x.mean(dim=1). (2, 3), or (3, 4), or (2, 4)? Answers: 1: (2, 4)."
+    )
 
 
 def test_the_lectures_drill_has_every_kind_of_line_and_an_error_among_them():

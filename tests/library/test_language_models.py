@@ -64,6 +64,20 @@ def test_a_larger_share_makes_a_larger_test_set():
     assert len(docstrings(limit=300, test_share=0.5).test) > len(docstrings(limit=300).test)
 
 
+def test_a_packages_docstrings_join_the_training_set_alone(corpus, monkeypatch, tmp_path):
+    (tmp_path / "herbs").mkdir()
+    (tmp_path / "herbs/__init__.py").write_text(f'"""Thyme grows in the sun."""\ndef f():\n    {corpus.test[0]!r}\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    more = docstrings(limit=300, packages=["herbs"])
+    assert more.train == ["Thyme grows in the sun.", *corpus.train] and more.test == corpus.test
+    assert "herbs" not in sys.modules
+
+
+def test_a_package_that_is_not_there_is_told():
+    with pytest.raises(ModuleNotFoundError, match="packages: got 'no_such_package'"):
+        docstrings(limit=300, packages=["no_such_package"])
+
+
 def test_a_python_without_sources_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     with pytest.raises(FileNotFoundError, match="no sources of the standard library"):

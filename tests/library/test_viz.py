@@ -228,6 +228,19 @@ def test_an_explorer_stands_still_where_it_starts():
     assert strokes(ax) == [[(0, 0), (1, 3)]]
 
 
+def test_a_still_of_several_settings_has_the_picture_of_each_on_one_sheet():
+    widget = viz.explore(lines, still=[{"height": 3}, {"height": 1}], height=[1, 2, 3], colour=["red"])
+    sheet, words = widget.still()
+    assert words == "a red line that rises to 3 a red line that rises to 1"
+    both = np.asarray(Image.open(BytesIO(png(sheet))).convert("RGB"), int)
+    each = [np.asarray(Image.open(BytesIO(png(lines(height, "red")[0]))).convert("RGB"), int) for height in (3, 1)]
+    assert both.shape == np.hstack(each).shape
+    assert abs(both - np.hstack(each)).max() < 20, "the same pixels, twice in few colours"
+    assert widget.chosen == ["2", "red"], "the widget itself stands where it starts"
+    with pytest.raises(ValueError, match="still: got height = 5"):
+        viz.explore(lines, still=[{"height": 5}], height=[1])
+
+
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_a_step_has_a_bar_for_each_source_token_as_long_as_its_weight(step):
     frame = viz.step_through(WEIGHTS, SOURCE, TARGET).frames[step]

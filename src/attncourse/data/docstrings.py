@@ -2,10 +2,11 @@
 
 import ast
 import hashlib
+import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Corpus(NamedTuple):
     test: list[str]
 
 
-def docstrings(limit: int | None = None, test_share: float = 0.1) -> Corpus:
+def docstrings(limit: int | None = None, test_share: float = 0.1, packages: Sequence[str] = ()) -> Corpus:
     """The prose of the docstrings, a line of text each, no text twice, in an order that is the same at every call.
 
     Whole modules go to one side or the other (`email` and all that is in it to one), so that no text of the test set,
@@ -53,7 +54,9 @@ def docstrings(limit: int | None = None, test_share: float = 0.1) -> Corpus:
     total, test = sum(map(len, modules)), list[str]()
     while len(test) < test_share * total and len(modules) > 1:
         test += modules.pop(0)
-    return Corpus(train=[text for texts in modules for text in texts], test=test)
+    more = [text for package in packages for text in _texts(_place(package), package)]
+    others = [text for text in dict.fromkeys(more) if text not in seen]
+    return Corpus(train=others + [text for texts in modules for text in texts], test=test)
 
 
 def prose(docstring: str) -> str:
@@ -69,6 +72,14 @@ def prose(docstring: str) -> str:
 
 def _hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
+
+
+def _place(package: str) -> Path:
+    """The folder in which a package's folder lies."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"packages: got {package!r}, which is not installed", name=package)
+    return Path(spec.origin).parents[1]
 
 
 def _texts(folder: Path, module: str) -> Iterator[str]:

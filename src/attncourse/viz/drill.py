@@ -82,19 +82,24 @@ class shape_drill(LiveWidget):
         return sum(one == right for one, right in given), len(given)
 
     def still(self) -> tuple[Figure, str]:
-        """All questions on a sheet, and the answers in small print at its foot."""
-        drawn, ax = figure(6.6, 0.9 + 0.32 * len(self.questions))
-        stage(ax, (0, 1), (len(self.questions) + 1.6, -0.6))
+        """All questions on a sheet with what can be chosen, and the answers at its foot."""
+        drawn, ax = figure(8.6, 1.3 + 0.34 * len(self.questions))
+        stage(ax, (0, 1), (len(self.questions) + 1.1, -1.5))
+        columns = (0.0, 0.04, 0.25, 0.6)
+        for x, head in zip(columns[1:], ("given", "line", "which shape?"), strict=True):
+            ax.text(x, -1, head, fontsize=10.5, color=GREY, va="center")
         told = []
         for row, question in enumerate(self.questions):
             shapes = ", ".join(f"{name} {tuple(shape)}" for name, shape in question["shapes"])
-            ax.text(0.0, row, f"{row + 1}", fontsize=10, color=GREY, va="center")
-            ax.text(0.05, row, shapes, fontsize=10, color=INK, va="center")
-            ax.text(0.5, row, question["code"], fontsize=10, color=INK, va="center", family="monospace")
-            told.append(f"{row + 1}. {shapes}: {question['code']}")
+            choices = "   ".join(question["choices"])
+            for x, words, font in zip(
+                columns, (f"{row + 1}", shapes, question["code"], choices), (None, None, "monospace", None), strict=True
+            ):
+                ax.text(x, row, words, fontsize=10, color=INK if x else GREY, va="center", family=font)
+            told.append(f"{row + 1}. {shapes}: {question['code']}. {', or '.join(question['choices'])}?")
         right = ";  ".join(f"{row}: {question['right']}" for row, question in enumerate(self.questions, start=1))
-        ax.text(0.0, len(self.questions) + 0.9, right, fontsize=6.5, color=GREY, va="center", wrap=True)
-        return drawn, f"A drill: say the shape. {'; '.join(told)}. Answers: {right.replace('  ', ' ')}."
+        ax.text(0.0, len(self.questions) + 0.5, f"answers   {right}", fontsize=9, color=GREY, va="center")
+        return drawn, f"A drill: say the shape. {' '.join(told)} Answers: {right.replace('  ', ' ')}."
 
 
 def _as_asked(place: int, question: Question) -> dict[str, Any]:

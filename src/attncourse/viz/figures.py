@@ -12,6 +12,7 @@ from attncourse._checks import check_boolean
 from attncourse.viz.style import (
     INK,
     MOST_INCHES,
+    PAGE,
     PALE,
     WEIGHTS,
     check_places,
@@ -242,28 +243,36 @@ def weight_tables(
 ) -> None:
     """Square tables of weights side by side, each with its own words: {title: (words, weights (n, n))}.
 
-    Rows ask, columns answer; `numbers` are printed with so many `digits`.
+    A row for each query, a column for each key; `numbers` are printed with so many `digits`. More tables than a page is
+    wide begin another row.
 
     Tables that went wrong are shown as they are, to be looked at. Without `alt` the text says for each row where most
     of it goes. Raises ValueError where words and table do not fit.
     """
-    side = 0.9 + max((0.3 + 0.1 * digits if numbers else 0.3) * len(words) for words, _ in named.values())
-    drawn, _ = figure((side + 0.5) * len(named), side + 0.4, columns=len(named))
+    side = 0.9 + max((0.24 + 0.1 * digits if numbers else 0.3) * len(words) for words, _ in named.values())
+    columns = min(len(named), max(1, int(PAGE / (side + 0.5))))
+    columns = -(-len(named) // -(-len(named) // columns))                     # rows as equal as can be: 4 are 2 and 2
+    rows = -(-len(named) // columns)
+    drawn, _ = figure((side + 0.5) * columns, (side + 0.4) * rows, rows, columns)
     said = []
-    for ax, (title, (words, weights)) in zip(drawn.axes, named.items(), strict=True):
+    for ax in drawn.axes[len(named) :]:
+        ax.set_axis_off()
+    for at, (ax, (title, (words, weights))) in enumerate(zip(drawn.axes, named.items(), strict=False)):
         matrix = as_matrix(weights, words, words)
         cells(ax, matrix, words, words, numbers, digits=digits)
-        ax.set_xlabel("keys: who answers")
+        ax.set_xlabel("key")
+        if at % columns == 0:
+            ax.set_ylabel("query")
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("bottom")
-        ax.tick_params(axis="x", labelrotation=45)
-        for label in ax.get_xticklabels():
-            label.set(ha="left", va="bottom", rotation_mode="anchor")
+        if max(map(len, words)) > 2:
+            ax.tick_params(axis="x", labelrotation=45)
+            for label in ax.get_xticklabels():
+                label.set(ha="left", va="bottom", rotation_mode="anchor")
         ax.set_title(title, pad=8)
-        rows = "; ".join(
+        most = "; ".join(
             f"{word} at {words[row.argmax()]} ({row.max():.2f})" if np.isfinite(row).all() else f"{word} nowhere: NaN"
             for word, row in zip(words, matrix, strict=True)
         )
-        said.append(f"{title}: rows ask, columns answer; most of the weight of {rows}.")
-    drawn.axes[0].set_ylabel("queries: who asks")
+        said.append(f"{title}: rows are queries, columns keys; most of the weight of {most}.")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")

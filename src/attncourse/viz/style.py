@@ -26,6 +26,7 @@ HATCHES = ("", "///", "...", "xxx")
 # White to dark blue, lightness falling evenly: reads the same in grey.
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#cfe1f2", "#7fb4d9", "#2f7ab5", "#08306b"])
 DPI = 144
+PAGE = 9.0  # inches of a page's column: what is wider is shown smaller, and so are its words
 MOST_INCHES = 40  # a side of a picture: a metre
 MOST_PLACES = 40  # rows, columns or words that a picture has a place of their own for
 

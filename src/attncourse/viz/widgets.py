@@ -4,17 +4,20 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import traitlets
 from matplotlib.figure import Figure
+from PIL import Image
 
 from attncourse.viz.figures import alignment_figure, as_weights, describe
 from attncourse.viz.live_widget import LiveWidget
-from attncourse.viz.style import png
+from attncourse.viz.style import figure, png
 
+PAGE_INCHES = 9.5
 MOST_FRAMES = 120  # each stands in the saved notebook, some 20 kB of it
 
 
@@ -44,13 +47,14 @@ class explore(Frames):
 
     `draw(**values)` returns a figure and the words that say what it shows. `controls` gives for each of its arguments
     the values to choose from: a slider where they are numbers, a row of buttons where they are names. `start` says
-    where the controls stand at first, and with them the still picture; the middle where it says nothing. `names` are
-    the words beside the controls, where the argument's name is not enough.
+    where the controls stand at first, and with them the still picture; the middle where it says nothing. `still` are
+    settings to show in the still picture, where one cannot say what moving shows. `names` are the words beside the
+    controls, where the argument's name is not enough.
 
     >>> explore(draw_lookup, temperature=[0.1, 1, 10], start={"temperature": 1})  # doctest: +SKIP
 
     Raises TypeError for less than one or more than two controls, ValueError for a control without values or with two
-    that look the same, for a start that is none of them, and for more settings than a notebook should hold.
+    that look the same, for a start or a still that is none of them, and for more settings than a notebook should hold.
     """
 
     def __init__(
@@ -58,10 +62,12 @@ class explore(Frames):
         draw: Callable[..., tuple[Figure, str]],
         start: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
+        still: Sequence[Mapping[str, Any]] = (),
         **controls: Sequence[Any],
     ):
         values = {name: list(given) for name, given in controls.items()}
         at = _start(values, start or {})
+        shown = [_start(values, {**(start or {}), **setting}, "still") for setting in still]
         if not 1 <= len(values) <= 2:
             raise TypeError(f"controls: got {len(values)}, expected one or two")
         labels = {name: [_label(value) for value in given] for name, given in values.items()}
@@ -79,28 +85,45 @@ class explore(Frames):
             ],
             chosen=[labels[name][at[name]] for name in values],
         )
-        self._still: tuple[Figure, str]
-        frames = []
+        kept = [[labels[name][place[name]] for name in values] for place in shown] or [self.chosen]
+        frames, drawn = [], {}
         for setting in product(*values.values()):
             frame = draw(**dict(zip(values, setting, strict=True)))
-            if list(map(_label, setting)) == self.chosen:
-                self._still = frame
+            if (said := list(map(_label, setting))) in kept:
+                drawn[tuple(said)] = frame
             frames.append(_picture(*frame))
         self.frames = frames
+        self._still = [drawn[tuple(said)] for said in kept]
 
     def still(self) -> tuple[Figure, str]:
-        """The picture of where it stood when it was built."""
-        return self._still
+        """The picture of where it stood when it was built, or of the settings that were asked for, on one sheet."""
+        return self._still[0] if len(self._still) == 1 else _sheet(self._still)
 
 
-def _start(values: Mapping[str, list], start: Mapping[str, Any]) -> dict[str, int]:
+def _sheet(frames: Sequence[tuple[Figure, str]]) -> tuple[Figure, str]:
+    """Frames of one size on one sheet, in rows as wide as a page, with the words of all."""
+    width, height = frames[0][0].get_size_inches()
+    columns = min(len(frames), max(1, int(PAGE_INCHES // width)))
+    rows = math.ceil(len(frames) / columns)
+    sheet, _ = figure(columns * width, rows * height)
+    sheet.clear()
+    sheet.set_layout_engine(None)
+    for place, (frame, _) in enumerate(frames):
+        row, column = divmod(place, columns)
+        ax = sheet.add_axes((column / columns, 1 - (row + 1) / rows, 1 / columns, 1 / rows))
+        ax.imshow(Image.open(BytesIO(png(frame))).convert("RGB"), aspect="auto", interpolation="nearest")
+        ax.set_axis_off()
+    return sheet, " ".join(words for _, words in frames)
+
+
+def _start(values: Mapping[str, list], start: Mapping[str, Any], argument: str = "start") -> dict[str, int]:
     """Where each control stands at first, as an index."""
     for name, given in values.items():
         if not given:
             raise ValueError(f"{name}: got no values, expected at least one")
     for name, value in start.items():
         if name not in values or value not in values[name]:
-            raise ValueError(f"start: got {name} = {value!r}, expected one of the values that the control has")
+            raise ValueError(f"{argument}: got {name} = {value!r}, expected one of the values that the control has")
     if (settings := math.prod(map(len, values.values()))) > MOST_FRAMES:
         raise ValueError(f"controls: got {settings} settings, expected at most {MOST_FRAMES}: each is a picture")
     return {name: given.index(start[name]) if name in start else len(given) // 2 for name, given in values.items()}

@@ -91,6 +91,21 @@ if solved("pad_batch"):
 # The formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds
 # above the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) The
 # weights are never NaN.
+#
+# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has two
+# mistakes, and both are of the kind "the wrong axis".** Do not read it first; *test* it. What should the six weights sum to?
+# Along which axis do they sum to one? And what becomes of the first row if the second one is 200 higher? Change the scores, and
+# ask until you have both. Then write the function as it should be.
+
+# %%
+def suspicious(scores):
+    exponentials = (scores - scores.max()).exp()                     # (n_rows, n)
+    return exponentials / exponentials.sum(dim=0)
+
+
+weights = suspicious(torch.tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 0.0]]))           # (2, 3)
+print("weights", [[round(w, 2) for w in row] for row in weights.tolist()])
+print("all six together:", round(weights.sum().item(), 2))
 
 # %% exercise="softmax"
 def softmax(scores: Tensor) -> Tensor:

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 50 minutes, of which a few seconds are computing. You need Python, and to have seen a PyTorch tensor. Nothing is
+# *About 45 minutes, of which a few seconds are computing. You need Python, and to have seen a PyTorch tensor. Nothing is
 # assumed about language models or attention.*
 #
 # After this lecture you can
@@ -168,12 +168,26 @@ print(centred[0, 0])
 
 # %%
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
-viz.explore(figures.broadcasting, a=shapes, b=shapes, start={"a": "(3, 1)", "b": "(4,)"})
+pairs = [{"a": "(3, 1)", "b": "(4,)"}, {"a": "(3,)", "b": "(4,)"}, {"a": "(3,)", "b": "(3, 1)"}]
+viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pairs)
 
 # %% [markdown]
 # A column minus a row is a table of all differences. That is useful: you will use it for masks and for positions. But
 # three numbers minus three numbers gave nine, without a warning, because one of them was a **column vector**, (3, 1).
 # Nobody who subtracts three numbers from three numbers wants nine.
+#
+# How can cells be used that are not in memory? A tensor knows its **strides**: how far it must go in memory from one place of
+# an axis to the next. *Guess* the stride of an axis that was stretched.
+
+# %%
+column = torch.tensor([[10], [20], [30]])            # (3, 1)
+stretched = column.expand(3, 4)                      # (3, 4)  what broadcasting does inside
+in_memory = stretched.untyped_storage().nbytes() // stretched.element_size()
+print("strides", stretched.stride(), " numbers in memory:", in_memory)
+
+# %% [markdown]
+# Zero: along that axis torch reads the same number again and again. So stretching costs no memory. (The *result* of the
+# subtraction does: a (200, 1) and a (200,) make 40,000 numbers.)
 #
 # Now practise, on six lines of code. Say the shape aloud before you press. Only the first answer counts.
 # Fewer than five right? Read the last two sections once more, and *begin anew*.
@@ -209,7 +223,8 @@ figures.record(w=4.0)
 # %% [markdown]
 # Read the lower arrows from the right: the loss has slope 1 with respect to itself, squaring multiplies it by 6, and
 # subtracting 1 leaves it as it is. Now torch. *Guess:* what does a second `backward()` leave in `.grad`? Where does a step
-# of 0.1 against that lead? And is anything recorded of what is computed with `w.detach()`?
+# of 0.1 against that lead? Is anything recorded of what is computed with `w.detach()`? And what is the slope of a number that
+# broadcasting has used six times?
 
 # %%
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
@@ -222,6 +237,9 @@ with torch.no_grad():                                # from here on nothing is r
     w -= 0.1 * w.grad                                # so w may be changed
 w.grad = None                                        # forget, or the next slope is added
 print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_grad)
+b = torch.zeros(4, requires_grad=True)               # (4,)
+(x + b).sum().backward()                             # (2, 3, 4) + (4,): b is stretched
+print("slope of b:", b.grad)
 
 # %% [markdown]
 # These lines show four rules.
@@ -232,7 +250,8 @@ print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_
 # * `.item()`, `.detach()`, `.tolist()` and NumPy hand over bare numbers, without the record. What is computed from them
 #   has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
 #   which it was cut.
-# * A gradient has the shape of its parameter. `w.grad.shape == w.shape`, always.
+# * A gradient has the shape of its parameter, always. Where broadcasting has stretched the parameter, each copy has a slope,
+#   and the slopes are added up: six copies of each number of `b`, so 6.
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
@@ -432,7 +451,8 @@ def weights_under_shift(shift):
 
 
 shifts = [-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
-viz.explore(weights_under_shift, shift=shifts)
+viz.explore(weights_under_shift, shift=shifts, start={"shift": 0},
+            still=[{"shift": 90}, {"shift": 0}, {"shift": -106}])
 
 # %% [markdown]
 # Around −106 the weights are wrong and look like weights. The numbers there are so close to the smallest float32 that

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="language modelling and its objective"
 # # Lecture @bottleneck · Language models, recurrent networks, and the bottleneck of one vector
 #
-# *About 60 minutes, of which one is computing. You need Python, tensors in PyTorch and the habits of
+# *About 50 minutes, of which one is computing. You need Python, tensors in PyTorch and the habits of
 # [lecture @getting_ready](@getting_ready): shapes, masks, softmax. No language model and no recurrent network is
 # assumed.*
 #
@@ -37,8 +37,10 @@
 #
 # $$p(w_1, \dots, w_n) = \prod_{t=1}^{n-1} p(w_{t+1} \mid w_1, \dots, w_t)$$
 #
-# Nothing is assumed here; it is true of any distribution. ($w_1$ is a mark for the beginning and is given.) It also says
-# how to write: sample the next token, append it, ask again. A model that writes in this way is **autoregressive**.
+# Nothing is assumed here; it is true of any distribution. ($w_1$ is a mark for the beginning and is given.) *Return the
+# number* is three factors: how likely *Return* is after the mark, *the* after *Return*, and *number* after *Return the*. If
+# these are ½, ½ and ⅒, the text has the probability 1/40. The rule also says how to write: sample the next token, append it,
+# ask again. A model that writes in this way is **autoregressive**.
 #
 # The models of this lecture differ in what they carry along of $w_1, \dots, w_t$, and in whether they count or learn. They
 # carry the last few tokens, or one vector of fixed size; and we shall find out what neither can do.
@@ -281,18 +283,18 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # count of characters*. To a table of counts, different is different. You know that *number* and *count* are nearly the
 # same word.
 #
-# So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table. Bengio et al. (2003) put the
-# embeddings of the last $n - 1$ tokens side by side, send them through one **hidden layer** (a linear map and a tanh
-# between input and output), and end with one number for each token of the vocabulary, the **logits**. A softmax makes
-# probabilities of them:
+# So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al. (2003) put the
+# embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear map and a tanh, makes a vector
+# $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the dot product of $h_t$ with the token's own
+# row of $E$. A softmax makes probabilities of the logits:
 #
-# $$h_t = \tanh\bigl([x_{t-n+2};\ \dots;\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
+# $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
 # \operatorname{softmax}(h_t E^\top + b_E)$$
 #
-# The model sees no more than an n-gram model does. But it is **parametric**: its probabilities are a function with
-# parameters ($W$, $b$, $b_E$ and the table $E$, which here both reads tokens and scores them), and we move the parameters
-# down the gradient of the cross-entropy. If *number* and *count* get similar vectors, what is learned about one is
-# learned about the other. *Guess:* which has more numbers to keep, this network or the 5-gram model?
+# (A semicolon puts vectors side by side.) The model sees no more than a 5-gram model does. But it is **parametric**: its
+# probabilities are a function with parameters, $W$, $b$, $b_E$ and $E$, and we move these down the gradient of the
+# cross-entropy. If *number* and *count* get similar vectors, what is learned about one is learned about the other. *Guess:*
+# which has more numbers to keep, this network or the 5-gram model?
 
 # %%
 window = WindowLanguageModel(len(tokenizer), order=5, d_hidden=96)
@@ -384,9 +386,11 @@ assert sum(leaking_losses[-10:]) < 0.25 * sum(losses[-10:])
 assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repeats"
 
 # %% [markdown] teaches="recurrent networks: LSTMs are powerful"
-# (Two details of all training in this lecture. Long texts are cut, and the gradient goes back to the beginning of a
-# piece: **truncated backpropagation through time**. And each piece is read as if nothing had gone before, while tests
-# read whole texts.)
+# <details><summary><b>Going further</b>: two details of all training in this lecture</summary>
+#
+# Long texts are cut, and the gradient goes back to the beginning of a piece: <b>truncated backpropagation through
+# time</b>. And each piece is read as if nothing had gone before, while tests read whole texts.
+# </details>
 #
 # **Now you:** [a01](@bottleneck/assignment), exercise 3.
 #
@@ -394,33 +398,52 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 #
 # The RNN replaces its whole state at each step. Whatever it knew of the first word must survive a matrix and a tanh each
 # time. Hochreiter and Schmidhuber (1997) leave the state alone unless there is a reason to change it, and let **gates**
-# decide: numbers between 0 and 1, one for each component, computed from what is read. (The forget gate came a little
-# later: Gers et al. 2000.)
+# decide: numbers between 0 and 1, computed from what is read. (The forget gate came a little later: Gers et al. 2000.)
+#
+# Here is the 3 again, in a state $c$ of a single number. A forget gate $f$ says how much of the state to keep, an input gate
+# $i$ how much of what is new to take in. We set both by hand: take in the first number, then keep. *Guess* what is left.
+
+# %%
+c = 0.0
+for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.95, 0.0)):
+    c = f * c + i * new
+    print(f"read {new:>4.0f} with f = {f}, i = {i}: state {c:.2f}")
+
+# %% [markdown]
+# Most of the 3 is left, and the three numbers after it have left no trace. In a network each component of the state has gates
+# of its own, and the network learns when to open them.
 
 # %%
 figures.lstm_and_gru()
 
 # %% [markdown]
-# The **LSTM** (long short-term memory) has a second vector, the cell state $c_t$, along the top of the picture. With
-# $\sigma$ for the sigmoid and $\odot$ for a product number by number:
+# The **LSTM** (long short-term memory) keeps such a state $c_t$, along the top of the picture, beside the hidden state $h_t$.
+# Read the last line first: it is the line of code above, for vectors. With $\sigma$ for the sigmoid and $\odot$ for a product
+# number by number:
 #
 # $$
 # \begin{aligned}
 # f &= \sigma\bigl(x_t W_f + h_{t-1} U_f + b_f\bigr) && \text{forget gate: how much to keep}\\
 # i &= \sigma\bigl(x_t W_i + h_{t-1} U_i + b_i\bigr) && \text{input gate: how much to take in}\\
 # o &= \sigma\bigl(x_t W_o + h_{t-1} U_o + b_o\bigr) && \text{output gate: how much to show}\\
-# \tilde c &= \tanh\bigl(x_t W_c + h_{t-1} U_c + b_c\bigr) && \text{the candidate}\\
+# \tilde c &= \tanh\bigl(x_t W_c + h_{t-1} U_c + b_c\bigr) && \text{the candidate: what is new}\\
 # c_t &= f \odot c_{t-1} + i \odot \tilde c \qquad\qquad h_t = o \odot \tanh c_t
 # \end{aligned}
 # $$
 #
-# The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. Its gates are the **update
-# gate** $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the **reset gate** $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. What is
-# not kept is replaced: $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$. The reset gate says how much of the past the
-# candidate sees: $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. (This is torch's form. Cho et al.
-# apply $r$ before the matrix.) Here is the LSTM in code, beside torch's. The GRU is an extension of the assignment.
-# *Guess* from the equations: how many times as many parameters does an LSTM cell have as an RNN cell of the same width? And
-# a GRU cell?
+# The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. One gate $z$ decides both: what is
+# not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
+#
+# <details><summary><b>Going further</b>: the GRU's two gates</summary>
+#
+# The <b>update gate</b> is $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the <b>reset gate</b>
+# $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. The reset gate says how much of the past the candidate sees:
+# $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. This is torch's form; Cho et al. apply $r$ before the
+# matrix. You build it in the extension of the assignment.
+# </details>
+#
+# Here is the LSTM in code, beside torch's. *Guess* from the equations: how many times as many parameters does an LSTM cell
+# have as an RNN cell of the same width? And a GRU cell, with three lines that read $x_t$?
 
 # %%
 def lstm_step(x, h, c, W, U, b):
@@ -444,20 +467,18 @@ for kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
 assert all(same)
 
 # %% [markdown] teaches="recurrent networks: LSTMs are powerful"
-# Four times and three times: there are as many pairs of matrices as there are lines with an $x_t$. Keep that in mind for
+# Four times and three times: there are as many pairs of matrices as there are lines that read $x_t$. Keep that in mind for
 # the comparison that follows.
 #
 # ## Which language model predicts best?
 #
 # All on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks have
 # states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a validation set.
-# Because gated cells have more parameters, there is a second RNN, of 128 numbers. The last entry, 5-gram and GRU, takes half
-# of each of these two models' probabilities. *Place your bets.* The 5-gram model keeps a count of every run of five, and no
-# network has a fifth as many numbers.
+# Because gated cells have more parameters, there is a second RNN, of 128 numbers. *Place your bets.* The 5-gram model keeps a
+# count of every run of five, and no network has a fifth as many numbers.
 
-# %%
-models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU",
-          "5-gram and GRU"]
+# %% tags=["hide-input"]
+models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU"]
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity")
 for model in models:
     print(f"{model:>14}: {mean(perplexities(model)):.1f}", end="")
@@ -481,11 +502,13 @@ print("from a quarter of the texts to all the perplexity falls by",
 # falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al. (2003) measured
 # a perplexity of 312 for the best n-gram model, and of 252 for a window network that was mixed with a trigram model.
 #
-# Now look at the line of *5-gram and GRU*. Together the two lose less than either alone. That can only be if they are good at
-# *different* tokens. Which? For each token of the test set we ask how much of the context the 5-gram model had ever seen:
-# all four tokens, or three, two, or no more than one. *Guess* what the two curves look like.
+# ## Where counting wins: known and unknown contexts
+#
+# Are the two good at the same tokens? For each token of the test set we ask how much of its context the 5-gram model had ever
+# seen: all four tokens, or three, two, or no more than one. A third model, *5-gram and GRU*, takes half of each of the two
+# models' probabilities. *Guess* what the curves look like, and where the third one lies.
 
-# %%
+# %% tags=["hide-input"]
 by_known = {
     model: {n: [run["nats_by_known"][str(n)] for run in record["runs"]
                 if (run["model"], run["share"]) == (model, "all")] for n in (1, 2, 3, 4)}
@@ -495,10 +518,12 @@ known = {int(n): share for n, share in record["known"].items()}
 ticks = {n: f"{'≤ ' * (n == 1)}{n} ({known[n]:.0%})" for n in (1, 2, 3, 4)}
 figures.seed_lines({"": by_known}, "tokens of the context seen before (share of test tokens)",
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0), ticks=ticks)
+for model in by_known:
+    print(f"{model:>14}: test perplexity {mean(perplexities(model)):.1f}")
 
 # %% tags=["hide-input"]
 assert all(0.3 < gain < 0.4 for gain in gains.values()), "four times the text: about a third"
-average = {model: mean(perplexities(model)) for model in models}
+average = {model: mean(perplexities(model)) for model in [*models, *by_known]}
 assert average["5-gram and GRU"] < average["5-gram"] < average["GRU"] < 0.9 * average["RNN"]
 assert average["LSTM"] < 0.9 * average["RNN"] and average["window"] < 1.1 * average["RNN"]
 wide, sizes = perplexities("RNN, d = 128"), record["size"]
@@ -509,42 +534,13 @@ assert lead[1] < 0.1 and lead[1] + 0.1 < lead[4], "the less is known, the smalle
 for n in lead:
     assert max(by_known["5-gram and GRU"][n]) < min(by_known["5-gram"][n] + by_known["GRU"][n])
 
-# %% [markdown]
+# %% [markdown] teaches="linear interaction distance, locality, vanishing gradients"
 # Where the last four tokens have been seen before, to look up what followed them is hard to beat. The less of the context
 # has been seen, the smaller is the lead of the 5-gram model, and with one token or none the two are about equal. A state in
 # which the network has never been is *something like* states in which it has been, and similar states give similar
-# predictions. **Counting remembers, parameters generalise**: that is our guess at why the lead shrinks. The mixture gains in
-# every group, even where the 5-gram model leads, so within each group the two are good at different tokens.
-#
-# And here is what they write. Each draws the next token from its distribution, sharpened: probabilities are squared and
-# made to sum to one again, which is sampling with a **temperature** of ½. (This GRU trains for a few seconds only.)
-
-# %%
-torch.manual_seed(0)
-gru = RecurrentLanguageModel(len(tokenizer), d_hidden=96, cell="gru")
-fit_texts(gru, train, steps=350, batch_tokens=512, lr=2e-2, seed=0, name="GRU")
-
-
-def write(distribution, seed, length=30):
-    generator, text = torch.Generator().manual_seed(seed), list(begun)
-    while len(text) < length and text[-1] != EOS:
-        sharpened = distribution(text) ** 2              # multinomial makes them sum to one
-        text.append(int(torch.multinomial(sharpened, 1, generator=generator)))
-    return tokenizer.decode(text)
-
-
-@torch.no_grad()
-def next_token(text):
-    return gru(torch.tensor([text]))[0, -1].softmax(dim=-1)      # (vocab_size,)
-
-
-for seed in (0, 2):
-    print("5-gram:", write(five_gram.distribution, seed))
-    print("GRU:   ", write(next_token, seed), "\n")
-
-# %% [markdown] teaches="linear interaction distance, locality, vanishing gradients"
-# The 5-gram model writes what somebody has written, in runs that are glued together where a few tokens fit. The network's
-# sentences are its own, and a beginner's.
+# predictions. **Counting remembers, parameters generalise**: that is our guess at why the lead shrinks. The mixture loses less
+# than either in every group, even where the 5-gram model leads, so within each group the two are good at different tokens.
+# ("Going further", at the end of the page, lets both write.)
 #
 # > **Check yourself.** You read ten times as much text. Which grows, the 5-gram model or the GRU?
 # > <details><summary>Answer</summary>The 5-gram model: most runs of five are new, so its counts go on growing. The GRU has
@@ -606,13 +602,18 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is the main path from state to state, not
 # the only one.)
 #
-# The difference is what can be *done*. The RNN's factor is a matrix times the slope of tanh. torch draws a fresh $W_h$
-# from $\pm 1/\sqrt d$, and such a matrix shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even
-# before tanh, whose slope is at most 1. Four times that is 2.3, which outweighs the slope, and the gradient explodes. In
-# the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about
-# $0.95^{60} \approx 0.05$. The LSTM keeps even more than its forget gate explains; perhaps other paths, through $h$, add to
-# it (a guess). Gates are why LSTMs ruled the field from about 2013 to 2017, and the reason to set their forget bias to 1 or
-# more at the start. Exploding gradients are **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
+# The difference is what can be *done*. In the RNN a larger matrix makes the gradient explode. In the gated networks one bias
+# decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about $0.95^{60} \approx 0.05$. Gates are why LSTMs ruled the
+# field from about 2013 to 2017, and the reason to set their forget bias to 1 or more at the start. Exploding gradients are
+# **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
+#
+# <details><summary><b>Going further</b>: why these RNNs vanish and explode, and what the LSTM keeps</summary>
+#
+# The RNN's factor is a matrix times the slope of tanh. torch draws a fresh $W_h$ from $\pm 1/\sqrt d$, and such a matrix
+# shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even before tanh, whose slope is at most 1. Four
+# times that is 2.3, which outweighs the slope. The LSTM with its forget gate open keeps even more than $0.95^{60}$; perhaps
+# other paths, through $h$, add to it (a guess).
+# </details>
 #
 # > **Check yourself.** An open gate keeps what is there. Why not open all of them for good?
 # > <details><summary>Answer</summary>Then nothing new gets in (GRU: 1 − z is closed), or everything is added to everything
@@ -635,6 +636,8 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 #
 # **Now you:** [a01](@bottleneck/assignment), exercise 2.
 #
+# ## The bottleneck measured: how much fits through one vector?
+#
 # A small task decides it. A GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is asked for one of them: *a?*
 # Everything needed was there, but nobody knew in advance which would be asked.
 
@@ -645,12 +648,13 @@ pairs = [f"{chr(97 + a)}{digit}" for a, digit in zip(letters[0], digits[0], stri
 print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 
 # %% [markdown]
-# The readers below differ in one thing: what is left when the question comes. It is one vector, or all states, of which
-# **attention** takes a weighted average once it knows the question (how, is the next lecture; here it is a box). To be
-# fair to the one vector, the readout must be able to *select*. So it multiplies what was found by a map of the question,
-# number by number: the question can switch some numbers off and let others through. Both readers have the same
-# parameters. They train for some seconds. *Use the time:* draw the share of right answers against the number of pairs,
-# for a single vector of 16, 32, 64 and 128 numbers, and for attention. Guessing gives 0.1.
+# The readers below differ in one thing: what is left when the question comes. It is one vector, or it is all states. Of all
+# states **attention** takes a weighted average, once it knows the question. (How it does that is the next lecture; here it is
+# a box, `attend`.) Then a **readout** makes the answer of what was found. To be fair to the one vector, it must be able to
+# *select*: it multiplies what was found, number by number, by a map of the question, which can switch some numbers off and let
+# others through, as a gate does. Both readers have the same parameters. They train for some seconds. *Use the time:* draw the
+# share of right answers against the number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for attention.
+# Guessing gives 0.1.
 
 # %%
 class Reader(nn.Module):
@@ -673,6 +677,7 @@ class Reader(nn.Module):
 
 
 def losses_of(reader, draws):
+    """One loss after another, each of a new batch: `descend` takes a step down each."""
     for n in 160 * (1, 2, 4, 8, 16):                                          # 800 batches
         letters, digits, asked, answer = letters_with_digits(64, n, draws)
         yield cross_entropy(reader(letters, digits, asked), answer)
@@ -719,11 +724,14 @@ assert halves == sorted(halves), "wider is better"
 # numbers with sixteen. With attention sixteen numbers are enough for all of it, because nothing has to be squeezed. What
 # is kept grows with the text, one state for each token.
 #
-# Is it capacity, or the time to learn how to use it? Sixteen digits would fit into 64 numbers many times over, if a
-# network knew how to pack them. And was the readout the trouble? The record has the tests that could refute us, all with
-# $d = 64$ and the mean of three seeds.
+# ## Is it the width of the vector? Four tests that could refute us
+#
+# Sixteen digits would fit into 64 numbers many times over, if a network knew how to pack them. So it may be the training, or
+# the long path, or the readout, and not the width. The record has a test for each, all with $d = 64$ and the mean of three
+# seeds. *Guess first:* which of these four will help the one vector most: the mean of all states, six times the training, a
+# decoder that reads the question as one more token, or a readout that puts vector and question side by side?
 
-# %%
+# %% tags=["hide-input"]
 print(f"{'memory, readout, steps':<34}", *(f"{n:>5}" for n in (1, 2, 4, 8, 16)))
 for reader in [*recall["readers"], recall["longer"]]:
     if reader["d"] == 64:
@@ -740,10 +748,9 @@ for reader in [*recall["readers"], recall["longer"]]:
 #   more steps, the record does not say.
 # * A **decoder's** GRU cell, which reads the question with the vector as its state, breaks down earlier still.
 # * **Concatenation**, a readout that puts vector and question side by side, fails already at *two* pairs. That has
-#   nothing to do with the width of the vector: such a readout can only add the question to what was found before its
-#   tanh, and in 800 steps it does not learn to select. (Attention does not mind, since its dot product has selected
-#   before.) Had we compared the memories with this readout alone, we would have taken a fault of the readout for the
-#   bottleneck. Vary one thing at a time.
+#   nothing to do with the width of the vector. Such a readout can only *add* the question to what was found, and in 800 steps
+#   it does not learn to select. (Attention does not mind: it has selected before.) Had we compared with this readout alone,
+#   we would have taken a fault of the readout for the bottleneck. Vary one thing at a time.
 #
 # > **Check yourself.** (1) Both readers have the same number of parameters. What does attention need more of, and how does
 # > it grow with $n$? (2) Why does a linear layer on [found; question] not
@@ -815,44 +822,15 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # %% [markdown] erratum="a missing with"
 # > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer
 # > operations than a recurrence; it compares every position with every other. What does not increase with the length is
-# > how many of them must be done one after the other. The next cell reads it off the graph that autograd keeps: the longest
-# > chain of operations of which each needs the one before.
-
-# %% tags=["hide-input"]
-def longest_chain(tensor):
-    """How many operations had to wait for each other: the graph's depth, without recursion."""
-    depth, todo = {}, [tensor.grad_fn]
-    while todo:
-        node = todo[-1]
-        before = [earlier for earlier, _ in node.next_functions if earlier is not None]
-        unknown = [earlier for earlier in before if earlier not in depth]
-        if unknown:
-            todo += unknown
-        else:
-            depth[todo.pop()] = 1 + max((depth[earlier] for earlier in before), default=0)
-    return depth[tensor.grad_fn]
-
-
-chains = {"recurrence": {}, "attention": {}}
-for n in (10, 20, 40):
-    x, h = torch.randn(1, n, 128, requires_grad=True), torch.zeros(1, 128)
-    for x_t in x.unbind(dim=1):
-        h = cell(x_t, h)
-    chains["recurrence"][n] = longest_chain(h)
-    chains["attention"][n] = longest_chain(attend(x, x, x)[0])
-for name, chain in chains.items():
-    print(f"{name:>10}, longest chain at length n:", chain)
-assert chains["recurrence"][40] > 3.5 * chains["recurrence"][10]
-assert len(set(chains["attention"].values())) == 1
-
-# %% [markdown]
+# > how many of them must be done one after the other. ("Going further", at the end of the page, counts them.)
+#
 # ## In short
 #
 # | | | shape |
 # |---|---|---|
 # | language model | $p(w_1, \dots, w_n) = \prod_t p(w_{t+1} \mid w_1, \dots, w_t)$ | logits (batch, n, vocab_size) |
 # | cross-entropy, perplexity | $-\frac1N \sum_i \ln p_i$, and its exponential | one number |
-# | window network | $h_t = \tanh([x_{t-n+2}; \dots; x_t] W + b)$ | $W$: ((n − 1) d, d) |
+# | window network, four tokens | $h_t = \tanh([x_{t-3}; \dots; x_t] W + b)$ | $W$: (4 d, d) |
 # | RNN | $h_t = \tanh(x_t W_x + h_{t-1} W_h + b)$ | $h_t$: (d,) |
 # | gradient over $k$ steps | a product of $k$ matrices: like $w^k$, it vanishes or explodes | (d, d) |
 # | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $c_t$, $h_t$: (d,) |
@@ -903,3 +881,66 @@ assert len(set(chains["attention"].values())) == 1
 # networks*](https://arxiv.org/abs/1211.5063) (2013), section 2, on gradients that vanish and explode. Cho et al.,
 # [*Learning phrase representations using RNN encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals
 # and Le, [*Sequence to sequence learning with neural networks*](https://arxiv.org/abs/1409.3215) (both 2014).
+#
+# ## Going further: what the two models write
+#
+# Each draws the next token from its distribution, sharpened: probabilities are squared and made to sum to one again, which is
+# sampling with a **temperature** of ½. (This GRU trains for a few seconds only.) The 5-gram model writes what somebody has
+# written, in runs that are glued together where a few tokens fit. The network's sentences are its own, and a beginner's. Open
+# the cell to see them.
+
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+torch.manual_seed(0)
+gru = RecurrentLanguageModel(len(tokenizer), d_hidden=96, cell="gru")
+fit_texts(gru, train, steps=350, batch_tokens=512, lr=2e-2, seed=0, name="GRU")
+
+
+def write(distribution, seed, length=30):
+    generator, text = torch.Generator().manual_seed(seed), list(begun)
+    while len(text) < length and text[-1] != EOS:
+        sharpened = distribution(text) ** 2              # multinomial makes them sum to one
+        text.append(int(torch.multinomial(sharpened, 1, generator=generator)))
+    return tokenizer.decode(text)
+
+
+@torch.no_grad()
+def next_token(text):
+    return gru(torch.tensor([text]))[0, -1].softmax(dim=-1)      # (vocab_size,)
+
+
+for seed in (0, 2):
+    print("5-gram:", write(five_gram.distribution, seed))
+    print("GRU:   ", write(next_token, seed), "\n")
+
+# %% [markdown]
+# ## Going further: the longest chain of operations that wait
+#
+# Autograd keeps a graph of what was computed. The longest chain in it, of operations of which each needs the one before,
+# says how many must wait. For a recurrence it grows with the length. For attention it is the same at every length.
+
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+def longest_chain(tensor):
+    """How many operations had to wait for each other: the graph's depth, without recursion."""
+    depth, todo = {}, [tensor.grad_fn]
+    while todo:
+        node = todo[-1]
+        before = [earlier for earlier, _ in node.next_functions if earlier is not None]
+        unknown = [earlier for earlier in before if earlier not in depth]
+        if unknown:
+            todo += unknown
+        else:
+            depth[todo.pop()] = 1 + max((depth[earlier] for earlier in before), default=0)
+    return depth[tensor.grad_fn]
+
+
+chains = {"recurrence": {}, "attention": {}}
+for n in (10, 20, 40):
+    x, h = torch.randn(1, n, 128, requires_grad=True), torch.zeros(1, 128)
+    for x_t in x.unbind(dim=1):
+        h = cell(x_t, h)
+    chains["recurrence"][n] = longest_chain(h)
+    chains["attention"][n] = longest_chain(attend(x, x, x)[0])
+for name, chain in chains.items():
+    print(f"{name:>10}, longest chain at length n:", chain)
+assert chains["recurrence"][40] > 3.5 * chains["recurrence"][10]
+assert len(set(chains["attention"].values())) == 1

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -249,6 +250,40 @@ def runs_by_width(
     """{name: {x: one value a seed}}: every run a point, a line through their means; `level` is a dotted line's height
     and name."""
     drawn, ax = figure(6.6, 3.4)
+    said = _runs(ax, runs, level)
+    ax.set_ylim(bottom=0)
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a point for each seed. {'; '.join(said)}.")
+
+
+def scores_by_width(
+    spread: Mapping[str, Mapping[int, Sequence[float]]],
+    entropy: Mapping[str, Mapping[int, Sequence[float]]],
+    n_keys: int,
+) -> None:
+    """What the width of queries and keys makes of scores and weights: {name: {d_k: one value a seed}} each.
+
+    On the left the scores' standard deviation, on the right the entropy of the weights, with its most, ln n_keys.
+    """
+    drawn, (left, right) = figure(8.6, 3.3, columns=2)
+    said = ["standard deviation of the scores: " + "; ".join(_runs(left, spread, None))]
+    left.set_yscale("log", base=2)
+    left.yaxis.set_major_formatter("{x:g}")
+    left.set_ylabel("standard deviation of the scores")
+    most = float(np.log(n_keys))
+    said.append("entropy of the weights: " + "; ".join(_runs(right, entropy, (most, f"ln {n_keys}: equal weights"))))
+    right.set_ylim(0, 1.08 * most)
+    right.set_ylabel("entropy of the weights (nats)")
+    for ax in (left, right):
+        ax.set_xlabel("width of queries and keys, d_k")
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+    right.legend(frameon=False, loc="lower left", handlelength=2.4)
+    show(drawn, f"Against the width d_k, a point for each seed. {'. '.join(said)}. Equal weights have {most:.2f}.")
+
+
+def _runs(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]], level: tuple[float, str] | None) -> list[str]:
+    """Every run a point, a line through their means; a dotted line at `level`. Says the means of each line."""
     said = []
     for i, (name, points) in enumerate(runs.items()):
         means = [sum(values) / len(values) for values in points.values()]
@@ -265,9 +300,7 @@ def runs_by_width(
     widths = list(next(iter(runs.values())))
     ax.set_xticks(widths, [f"{x}" for x in widths])
     ax.minorticks_off()
-    ax.set_ylim(bottom=0)
-    name_lines(ax, x_name, y_name)
-    show(drawn, f"{y_name} against {x_name}, a point for each seed. {'; '.join(said)}.")
+    return said
 
 
 def worlds(runs: Mapping[str, Mapping[str, Sequence[float]]], chance: float) -> None:

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="attention as a soft lookup: query, key, value"
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 60 minutes, of which less than one is computing. You need Python, and from
+# *About 55 minutes, of which less than one is computing. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
 # why anybody wants this; nothing here depends on it.*
 #
@@ -40,7 +40,6 @@ except ModuleNotFoundError:
 
 import math
 import re
-from collections import Counter
 
 import torch
 from torch import nn
@@ -54,6 +53,7 @@ from attncourse.attention import (
 )
 from attncourse.data import docstrings
 from attncourse.data.bridge import BICYCLES, counts, days
+from attncourse.data.word_contexts import word_contexts
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
@@ -182,7 +182,8 @@ def draw(T):
 
 
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
-viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"})
+viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
+            still=[{"T": 100.0}, {"T": 0.1}, {"T": 0.001}])
 
 # %% [markdown]
 # At a low temperature the curve freezes into stairs: that is hard attention. At a high one it melts into a level line:
@@ -402,8 +403,12 @@ def learn(seed, steps=600, waves=(1, 2, 3, 4)):
 
 # %%
 paths = [learn(seed) for seed in range(3)]
-viz.explore(lambda step: figures.learned_keys(paths[0][step], f"after {step} steps"),
-            step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={"step": 600})
+def draw_keys(step):
+    return figures.learned_keys(paths[0][step], f"after {step} steps")
+
+
+viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={"step": 600},
+            still=[{"step": 0}, {"step": 40}, {"step": 80}, {"step": 600}])
 
 # %% [markdown]
 # They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any good?
@@ -497,19 +502,8 @@ topics = {"time": ("month week", "day year weekday"),
 known = [(word, topic) for topic, (words, _) in topics.items() for word in words.split()]
 new = [(word, topic) for topic, (_, words) in topics.items() for word in words.split()]
 words = [word for word, _ in known + new]                     # 25: keys first, then queries
-
-# %%
-occurrences = Counter(word for text in texts for word in text)
-context_words = [word for word, _ in occurrences.most_common(500)]
-column = {word: number for number, word in enumerate(context_words)}
-neighbours = torch.zeros(len(words), 500)                     # (25, 500)
-for text in texts:
-    for place, word in enumerate(text):
-        if word in words:
-            around = text[max(0, place - 3) : place] + text[place + 1 : place + 4]
-            for other in around:
-                if other in column:
-                    neighbours[words.index(word), column[other]] += 1
+neighbours, context_words, occurrences = word_contexts(texts, words, n_contexts=500, reach=3)
+print("neighbours", tuple(neighbours.shape), " the first columns:", context_words[:6])
 print("month:", occurrences["month"], "times, file:", occurrences["file"], "times")
 
 # %% [markdown]
@@ -536,8 +530,10 @@ right = {"counts": who_answers(neighbours)}
 #
 # There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**. The
 # other does not count how often a neighbour comes, but how much more often than by chance. The logarithm of that ratio is
-# the **pointwise mutual information** of two words (Church and Hanks, 1990); with negatives set to zero it is PPMI. It
-# silences "the", which is everybody's neighbour. *Guess:* which of them helps more, if each is tried alone?
+# the **pointwise mutual information** of two words (Church and Hanks, 1990); with negatives set to zero it is PPMI. For
+# example: a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
+# chance. If it is thirty, the entry is ln 3 = 1.1, and if it is eight, 0. So PPMI silences "the", which is everybody's
+# neighbour. *Guess:* which of the two repairs helps more, if each is tried alone?
 
 # %%
 def of_length_one(vectors):
@@ -637,28 +633,47 @@ with torch.no_grad():
 # \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$
 #
 # So plain scores have a standard deviation of $\sqrt{d_k}$: the wider the vectors, the larger the scores. What does the
-# softmax make of them? A weight answers to its own score with the slope $\partial \alpha_i / \partial e_i = \alpha_i
-# (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or nearly 0. The softmax is then **saturated**.
-# *Guess:* with $d_k = 1024$ and sixteen *random* keys, how large is the largest weight, without the root and with it?
+# softmax make of them? How evenly it spreads the weights is told by one number, their **entropy**
+# $-\sum_i \alpha_i \ln \alpha_i$. It is $\ln n$ where all $n$ weights are equal, and 0 where one key has everything.
+#
+# *Guess:* random queries meet sixteen *random* keys, and nothing is learned yet. Sketch the entropy of the weights against
+# $d_k$, without the root and with it. Where do the two curves begin, and where do they end?
 
 # %%
+def random_scores(score, d_k, seed):
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(500, 1, d_k, generator=generator)
+    k = torch.randn(500, 16, d_k, generator=generator)
+    return score(q, k)[:, 0]                                  # (500, 16)
+
+
+spread, entropy = {}, {}
 for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
+    spread[name], entropy[name] = {}, {}
     for d_k in (4, 16, 64, 256, 1024):
-        generator = torch.Generator().manual_seed(0)
-        q = torch.randn(2000, 1, d_k, generator=generator)
-        k = torch.randn(2000, 16, d_k, generator=generator)
-        scores = score(q, k)                                  # (2000, 1, 16)
-        largest = scores.softmax(dim=-1).amax(dim=-1)         # (2000, 1)
-        slope = largest * (1 - largest)
-        print(f"{name:>6}, d_k {d_k:>4}: variance {scores.var():7.2f}, largest weight"
-              f" {largest.median():.2f}, its slope {slope.median():.4f}")
-        assert 0.9 < scores.var() / (d_k if name == "plain" else 1) < 1.1
+        e = [random_scores(score, d_k, seed) for seed in range(3)]
+        alpha = [each.softmax(dim=-1) for each in e]          # (500, 16) for each seed
+        spread[name][d_k] = [each.std().item() for each in e]
+        entropy[name][d_k] = [torch.special.entr(a).sum(dim=-1).mean().item() for a in alpha]
+    largest = torch.cat(alpha).amax(dim=-1).median()          # at d_k = 1024
+    print(f"{name:>6}, d_k = 1024: largest weight {largest:.2f}, its slope"
+          f" {largest * (1 - largest):.4f}")
+figures.scores_by_width(spread, entropy, n_keys=16)
+
+# %% tags=["hide-input"]
+for d_k in spread["plain"]:
+    assert all(abs(x / math.sqrt(d_k) - 1) < 0.06 for x in spread["plain"][d_k])
+    assert all(abs(x - 1) < 0.06 for x in spread["scaled"][d_k])
+assert max(entropy["plain"][1024]) < 0.2 < 2.2 < min(entropy["scaled"][1024])
+assert max(entropy["plain"][4]) > 1
 
 # %% [markdown] erratum="√|k|"
-# Without the root, random vectors of width 1024 give hard attention: one key has all the weight, and the slope is gone
-# before anything was learned. With it, the weights at the start are nearly the same at every width. This root is a
-# temperature, set once and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training. What layers make of
-# the variance, and what happens to the gradient, is in [lecture @many_heads](@many_heads).)
+# Without the root, random vectors of width 1024 give hard attention: the entropy is nearly 0, and one key has all the weight.
+# The softmax is then **saturated**. A weight answers to its own score with the slope $\partial \alpha_i / \partial e_i =
+# \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or nearly 0: the gradient is gone before anything
+# was learned. With the root, the weights at the start are nearly the same at every width. This root is a temperature, set once
+# and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training. What layers make of the variance, and what
+# happens to the gradient, is in [lecture @many_heads](@many_heads).)
 #
 # > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as its
 # > length, $\lVert k \rVert$. Then each key is divided by a number of its own, which changes *who wins*: for $q = (1, −0.45)$
@@ -765,6 +780,8 @@ winner = {name: names[score(east, places).argmax()] for name, score in four.item
 assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A"
 
 # %% [markdown]
+# ## Three worlds: what each score function can learn
+#
 # A picture in two dimensions can only suggest; let us measure. A table has eight keys, one of which belongs to the query.
 # A score function is right if it gives that one the largest weight. There are three worlds:
 #

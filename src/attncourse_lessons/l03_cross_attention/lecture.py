@@ -9,7 +9,7 @@
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them"
 # # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
-# *About 45 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
+# *About 40 minutes, of which less than one is computing. You need recurrent networks and the encoder–decoder of
 # [lecture @bottleneck](@bottleneck), and query, key, value and the soft lookup of [lecture @lookup](@lookup).*
 #
 # After this lecture you can
@@ -88,7 +88,7 @@ for source, target in pairs.test[:3]:
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
 
 # %% [markdown]
-# Three things in this drawing are new.
+# Two things in this drawing are new.
 #
 # * The encoder is **bidirectional**: two recurrent networks read the source, one from each end, and their states are
 #   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ knows what stands before token $i$ *and*
@@ -97,11 +97,9 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 # * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as **key**; the average
 #   that comes back is made of the same $h_i$, which serve as **values**. Attention whose query comes from one sequence
 #   and whose keys and values come from another is called **cross-attention**.
-# * The decoder still needs a state to start from, $s_0$. Ours concatenates what the two directions know at the end of
-#   their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$. Bahdanau et al. take
-#   $s_0 = \tanh(W_s \overleftarrow{h_1})$. So one vector is handed over with attention, too; but it is no longer all.
 #
-# Here is one step in full. Follow it from the bottom to the top.
+# Here is one step in full. Follow it from the bottom to the top. (Where the decoder starts, $s_0$, and what becomes of $c_t$ at
+# the right, come in the section on the decoder's step.)
 
 # %%
 figures.decoding_step()
@@ -260,6 +258,11 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in the
 # assignment; read the package's afterwards.
 #
+# The first step needs a state to start from, $s_0$. Ours puts side by side what the two
+# directions of the encoder know at the end of their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward
+# state at the last token, the backward state at the first. (Bahdanau et al. take
+# $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
+#
 # **Now you:** [a03](@cross_attention/assignment), exercise 4.
 #
 # ## Teacher forcing: what the decoder reads
@@ -336,46 +339,24 @@ figures.two_decoders()
 # | query | the old state, $s_{t-1}$ | the new state, $s_t$ |
 # | context vector | goes into the cell that makes $s_t$, and into the output | goes into the output; to the next cell by input feeding |
 #
-# In code each score is one line. Here a query of width 4 meets two keys of width 6; "additive" needs two matrices and a
-# vector, "general" one matrix, "dot" nothing, but then the widths must be equal.
+# In code each score is one line. Here a query of width 4 meets two keys of width 6. *Guess* for each line which parameters it
+# needs, and of which shapes.
 
 # %%
 torch.manual_seed(0)
 query, keys = torch.randn(4), torch.randn(2, 6)
 W_a, U_a, v_a = torch.randn(4, 5), torch.randn(6, 5), torch.randn(5)
 additive = torch.tanh(query @ W_a + keys @ U_a) @ v_a            # (2,)
-W_a = torch.randn(4, 6)
-multiplicative = keys @ (query @ W_a)                            # (2,)
+W_general = torch.randn(4, 6)
+multiplicative = keys @ (query @ W_general)                      # (2,)
 print(additive.shape, multiplicative.shape)
 
 # %% [markdown]
-# An additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
+# "Additive" needs two matrices and a vector, "general" one matrix, "dot" nothing, but then the widths must be equal. An
+# additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
 # $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
-# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer.
-#
-# The two also differ in **scale**. A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives
-# it). An additive score cannot grow like that: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however wide
-# and however long the states are. Luong's dot has no scale. Vaswani et al. report that with wide queries additive
-# attention is better than the dot product *without* a scale, and divide by $\sqrt{d_k}$. *Guess* the standard deviation
-# of the three scores for random states of width 1024, with freshly made layers.
-
-# %%
-for d in (16, 64, 256, 1024):
-    torch.manual_seed(0)
-    states = torch.randn(500, 1, d), torch.randn(500, 8, d)          # queries, keys
-    fresh = AdditiveScore(d, d, d)                                   # torch's first weights
-    spread = {"dot": dot_score(*states), "scaled dot": scaled_dot_score(*states),
-              "additive": fresh(*states)}                            # (500, 1, 8) each
-    print(f"d = {d:>4}:", ", ".join(f"{name} {e.std():5.2f}" for name, e in spread.items()))
-
-# %% tags=["hide-input"]
-assert spread["dot"].std() > 25 and 0.9 < spread["scaled dot"].std() < 1.1
-assert spread["additive"].std() < 1, "it does not grow with the width"
-
-# %% [markdown]
-# A score with a standard deviation of 32 is a hard lookup before anything was learned. In Luong's model the states come
-# out of a recurrent network's tanh, which keeps them small, so it could do without a scale. (That is our reading. The
-# paper does not discuss it.)
+# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer. (The two
+# also differ in scale; "Going further", at the end of the page, measures it.)
 #
 # ## What attention is worth on real sentences
 #
@@ -434,12 +415,10 @@ figures.right_by_length(panels)
 # means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector. Bahdanau et al. trained each model
 # for days, and their gap stayed.
 #
-# The record has a fourth model, attention without input feeding. Is Luong's gain of 1.3 BLEU seen here?
-
-# %%
-for name in ("attention", "attention, no input feeding"):
-    runs = record["steps"]["450"][name]
-    print(f"{name:>27}: lists of five, by seed:", [f"{run['right']['5']:.1%}" for run in runs])
+# > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
+# > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
+# > states and averages n of them; the others have one. For m target tokens that is m × n dot products against m. The
+# > parameters do not change, because a dot product has none.</details>
 
 # %% tags=["hide-input"]
 few, many = (record["steps"][steps] for steps in ("450", "1800"))
@@ -450,15 +429,6 @@ assert f"{sum(run['right']['5'] for run in many['mean pool']) / 3:.0%}" == "41%"
 assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically all"
 
 # %% [markdown]
-# Perhaps. Attention with input feeding is ahead in each seed, but by little: a share of so few hundred lists has a
-# standard error of one or two points, and three seeds do not settle it. After 1,800 steps nothing is left of the gain. (The
-# model without it has fewer parameters, too, since its cell reads a narrower input.)
-#
-# > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
-# > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
-# > states and averages n of them; the others have one. For m target tokens that is m × n dot products against m. The
-# > parameters do not change, because a dot product has none.</details>
-#
 # ## Why one vector falls short: distance and selection
 #
 # There are two suspects. One is **distance**: to learn that a German token depends on an English one in the middle of
@@ -549,9 +519,10 @@ for seed, model in models.items():
         logits, weights = model(batch.source, batch.lengths, batch.target_in, with_weights=True)
         right = (logits.argmax(dim=-1) == batch.target_out).all(dim=-1).sum()
         largest = weights.argmax(dim=-1)                             # (batch, n_target)
-        n_source = batch.source.shape[1]                             # English: … ten unit
-        unit = (largest[:, -4] == n_source - 1).sum()               # German: unit und ten <eos>
-        ten = (largest[:, -2] == n_source - 2).sum()
+        n_source = batch.source.shape[1]                             # English: … ten, unit
+        of_unit, of_ten = largest[:, -4], largest[:, -2]         # German: unit, und, ten, <eos>
+        unit = (of_unit == n_source - 1).sum()                       # on the last source token
+        ten = (of_ten == n_source - 2).sum()                         # on the one before
         n = len(largest)
         print(f"seed {seed}, {name:>10} ({n}): {right:>11} {unit:>14} {ten:>12}")
 
@@ -568,23 +539,9 @@ assert shares[0] < 0.5 < 0.9 < min(shares[1], shares[2]), "three seeds, two alig
 # seeds 1 and 2 put the unit on the unit nearly always, and seed 0 for a minority, although it translates every number. The
 # same model family, the same data, the same accuracy, and opposite alignments.
 #
-# The record counts in whole lists, in those that the model translates right and in those that it gets wrong. (It was
-# made in a separate run, and there seed 0 became a different model. Tiny rounding differences may be enough for that,
-# which is one more reason to count over seeds.) Here, too, seed 0 is the one that differs:
-
-# %%
-print("on its true partner:        lists right         lists wrong")
-for run in record["steps"]["450"]["attention"]:
-    right, wrong = (run["aligned"][f"lists written {how}"] for how in ("right", "wrong"))
-    for what in ("units", "tens"):
-        (a, b), (x, y) = right[what], wrong[what]
-        print(f"seed {run['seed']}, {what:>5}: {a:>7} of {b} {a / b:>4.0%}",
-              f"{x:>8} of {y:>2} {x / y:>4.0%}")
-
-# %% [markdown]
-# A wrong list has about the same alignments as a right one. (There are few wrong ones, so only a large difference would
-# show; there is none.) Does more training put the alignment right? Here is the unit on the unit, of the 648 numbers above
-# 100, with 450 steps and with 1,800, and beside it how many lists of the test set are right:
+# Does more training put the alignment right? The ladder's record has other runs of three seeds, with 450 steps and with 1,800,
+# and the same without input feeding. Here is the unit on the unit, of the 648 numbers above 100, and beside it how many lists
+# of the test set are right. (Seed 0 became a different model there; tiny rounding differences may be enough for that.)
 
 # %%
 for steps in ("450", "1800"):
@@ -687,3 +644,52 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # and Paliwal, *Bidirectional recurrent neural networks* (1997). Jain and Wallace, [*Attention is not
 # explanation*](https://arxiv.org/abs/1902.10186) (2019). Wiegreffe and Pinter, [*Attention is not not
 # explanation*](https://arxiv.org/abs/1908.04626) (2019).
+#
+# ## Going further: the scale of additive and multiplicative scores
+#
+# A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives it). An additive score cannot grow
+# like that: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however wide and however long the states are.
+# Vaswani et al. report that with wide queries additive attention is better than the dot product *without* a scale, and divide
+# by $\sqrt{d_k}$. The next cell measures the standard deviation of the three scores for random states, with freshly made
+# layers. The plain dot product reaches 32 at width 1024, a hard lookup before anything was learned. In Luong's model the
+# states come out of a recurrent network's tanh, which keeps them small, so it could do without a scale. (That is our reading.
+# The paper does not discuss it.)
+
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+for d in (16, 64, 256, 1024):
+    torch.manual_seed(0)
+    states = torch.randn(500, 1, d), torch.randn(500, 8, d)          # queries, keys
+    fresh = AdditiveScore(d, d, d)                                   # torch's first weights
+    spread = {"dot": dot_score(*states), "scaled dot": scaled_dot_score(*states),
+              "additive": fresh(*states)}                            # (500, 1, 8) each
+    print(f"d = {d:>4}:", ", ".join(f"{name} {e.std():5.2f}" for name, e in spread.items()))
+assert spread["dot"].std() > 25 and 0.9 < spread["scaled dot"].std() < 1.1
+assert spread["additive"].std() < 1, "it does not grow with the width"
+
+# %% [markdown]
+# ## Going further: is input feeding worth 1.3 BLEU here?
+#
+# The record has a fourth model, attention without input feeding. In the lists of five, the model with it is ahead in each
+# seed, but by little. A share of so few hundred lists has a standard error of one or two points, and three seeds do not
+# settle it. After 1,800 steps nothing is left of the gain. (The model without it has fewer parameters, too, since its cell
+# reads a narrower input.)
+
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+for name in ("attention", "attention, no input feeding"):
+    runs = record["steps"]["450"][name]
+    print(f"{name:>27}: lists of five, by seed:", [f"{run['right']['5']:.1%}" for run in runs])
+
+# %% [markdown]
+# ## Going further: does a wrong translation have a wrong alignment?
+#
+# The record counts in whole lists, in those that the model translates right and in those that it gets wrong. A wrong list has
+# about the same alignments as a right one. (There are few wrong ones, so only a large difference would show; there is none.)
+
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+print("on its true partner:        lists right         lists wrong")
+for run in record["steps"]["450"]["attention"]:
+    right, wrong = (run["aligned"][f"lists written {how}"] for how in ("right", "wrong"))
+    for what in ("units", "tens"):
+        (a, b), (x, y) = right[what], wrong[what]
+        print(f"seed {run['seed']}, {what:>5}: {a:>7} of {b} {a / b:>4.0%}",
+              f"{x:>8} of {y:>2} {x / y:>4.0%}")

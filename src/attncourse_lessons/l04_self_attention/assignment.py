@@ -10,8 +10,8 @@
 # # Assignment @self_attention · Self-attention
 #
 # In this assignment you build the scaled dot-product self-attention of [lecture @self_attention](@self_attention) twice,
-# once token by token as the sums read and once with matrices, and then you count what it costs beside other layers. The
-# code is short. What takes time is to know who asks, who answers, and along which axis the softmax goes. After each
+# once token by token as the sums read and once with matrices. You find three mistakes in somebody else's layer, by rules that
+# every such layer keeps, and you count what a layer costs beside others. The code is short. What takes time is to know who asks, who answers, and along which axis the softmax goes. After each
 # check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
@@ -144,7 +144,77 @@ if solved("self_attention"):
     viz.weight_tables({"your layer": (DAYS, weights[0].detach())}, numbers=True, digits=2)
 
 # %% [markdown]
-# ## 3 · What a layer costs
+# ## 3 · Debugging: a layer for padded sentences
+#
+# Sentences of several lengths share a batch, so short ones end in padding. **Padding must not answer**: what a real token
+# receives is the same with and without it. (Padding itself receives zeros.) The next cell is a course-mate's layer. It runs,
+# its shapes are right, padding comes out as zeros, and **it has three mistakes**. None of them crashes.
+#
+# Do not read it first; *test* it, by what must be true of every such layer. Three rules find the three mistakes:
+#
+# * What stands in the padding makes no difference to a real token.
+# * A token whose query is zero has equal scores, and receives the mean of the real values.
+# * A feature that is zero in every token, added to $x$, makes no difference (each matrix gets one more row).
+#
+# The cell tests the first rule. Write the other two tests below it. Then write the function as it should be.
+
+# %%
+def suspicious(x, real, W_Q, W_K, W_V):
+    Q, K, V = x @ W_Q, x @ W_K, x @ W_V                              # (batch, n, …) each
+    scores = K @ Q.mT / math.sqrt(x.shape[-1])                       # (batch, n, n)
+    scores = scores.masked_fill(~real[:, :, None], -1e9)             # without padding
+    return scores.softmax(dim=-1) @ V * real[:, :, None]             # (batch, n, d_v)
+
+
+def change_the_padding(layer):
+    torch.manual_seed(0)
+    x, real = torch.randn(2, 4, 6), torch.tensor([[True] * 4, [True, True, False, False]])
+    W_Q, W_K, W_V = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
+    other = torch.where(real[..., None], x, torch.randn(2, 4, 6))    # only padding is another
+    before, after = layer(x, real, W_Q, W_K, W_V), layer(other, real, W_Q, W_K, W_V)
+    return (after - before)[real].abs().max().item()                 # of real tokens
+
+
+print(f"another padding changes real tokens by up to {change_the_padding(suspicious):.3f}")
+
+# %% exercise="padded_self_attention"
+def padded_self_attention(
+    x: Tensor, real: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor
+) -> Tensor:
+    """Self-attention over each sentence of a padded batch, scores divided by √d_k.
+
+    x: (batch, n, d_model)   real: (batch, n), boolean, True where a token is and no padding;
+                             in each sentence there is at least one
+    W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
+    returns (batch, n, d_v); zeros where there is padding
+    """
+    ...  # solution
+
+# %% check="padded_self_attention"
+check("padded_self_attention", padded_self_attention)
+
+# %% [markdown]
+# **Use it.** The sentence *Anna lent Ben her book*, alone and beside a longer one, by your layer and by the suspicious one.
+# *Guess* by how much a token's vector moves when its sentence gets company.
+
+# %%
+if solved("padded_self_attention"):
+    torch.manual_seed(1)
+    embedding, matrices = nn.Embedding(10, 16), torch.randn(3, 16, 16) / 4
+    short, long = torch.tensor([1, 2, 3, 4, 5]), torch.arange(10)    # (5,) and (10,)
+    both = torch.stack([nn.functional.pad(short, (0, 5)), long])     # (2, 10)  0 is the pad
+    real = torch.arange(10) < torch.tensor([5, 10])[:, None]         # (2, 10)
+    alone = torch.ones(1, 5, dtype=torch.bool)                       # (1, 5)
+    for name, layer in {"yours": padded_self_attention, "suspicious": suspicious}.items():
+        with torch.no_grad():
+            first = layer(embedding(short)[None], alone, *matrices)[0]
+            second = layer(embedding(both), real, *matrices)[0, :5]
+        moved = (second - first).norm(dim=-1) / first.norm(dim=-1)   # (5,)
+        print(f"{name:>10}: moved by", ", ".join(f"{share:.0%}" for share in moved.tolist()))
+    print(f"another padding changes real tokens by {change_the_padding(padded_self_attention)}")
+
+# %% [markdown]
+# ## 4 · What a layer costs
 #
 # Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k = d_v
 # = d_\text{model} = d$):
@@ -203,7 +273,7 @@ if solved("layer_cost"):
               f"{steps:>4} steps, path {path:>4}")
 
 # %% [markdown]
-# ## 4 · In your own words
+# ## 5 · In your own words
 #
 # A course-mate wants to save parameters and sets $W_K = W_Q$.
 #

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @self_attention · Self-attention: every token of a sentence asks every other
 #
-# *About 45 minutes, of which less than one is computing. You need query, key, value and the scaled dot product of
+# *About 40 minutes, of which less than one is computing. You need query, key, value and the scaled dot product of
 # [lecture @lookup](@lookup), the matrix of attention weights of [lecture @cross_attention](@cross_attention), and from
 # [lecture @bottleneck](@bottleneck) that a recurrent network takes one step after another.*
 #
@@ -244,7 +244,8 @@ with torch.no_grad():
 # > summed over. (3) 2 · 64 · 16 + 64 · 32 = 4096, whatever n is. The matrices belong to the roles and not to the places,
 # > so one set of them serves sentences of every length.</details>
 #
-# **Now you:** [a04](@self_attention/assignment), exercise 2.
+# **Now you:** [a04](@self_attention/assignment), exercises 2 and 3. (For 3: in a padded batch, padding must not answer,
+# as in [lecture @cross_attention](@cross_attention). But here padding is among those who ask, too.)
 #
 # ## Attention as a graph: messages between tokens
 #
@@ -573,9 +574,9 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 # > <details><summary>Answers</summary>(1) 1.5 · 4096 = 6144. (2) It takes four times as much: n² numbers, for every
 # > sentence of the batch. (3) The convolution: it has a matrix for each place of the window, and pays with that many
 # > products of a vector and a matrix at every position. Attention projects each token three times, however wide the
-# > window. How the two compare in full is the assignment's exercise 3.</details>
+# > window. How the two compare in full is the assignment's exercise 4.</details>
 #
-# **Now you:** [a04](@self_attention/assignment), exercise 3.
+# **Now you:** [a04](@self_attention/assignment), exercise 4.
 #
 # ## In short
 #
@@ -614,8 +615,8 @@ assert ratio[-1] > 2 * ratio[1], "until the square catches up"
 # > 2. The only weight is 1, so $o_1 = v_1 = x_1 W_V$: a linear layer.
 # > 3. All its scores are equal, so it receives the mean of the values, whatever its query.</details>
 #
-# **Now do** [assignment @self_attention](@self_attention/assignment) (about an hour): exercises 1 to 3, a question in words, and an
-# extension. **Next:** [lecture @order](@order).
+# **Now do** [assignment @self_attention](@self_attention/assignment) (about 70 minutes): exercises 1 to 4, one of them to debug, a
+# question in words, and an extension. **Next:** [lecture @order](@order).
 #
 # **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
 # 3.2.1 for the equation, section 4 with table 1 for "why self-attention". Before them: Cheng, Dong and Lapata, [*Long

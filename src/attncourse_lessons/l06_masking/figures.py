@@ -216,8 +216,8 @@ def masked_scores(scores: Tensor, mask: Tensor, words: Sequence[str]) -> None:
     )
     show(
         drawn,
-        f"Scores and weights of {n} tokens; rows ask, columns answer; {int((~allowed).sum())} forbidden cells are "
-        f"hatched, −∞ in the scores and 0 in the weights. {rows}. Every row sums to 1.",
+        f"Scores and weights of {n} tokens; rows are queries, columns keys; {int((~allowed).sum())} forbidden cells "
+        f"are hatched, −∞ in the scores and 0 in the weights. {rows}. Every row sums to 1.",
     )
 
 
@@ -267,9 +267,9 @@ def _squares(ax: Axes, asking: Sequence[str], answering: Sequence[str], small: b
         ax.set_aspect("equal")
         ax.tick_params(axis="x", labelrotation=90)
     else:
-        ax.set_xlabel("keys: who answers")
+        ax.set_xlabel("key")
         ax.xaxis.set_label_position("bottom")
-        ax.set_ylabel("queries: who asks")
+        ax.set_ylabel("query")
 
 
 def _cell(ax: Axes, i: int, j: int, colour) -> None:

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @training · Training an encoder–decoder on a GPU
 #
-# *About 60 minutes. You need [the Transformer](@transformer), what [attention does in translation](@cross_attention),
+# *About 55 minutes. You need [the Transformer](@transformer), what [attention does in translation](@cross_attention),
 # and why [deep stacks want a warm-up](@deep_stacks).*
 #
 # After this lecture you can

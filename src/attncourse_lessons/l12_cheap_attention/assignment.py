@@ -14,7 +14,7 @@
 # sliding window, in two forms: cut into blocks for a text that is there, and with a rolling cache for one that is being
 # written. Then linear attention, once for all positions together and once as a recurrent network.
 #
-# None of the answers is long. Most mistakes here are of one position, one factor or one axis, and few of them crash.
+# None of the answers is long. Most mistakes here concern one position, one factor or one axis, and few of them crash.
 # Small examples on paper are the quickest way to find them. Under each exercise stands a check. A check on other numbers
 # and other sizes decides your points. After the check, a cell uses what you have built.
 #
@@ -359,7 +359,7 @@ if solved("linear_attention") and solved("linear_step"):
 # %% [markdown]
 # ## Extension: one token more, for groups of heads
 #
-# The cache of a model without a window grows. Write its step for all heads at once: put the new key and value behind the
+# The cache of a model without a window grows. Write its step for all heads at once: put the new key and value after the
 # old ones, let the query meet everything that is there now, and return the output together with the grown caches.
 #
 # There may be fewer heads of keys and values than of queries (grouped-query attention,
@@ -405,8 +405,8 @@ if solved("cached_step"):
 # %% [markdown]
 # ## Extension: Linformer
 #
-# Here nobody is forbidden to look at anybody. In place of $n$ keys there are $k$ mixtures of keys, and $k$ mixtures of
-# values to go with them. The mixing matrices $E$ and $F$ are learned:
+# Linformer forbids no pair. In place of $n$ keys there are $k$ mixtures of keys, and $k$ mixtures of values to go with
+# them. The mixing matrices $E$ and $F$ are learned:
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(E K)^\top}{\sqrt{d}}\right) F V$$
 #

@@ -178,8 +178,10 @@ def blocked_window(n: int, width: int) -> None:
         ax.axhline(at, color=INK, linewidth=1.4)
         ax.axvline(at, color=INK, linewidth=1.4)
     middles = [at + width / 2 for at in range(0, n, width)]
-    ax.set_xticks(middles, [f"keys {1 + k}" for k in range(n // width)])
-    ax.set_yticks(middles, [f"queries {1 + k}" for k in range(n // width)])
+    ax.set_xticks(middles, [f"block {1 + k}" for k in range(n // width)])
+    ax.set_yticks(middles, [f"block {1 + k}" for k in range(n // width)])
+    ax.set_xlabel("keys")
+    ax.set_ylabel("queries")
     ax.tick_params(length=0)
     handles = [Patch(facecolor=BLUE, label=f"used: {used}"),
                Patch(facecolor="white", hatch="////", edgecolor=GREY, label=f"computed, forbidden: {computed - used}"),
@@ -241,7 +243,7 @@ def scan_circuits(n: int = 8) -> None:
             ax.text(-0.5, level + 1, f"round {level + 1}", ha="right", va="center", fontsize=9.5, color=INK)
         for i, (first, last) in enumerate(covers):
             ax.text(i, len(rounds) + 0.25, f"{first + 1}–{last + 1}" if last > first else f"{first + 1}", ha="center",
-                    va="bottom", fontsize=9, color=INK)  # fmt: skip
+                    va="bottom", fontsize=9.5, color=INK)  # fmt: skip
         said.append(f"{title}: {len(rounds)} rounds and {joins} joins")
     show(
         drawn,
@@ -278,7 +280,7 @@ FAMILIES = {
     "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
     "smaller cache": ("what is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
     "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020"),
-    "low rank": ("how many keys there are", "Linformer 2020"),
+    "low rank": ("the number of keys", "Linformer 2020"),
     "kernel": ("the softmax", "linear attention 2020 (gated 2023), Performer 2020, DeltaNet 2021"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
 }
@@ -286,16 +288,16 @@ FAMILIES = {
 
 def taxonomy() -> None:
     """Families of cheaper attention, by what each of them changes, with examples. After Tay et al. 2020, figure 2."""
-    drawn, ax = figure(10.2, 3.3)
-    stage(ax, (-1.1, 18.4), (-6.9, 1.0))
+    drawn, ax = figure(8.6, 3.1)
+    stage(ax, (-1.1, 16.0), (-6.9, 1.0))
     colours = (BLUE, ORANGE, ORANGE, ORANGE, GREEN, GREEN)
-    for words, x in (("what changes", 2.6), ("for example", 7.4)):
+    for words, x in (("what changes", 2.5), ("for example", 6.4)):
         ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
     for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
         y = -0.3 - 1.2 * row
         box(ax, 0.6, y, name, colour, width=3.2)
-        ax.text(2.6, y, changed, va="center", fontsize=10.5, color=INK)
-        ax.text(7.4, y, members, va="center", fontsize=10.5, color=INK)
+        ax.text(2.5, y, changed, va="center", fontsize=9.5, color=INK)
+        ax.text(6.4, y, members, va="center", fontsize=9.5, color=INK)
     said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
     show(drawn, f"Families of cheaper attention. {said}.")
 

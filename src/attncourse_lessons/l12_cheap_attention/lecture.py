@@ -9,7 +9,7 @@
 # %% [markdown] teaches="the quadratic cost of attention"
 # # Lecture @cheap_attention · Cheap attention: FlashAttention, windows, linear attention
 #
-# *About 60 minutes, of which less than one is computing. You need self-attention and its cost
+# *About 55 minutes, of which less than one is computing. You need self-attention and its cost
 # ([lecture @self_attention](@self_attention)), masks ([lecture @masking](@masking)), and the KV cache with grouped-query
 # attention ([lecture @many_heads](@many_heads)). From school: that $\exp(a - b) = \exp(a) / \exp(b)$.*
 #
@@ -25,10 +25,9 @@
 #
 # ## The quadratic cost: time and memory
 #
-# At a dinner for eight, everybody can shake hands with everybody. At a wedding for two hundred it takes the evening, and
-# in a town nobody tries. Self-attention tries: every query is compared with every key, which makes $n^2$ pairs for $n$
-# tokens, with an **attention score** and an **attention weight** for each pair. We call the $n \times n$ matrix of scores
-# or weights the **table**.
+# At a dinner for eight, everybody can shake hands with everybody. In a town nobody tries. Self-attention does: it compares
+# every query with every key. For $n$ tokens that is $n^2$ pairs, each with an **attention score** and an **attention
+# weight**. We call the $n \times n$ matrix of scores or weights the **table**.
 #
 # *Estimate before you go on.* A novel has about 100,000 words. To read it as one sequence, a single head makes a table of
 # $n^2$ weights of four bytes. Does it fit into your computer? How many times as large is it as that of a page of 500
@@ -86,12 +85,12 @@ print(f"a novel: {4 * novel**2 / 2**20:>9,.1f} MiB a head")
 print(f"{(novel / page) ** 2:,.0f} times as much")
 
 # %% [markdown]
-# Forty gigabytes, for one head of one layer. Two hundred times the words, forty thousand times the table.
+# About forty gigabytes, for one head of one layer. With two hundred times the words the table has forty thousand times
+# the size.
 #
-# A formula is not a measurement. So let us measure. For time we run the candidates in turn, several rounds, and take
-# medians. For memory, what counts is the **peak**: the most bytes that were alive at once. Torch's profiler reports
-# every allocation and every release, so a running sum of them gives it. (The two functions are in the folded cell.)
-# We compare attention, one head of $d = 64$, with the products that make queries, keys and values out of $x$.
+# Does a computer pay what the formula says? For time we run the candidates in turn, several rounds, and take medians. For
+# memory we take the **peak**: the most bytes that were in use at once. (The two functions that measure are in the folded
+# cell.) We compare attention, one head of $d = 64$, with the products that make queries, keys and values out of $x$.
 # *Guess:* if $n$ doubles, how many times as much does each cost?
 
 # %% tags=["hide-input"]
@@ -140,8 +139,8 @@ assert 1.6 < slope(times["attention"]) < 2.7 and 1.9 < slope(peaks["attention"])
 assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) < 1.05
 
 # %% [markdown] erratum="O(n²d) alone" teaches="must the quadratic cost go? attention's share of the arithmetic; context lengths of foundation models"
-# On two logarithmic axes a power is a straight line, and its slope is the exponent. In memory it is just under 2 (the
-# outputs, which grow like $n$, are in the peak as well), in time about 2. The square is real.
+# On two logarithmic axes a power is a straight line, and its slope is the exponent. For attention it is just under 2 in
+# memory (the outputs, which grow like $n$, are in the peak as well) and about 2 in time. So attention pays the square.
 #
 # ## Does the square matter? Length against width
 #
@@ -161,10 +160,10 @@ for n in (30, 512, 50_000):
     print(f"from n = {n:>6,} to {2 * n:>7,}: {twice / once:.2f} times the operations")
 
 # %% [markdown]
-# A sentence twice as long costs twice as much. Only the book pays the square.
+# A sentence twice as long costs about twice as much. Only at the length of a book does the cost grow by nearly four.
 #
-# The share $n / (n + 6d)$ falls as models get *wider*. *Guess:* in GPT-3's largest model, 12,288 wide and reading 2,048
-# tokens, which part of all arithmetic goes to the pairs? And in its smallest, 768 wide?
+# The share $n / (n + 6d)$ falls as models get *wider*. *Guess:* GPT-3's largest model is 12,288 wide and reads 2,048
+# tokens. Which part of its arithmetic goes to the pairs? And in the smallest, which is 768 wide?
 
 # %%
 names = ("gpt-3 small", "gpt-3 xl", "gpt-3 13b", "gpt-3 175b")
@@ -186,9 +185,9 @@ assert small[2048] > 20 and at_2048 < 5 and large[shown[-1]] > 50
 # %% [markdown]
 # Three per cent in the largest, 23 in the smallest. And that is an upper bound: a causal mask forbids half of the pairs,
 # and GPT-3 alternates dense layers with **locally banded sparse** ones
-# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), section 2.1). So the question is not "is attention quadratic?"
-# but "how long is $n$ beside $6d$?" At $n = 6d$ the pairs are one half. *Guess:* which of the five models in the next cell
-# were trained for a context longer than their $6d$?
+# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), section 2.1). So compare $n$ with $6d$: at $n = 6d$ the pairs are
+# one half of all arithmetic. *Guess:* which of the five models in the next cell were trained for a context longer than
+# their $6d$?
 
 # %%
 contexts = {                         # year, longest context n, width d
@@ -207,8 +206,10 @@ figures.context_lengths(contexts)
 #
 # This holds for training and for reading a prompt (**prefill**), where all positions are computed at once. Writing, one
 # token at a time (**decode**), waits for memory, as we shall see. And the table of $n^2$ weights takes memory even where
-# its arithmetic is cheap. Here is the map of what has been tried. The first line (blue) gives the same answer at less
-# cost; every other line gives another answer. The orange ones keep the softmax of scores, the green ones do not.
+# its arithmetic is cheap.
+#
+# Many ways to a cheaper attention have been tried. Here they are in families. The first (blue) computes the same result
+# at less cost. All others change the result: the orange ones keep the softmax of scores, the green ones do not.
 
 # %% tags=["hide-input"]
 figures.taxonomy()
@@ -219,21 +220,21 @@ figures.taxonomy()
 #
 # ## Online softmax: a softmax of scores that come in chunks
 #
-# Why is there a table at all? Softmax needs the sum over a whole row before it can give out the first weight. Suppose
-# that the scores $e_j$ of a row come in chunks, and each chunk is gone when the next arrives. *What would you have to
-# remember?*
+# Why is the whole table kept? Because softmax divides by the sum over a row, and that sum is known only when the last
+# score of the row is. Suppose that the scores $e_j$ of a row come in chunks, and each chunk is gone when the next arrives.
+# *What would you have to remember?*
 #
 # If only the sum mattered, one number would do. But $\exp(300)$ overflows. So a careful softmax subtracts the row's
 # largest score first ([lecture @getting_ready](@getting_ready)), and the largest of all is not known until the end. We
-# know the largest *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. When a chunk
-# brings a larger score $m'$, the wrong number was subtracted in all old terms. They need not be computed again:
+# know the largest *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. A chunk may
+# bring a larger score $m'$. Then the wrong number was subtracted in all old terms. They need not be computed again:
 #
 # $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$
 #
 # All are wrong by *the same factor*, so their sum is too, and one product puts it right. This is **online softmax**
-# ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)). Attention wants more than the shares: it wants the
-# average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator $o$ is a sum over the keys, as its denominator
-# $\ell$ is, and it takes the same factor. One query, six keys in three chunks, values that are single numbers:
+# ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)). Attention needs the weighted average
+# $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator $o$ is a sum over the keys, as the denominator $\ell$ is, so
+# the same factor corrects both. Here are one query, six keys in three chunks, and values that are single numbers:
 
 # %%
 scores, values = torch.tensor([1.0, 3, 2, 4, 5, 3]), torch.tensor([10.0, 20, 30, 40, 50, 60])
@@ -266,8 +267,8 @@ assert torch.allclose(online_softmax(scores.split(2)), scores.softmax(dim=0))
 #
 # ## FlashAttention: exact attention in tiles
 #
-# Take the keys a **tile** at a time, say 128, and carry $m$, $\ell$ and $o$ for every query. Then no weight is kept. The
-# package's `tiled_attend` does this. *Guess:* how do the peaks of memory compare at 4,096 positions?
+# Take the keys in **tiles** of, say, 128, and carry $m$, $\ell$ and $o$ for every query from tile to tile. Then no weight
+# is kept. The package's `tiled_attend` does this. *Guess:* how do the peaks of memory compare at 4,096 positions?
 
 # %%
 peak = {"table": {}, "tiles": {}}
@@ -309,35 +310,40 @@ for name, attention in (("table", lambda *qkv: attend(*qkv)[0]), ("tiles", tiled
 assert counted == {"table": (2, 4), "tiles": (2, 5)}
 
 # %% [markdown]
-# Backward, the tiles do *more*: the gradient needs the weights, they were not kept, and so they are computed again, one
-# product more. This is **recomputation**. More arithmetic, and yet faster on a GPU. The reason is what arithmetic waits
-# for.
+# In the backward pass the tiles do *more*: the gradient needs the weights, which were not kept, so they are computed again.
+# This is **recomputation**, and it costs one product more. Still FlashAttention is faster on a GPU. The reason is memory
+# traffic.
 #
 # ## IO-awareness: HBM, SRAM, and arithmetic intensity
 #
 # A GPU has a small fast memory on the chip, **SRAM**, and a large slow one beside it, **HBM** (high-bandwidth memory).
-# These are the numbers of an A100, as [Dao et al. 2022](https://arxiv.org/abs/2205.14135) give them:
+# These are the numbers of an A100, as [Dao et al. 2022](https://arxiv.org/abs/2205.14135) give them. *Work it out:* how
+# many operations must a program do for each byte that it reads from HBM, so that the arithmetic never waits?
 
 # %% tags=["hide-input"]
 figures.memory_levels()
 
 # %% [markdown]
-# Divide: 312 trillion operations a second over 1.5 trillion bytes a second are about 200. A program that does fewer than
-# 200 operations for each byte from HBM waits for memory; it is **memory-bound**. Otherwise it is **compute-bound**. The
-# quotient of a program, operations per byte moved, is its **arithmetic intensity**.
+# 312 trillion operations a second over 1.5 trillion bytes a second are about 200. A program that does fewer than 200
+# operations for each byte from HBM waits for memory; it is **memory-bound**. Otherwise it is **compute-bound**. A
+# program's operations per byte moved are its **arithmetic intensity**.
 #
 # The usual attention writes the scores to HBM, reads them for the softmax, writes the weights, and reads them for the
-# average: $4n^2$ numbers. In one kernel (a **kernel** is a program that runs on the GPU) that keeps a tile of $Q$ and a
-# tile of $K$ and $V$ in SRAM, the scores never leave the chip (**kernel fusion**). Which loop is the outer one?
+# average: $4n^2$ numbers. **Kernel fusion** avoids this. (A **kernel** is a program that runs on the GPU.) One kernel does
+# all steps. It keeps a tile of $Q$ and a tile of $K$ and $V$ in SRAM, and the scores never leave the chip.
+#
+# ## The order of the loops: FlashAttention and FlashAttention-2
+#
+# Every tile of queries must meet every tile of keys and values: two loops. Which one should be the outer loop?
 
 # %% tags=["hide-input"]
 figures.tile_orders()
 
 # %% [markdown]
 # Orange is what lies in SRAM at step 7, blue are the tiles that are done. On the left, $K_2$ and $V_2$ stay while all
-# queries come by. So each query tile's unfinished $O$, $m$ and $\ell$ are written to HBM and read again, once for each
-# tile of keys. On the right, $Q_2$ and $O_2$ stay while all keys and values come by, and $O_2$ is written once. *Guess:*
-# which order moves fewer numbers, and how many fewer than the table?
+# queries are read in turn. So each query tile's unfinished $O$, $m$ and $\ell$ are written to HBM and read again, once for
+# each tile of keys. On the right, $Q_2$ and $O_2$ stay while all keys and values are read in turn, and $O_2$ is written
+# once. *Guess:* which order moves fewer numbers, and how many fewer than the table?
 
 # %%
 def moved(n, d, M):
@@ -364,9 +370,9 @@ for n in (1024, 4096, 16384):
     assert table < 50 < 180 < first < second and (first > 200 or n == 1024) and second > 200
 
 # %% [markdown]
-# With the table, attention does about 30 operations per byte: memory-bound. In tiles it does about 200 or more (the 2022
-# order at 1,024 tokens just misses it), so the chip can work at about its speed. There are $4nd/M$ tiles of keys, and
-# each moves a few times $nd$ numbers. So the traffic is
+# With the table, attention does about 30 operations per byte, so it is memory-bound. In tiles it does about 200 or more
+# (the 2022 order at 1,024 tokens does a little less), so the chip can compute at nearly full speed. There are $4nd/M$
+# tiles of keys, and each moves a few times $nd$ numbers. So the traffic is
 #
 # $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
 #
@@ -381,8 +387,8 @@ for n in (1024, 4096, 16384):
 # | [Dao 2023](https://arxiv.org/abs/2307.08691), **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton, as the paper says), division once at the end, parallel over the queries |
 # | [Shah et al. 2024](https://arxiv.org/abs/2407.08608), **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
 #
-# `torch.nn.functional.scaled_dot_product_attention` calls such kernels, on GPUs and on the CPU. So attention with
-# FlashAttention is exact, quadratic in time, linear in memory, and fast because it moves less.
+# `torch.nn.functional.scaled_dot_product_attention` calls such kernels, on GPUs and on the CPU. FlashAttention is exact,
+# quadratic in time, linear in memory, and fast because it moves less.
 #
 # > **Check yourself.** Under a causal mask, FlashAttention skips about half of the tiles. Which, and why is that exact?
 # > <details><summary>Answer</summary>Tiles whose keys all come after their queries have only scores of −∞. Their weights
@@ -390,21 +396,23 @@ for n in (1024, 4096, 16384):
 #
 # ## The KV cache: decode is memory-bound
 #
-# A second saving that changes nothing: when a model writes, keys and values of earlier tokens do not change, so they are
-# kept in a **KV cache** ([lecture @many_heads](@many_heads) counts its bytes, [lecture @writing](@writing) times it). To
-# write $n$ tokens takes about $n^2/2$ scores with it, and $n^3/3$ without.
+# The **KV cache** is a second saving that leaves the result as it is. When a model writes, the keys and values of earlier
+# tokens do not change, so they are kept ([lecture @many_heads](@many_heads) counts the cache's bytes, [lecture
+# @writing](@writing) times it). To write $n$ tokens takes about $n^2/2$ scores with a cache, and $n^3/3$ without one, if
+# each step computes a causal table anew ($t^2$ scores at step $t$, the forbidden ones included).
 #
-# What is the arithmetic intensity of a step? The new query meets $n$ keys and $n$ values: $4nd$ operations. In 16 bits
-# those are $4nd$ bytes that must come from HBM. That is **one operation per byte**, where the A100 could do 200. Decode
-# waits for the cache to be read. So what helps there is a *smaller cache*: fewer heads of keys (GQA), fewer tokens
-# (windows), or a state in place of a cache. Keep this in mind for the rest of the page.
+# *What is the arithmetic intensity of one step?* The new query meets $n$ keys and $n$ values: $4nd$ operations. In 16
+# bits the $2nd$ numbers of the cache are $4nd$ bytes, which must come from HBM. That is **one operation per byte**, where
+# the A100 could do 200. So decode is memory-bound: it waits for the cache. What helps is a *smaller cache*: fewer heads of
+# keys (GQA), fewer tokens (windows), or a state of fixed size in place of the cache. The rest of this page is about the
+# last two.
 #
 # ## Sliding-window attention: blocks, not masks
 #
-# So far every pair has met. Now we forbid some: a **sparse attention pattern**. The simplest is a **sliding window**: a
-# position looks at itself and at `width` neighbours on each side. The obvious way to build it is a mask. *Before you run
-# the cell:* attention under a mask that allows a window of 64 on each side, of 2,048. How much faster is it than full
-# attention?
+# So far every query has met every key. A **sparse attention pattern** allows some pairs only. The simplest is a **sliding
+# window**: a position attends to itself and to `width` neighbours on each side. The obvious way to build it is a mask.
+# *Guess:* among 2,048 positions, how much faster than full attention is attention under a mask that allows a window of 64
+# on each side?
 
 # %%
 n, width = 2048, 64
@@ -426,10 +434,10 @@ assert torch.allclose(masked, in_blocks, atol=1e-5), "the mask and the blocks ag
 assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, in blocks"]
 
 # %% [markdown]
-# It is slower. A mask forbids a pair after its score has been computed, and the mask has to be read, too. Sparse
-# attention is cheap only if the forbidden scores are *never computed*. For this, the pattern must lie in blocks that a
-# matrix product can take or leave. Cut the queries into blocks of `width`. The window of any query in a block lies within
-# three blocks of keys: the one before, its own, and the one after. Here with $n = 16$ and a width of 4:
+# Under a mask it is slower. A mask forbids a pair after its score has been computed, and the mask has to be read, too.
+# Sparse attention is cheap only if the forbidden scores are *never computed*. For this, the pattern must lie in blocks, so
+# that a matrix product can leave whole blocks out. Cut the queries into blocks of `width`. The window of any query lies
+# within three blocks of keys: the one before its own, its own, and the one after. Here with $n = 16$ and a width of 4:
 
 # %% tags=["hide-input"]
 figures.blocked_window(16, 4)
@@ -439,13 +447,13 @@ figures.blocked_window(16, 4)
 # The time falls less than that: the blocks of keys must be copied, and many small products are slower than one large
 # one. A kernel for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
 #
-# And when the text is being written? Under a causal window of $w$ tokens, the cache need keep $w$ tokens only: each new
-# one takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [Jiang et al.
+# A window also makes the cache smaller. Under a causal window of $w$ tokens, it must keep $w$ tokens only: each new token
+# takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [Jiang et al.
 # 2023](https://arxiv.org/abs/2310.06825)).
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 3 and 4: the blocks, and the rolling cache.
 #
-# ## Receptive field: what a window costs the reader
+# ## Receptive field: how many layers a window needs
 #
 # In one layer, information moves at most `width` positions. Stacked layers pass it on. The positions whose input can
 # influence a position's output are its **receptive field**; it depends on the pattern and on the number of layers. The
@@ -463,7 +471,8 @@ pad
 # %% [markdown]
 # * A **window** of 2 needs eight layers for sixteen positions.
 # * A **dilated** window has as many keys and reaches three times as far. But with the same gap in every layer, the
-#   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore mixes gaps.
+#   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore
+#   mixes gaps.
 # * One **global** token, which looks at all and is looked at by all, puts everything two layers away: up to it, and down
 #   again. It costs one row and one column. **Longformer** ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150)) has a
 #   window and global tokens, such as the words of a question, with projections of their own, and windows that grow with
@@ -476,8 +485,10 @@ pad
 # * *Strided* ([Child et al. 2019](https://arxiv.org/abs/1904.10509)) is causal: the positions just before, and every
 #   fourth.
 #
-# Is what can be reached also learned? A task that asks for nothing but distance: in a line of 32 letters one letter of
-# the first half is marked, and the *last* position must name it (`marked_lines`). The model has two layers.
+# ## Trained with sparse patterns: what is reachable is learned later
+#
+# Does a model *learn* to use what it can reach? Here is a task that asks for nothing but distance. In a line of 32 letters
+# one letter of the first half is marked, and the *last* position must name it (`marked_lines`). The model has two layers.
 
 # %%
 class Finder(nn.Module):
@@ -511,7 +522,7 @@ def learn(model, draw, steps, lr, batch=32, seed=0):
 # Four patterns: full attention; a window of 2 on each side; the same with one global token; BigBird with a window of 1,
 # one global token and two random keys. *Which will learn it, and which of those soonest?* Guessing costs $\ln 8 = 2.08$
 # nats. The twelve runs, three seeds each, are in the record of `benchmarks/cheap_attention.py`, which trains the models
-# of this page. We repeat one of them, and compare it in the middle of its fall:
+# of this page. We repeat one of them, and compare its loss with the recorded one where it falls fastest:
 
 # %%
 record = measured("cheap_attention")
@@ -548,12 +559,12 @@ fives = [sum(here[at : at + 5]) / 5 for at in range(0, len(here), 5)]
 assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 
 # %% [markdown]
-# The window never had a chance: nothing of the first half reaches the end. With a global token a fifth of the pairs is
-# enough. But what can be reached is not learned at once: full attention takes 60 to 65 steps, the two patterns with two
-# hops 125 to 190, and one of their six runs ends at 88 %. Directness is what the sparse patterns give up here. (That two
-# hops are the cause is likely and not shown: the sparse ones also see fewer keys.)
+# With the window alone nothing of the first half reaches the end, and nothing is learned. With a global token a fifth of
+# the pairs is enough. But it takes longer: full attention needs 60 to 65 steps, the two patterns with two hops 125 to
+# 190, and one of their six runs ends at 88 %. Sparse patterns give up directness. (It is likely, and not shown, that the
+# two hops are the cause: the sparse patterns also see fewer keys.)
 #
-# Your own pattern may try: draw one on the pad, and run this in a cell of your own.
+# Try a pattern of your own: draw it on the pad, and run this in a new cell.
 #
 # ```python
 # def short_lines(batch, generator):
@@ -565,18 +576,19 @@ assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 #
 # ## Attention sinks: why a window fails in a model trained without one
 #
-# Take a model that was trained with full causal attention and, to save memory, let it write under a window. Xiao et al.
+# Take a model that was trained with full causal attention, and let it write under a window, to save memory. Xiao et al.
 # ([2023](https://arxiv.org/abs/2309.17453)) report that its loss explodes as soon as the *first* tokens have left the
 # window, and that keeping four of them repairs it. The first tokens say little. Why should they matter?
 #
 # Their explanation: the weights of a row must sum to one, also where a head has nothing to look for. It then puts its
-# weight on a token that does no harm. Since every position sees the first token, that is the one: an **attention sink**.
+# weight on a token that does no harm. Every position sees the first token, so the head uses that one: an **attention
+# sink**.
 #
 # This can be tested. In the lines of `triggered_lines`, a **trigger** asks for the letter before it, so the head has to
-# look. At a *letter*, the answer is the next letter of the alphabet, and no other position helps. One causal head and a
-# feed-forward network (`Copier` in the benchmark) learn this, with full attention. Then we test under a window of 8,
-# after the window has lost the first token, and in two repairs: the window and the *first* token, or, for control, the
-# window and the *second*.
+# look. At a *letter*, the answer is the next letter of the alphabet, and no other position helps. A model of one causal
+# head and a feed-forward network (`Copier` in the benchmark) learns this with full attention. We then test it at positions
+# whose window of 8 no longer holds the first token: with the window alone, with the window and the *first* token, and, for
+# control, with the window and the *second*.
 # *Guess:* at which of the two kinds of position does the window do damage?
 
 # %%
@@ -600,36 +612,324 @@ for row in sinks:
 
 # %% [markdown]
 # The window does damage where the head has nothing to look for, and none where it looks at its neighbour. Keeping one
-# token repairs it, and it must be the first. This fits the explanation. But at a letter the first token takes a fifth to
-# two fifths of the weight, not all of it. So let us put the explanation at risk. We train again with a way out: one more
-# key of zeros, with a value of zeros, that every position may attend to. Now the weights of the *tokens* may sum to less
-# than one. *If the sum were the whole reason, what should a window do at a letter?*
+# token repairs it, and it must be the first. This fits the explanation. It does not prove it: at a letter the first token
+# takes a fifth to two fifths of the weight, not all of it. (*Going further* has an experiment that the explanation fails.)
+#
+# The repair does not depend on the reason. A window with **sinks** keeps the first few tokens in the cache for good.
+# Instead of a sink token, some models learn one number for each head: gpt-oss adds it to the softmax's denominator, so
+# that weights may sum to less than one.
+#
+# ## Linear attention: a kernel in place of the softmax
+#
+# The next idea replaces the softmax. Let the weight of key $j$ for query $i$ be $\phi(q_i) \cdot \phi(k_j)$ in place of
+# $\exp(q_i \cdot k_j)$, where the **feature map** $\phi$ makes a vector of each. A function of two vectors that is such a
+# product is called a **kernel** (not the GPU program above; the field uses one word for both). Then $\phi(q_i)$ can be
+# taken out of the sum:
+#
+# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$
+#
+# (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix. In this section $S$ is the state, as in the papers, and not the
+# matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. It is computed once, and each query takes one
+# product with it. No pair is computed. For weights that sum to one, divide by
+# $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
+# ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above
+# 0, $\exp(x)$ below. (**Performer**, [Choromanski et al. 2020](https://arxiv.org/abs/2009.14794), takes random features
+# whose product is $\exp(q \cdot k)$ on average, so it approximates the softmax.)
+#
+# Under a causal mask query $i$ uses the keys up to $i$, so $S$ and $z$ get one term more at each step. *What do you call a
+# network that carries a state of fixed size from position to position?*
 
 # %%
-for name in ("window", "window + first token"):
-    losses = ", ".join(f"{row['loss'][name]['letter']:.3f}" for row in record["way_out"])
-    print(f"with a way out, at a letter: loss with {name:>20}: {losses}")
-first = ", ".join(f"{row['weight_on_first']['letter']:.2f}" for row in record["way_out"])
-print("weight on the first token, without a window:", first)
+q, k, v = torch.randn(3, 200, 8)                                 # (n, d)
+at_once = linear_attend(q, k, v, causal=True)                    # (n, d)
+state, step_by_step = None, []
+for t in range(200):
+    output, state = linear_attend_step(q[t], k[t], v[t], state)  # S and z get one term more
+    step_by_step.append(output)
+assert torch.allclose(torch.stack(step_by_step), at_once, atol=1e-4), "a recurrent network"
+print("the state after 200 tokens:", tuple(state.s.shape), "and", tuple(state.z.shape))
+
+# %% [markdown]
+# It is a recurrent network, and it gives the same numbers as the computation all at once. "Transformers are RNNs" is the
+# paper's title. "RNNs are back", two decks say, and show the time that a model has spent when it has written $n$ tokens:
+# a curve for Transformers, a straight line for RWKV. We measure the same for eight heads of attention. The KV cache has
+# room for all tokens from the start (it is **preallocated**), so nothing is copied. *Which will be ahead after 500 tokens,
+# and which after 4,000?*
+
+# %%
+def with_cache(t, q, k, v, cache):                               # (heads, d) each
+    cache[0, :, t], cache[1, :, t] = k, v                        # in place
+    output, _ = attend(q.unsqueeze(1), cache[0, :, : t + 1], cache[1, :, : t + 1])
+    return output, cache
+
+
+def with_state(t, q, k, v, state):
+    return linear_attend_step(q, k, v, state)
+
+
+marks, spent = (500, 1000, 2000, 3000, 4000), {"KV cache": {}, "linear attention": {}}
+tokens = torch.randn(4000, 3, 8, d)                              # q, k, v of 8 heads
+for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
+                          ("linear attention", with_state, None)):
+    begun = time.process_time()
+    for t in range(4000):
+        _, state = step(t, *tokens[t], state)
+        if t + 1 in marks:
+            spent[name][t + 1] = time.process_time() - begun
+viz.line_plot(spent, "tokens written", "seconds in all", low=0)
+for name, line in spent.items():
+    print(f"{name}: 4,000 tokens take {line[4000] / line[2000]:.1f} times as long as 2,000")
 
 # %% tags=["hide-input"]
-for row in record["way_out"]:
-    assert row["loss"]["window + first token"]["letter"] < 0.1 < row["loss"]["window"]["letter"]
+cached, recurrent = (line[4000] / line[2000] for line in spent.values())
+assert cached > 1.15 * recurrent and recurrent < 2.5
+
+# %% [markdown]
+# This is the curve and the straight line of the decks. With a cache, a later token costs more. The state has the same size
+# throughout, and so each token costs the same. In the beginning the two differ little. (From the count of operations
+# alone, twice the tokens take up to four times as long. If your cell prints more, a likely reason is that the KV cache,
+# 16 MiB in the end, no longer fits into the processor's own fast memory.)
+#
+# **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
+#
+# ## Associative recall: what fits into a state
+#
+# What does a state of fixed size give up? Show the model $p$ pairs of a name and a number, then ask for the number of one
+# name: **associative recall** (in its harder form MQAR, [Arora et al. 2023](https://arxiv.org/abs/2312.04927)). Softmax
+# attention keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether
+# $p$ is 2 or 64. *Draw the two curves* of accuracy against $p$, and a third for a $d$ four times as large.
+#
+# Three things may limit the recall: the **size of the state**, the **feature map**, and the **division** by
+# $\phi(q) \cdot z$. (With $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each
+# pair disturbs the others: **interference**.) To tell the three apart, change one at a time. The model (`Recall` in the
+# benchmark) has embeddings for names and numbers, one attention, and a linear readout. The record has three seeds, and for
+# each kind the best of six learning rates, chosen with a fourth seed:
+
+# %%
+recalled = {(row["name"], row["d"]):
+            {int(p): [run["right"][p] for run in row["runs"]] for p in row["runs"][0]["right"]}
+            for row in record["recall"]}
+shown = (("softmax", 16), ("elu + 1, divided", 16), ("elu + 1, divided", 64),
+         ("elu + 1", 64), ("identity", 16), ("identity", 64))
+figures.seed_lines({f"{name}, d = {d}": recalled[name, d] for name, d in shown},
+                   "pairs shown", "accuracy", chance=1 / LETTERS)
+print("medians at 64 pairs:")
+for (name, width), line in recalled.items():
+    print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.1%}")
+
+# %% tags=["hide-input"]
+def middle(name, width, pairs=64):
+    return statistics.median(recalled[name, width][pairs])
+
+
+assert middle("softmax", 16) > 0.95
+for name in ("elu + 1, divided", "elu + 1", "identity"):
+    assert middle(name, 16) + 0.3 < middle(name, 64), "the size of the state"
+assert abs(middle("elu + 1, divided", 64) - middle("elu + 1", 64)) < 0.05, "the division"
+assert min(middle("identity", d) - middle("elu + 1", d) for d in (16, 64)) > 0.03
+assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
+
+# %% [markdown]
+# With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
+# attention less. The **size of the state** matters most: from $d = 16$ to 64, each of the three kinds drawn gains 35 to
+# 43 points. The **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ (without the division) gains
+# some 13 points at $d = 16$ and 5 at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at
+# $d = 16$. (This does not make the identity the better choice in general: its weights may be negative, and there is no
+# sum to divide by. Many newer models drop the division and normalise the output instead.)
+#
+# (Each kind has its own learning rate. With one rate for all, the comparison would have been wrong: see *Going further*.)
+#
+# One more thing can be changed, the **update**. The **delta rule** ([Schlag, Irie and Schmidhuber
+# 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**, [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts
+# what is already stored under a key before it adds the value: $S \leftarrow S + k^\top (v - kS)$, for keys of length
+# one. In our task it recalls *less* than the plain sum with the same keys (the last four medians above). That fits what
+# it is made for, to overwrite: here every name comes once, nothing has to be overwritten, and each new pair takes away
+# a little of the older ones. (This explanation is a guess.)
+#
+# A cache that grows is expensive *because* it forgets nothing. Softmax attention is best at exact recall of what stood in
+# the text, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
+#
+# ## Linear recurrences and the parallel scan: minGRU, state-space models
+#
+# A recurrent network writes cheaply. But in training the whole text is known at once, and a GRU ([lecture
+# @bottleneck](@bottleneck)) must still take one step after the other. *Can a recurrence be computed in parallel?* It can
+# if its step is *linear* in the state: $h_t = a_t \odot h_{t-1} + b_t$, where $a_t$ and $b_t$ depend on the input alone.
+# Then two steps in a row are one step of the same kind:
+#
+# $$h \to a h + b \quad\text{and then}\quad h \to a' h + b' \qquad\text{is}\qquad h \to a'a\,h + (a'b + b').$$
+#
+# Joining steps is associative: it does not matter how they are put in brackets. So neighbours can be joined, then
+# neighbours of neighbours, all at the same time: a **parallel scan**, or associative scan
+# ([Blelloch 1990](https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf)). The figure shows two ways to do it for eight steps.
+# Read it from below. A dot is a join. On top stand the steps that each position holds in the end.
+
+# %% tags=["hide-input"]
+figures.scan_circuits(8)
+
+# %% [markdown]
+# Doubling (Hillis and Steele 1986) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the
+# rounds and only about $2n$ joins. The first has less **depth**, the second less **work**; the loop has work $n$ and
+# depth $n$. The package's `linear_recurrence` doubles. *How many rounds for 100,000 steps?*
+
+# %%
+decay, inputs = torch.rand(1000, 4), torch.randn(1000, 4)        # (n, d)
+h, loop = torch.zeros(4), []
+for a, b in zip(decay, inputs, strict=True):
+    h = a * h + b
+    loop.append(h)
+assert torch.allclose(linear_recurrence(decay, inputs), torch.stack(loop), atol=1e-5)
+for n in (8, 1024, 131_072):
+    doubled, tree = figures.doubling_rounds(n), figures.tree_rounds(n)
+    for name, rounds in (("doubling", doubled), ("tree", tree)):
+        print(f"n = {n:>7,}, {name:>8}: {len(rounds):>2} rounds, "
+              f"{sum(len(joins) for joins in rounds) / n:5.2f} n joins")
+
+# %% [markdown] teaches="recurrence again: RWKV, Mamba"
+# The networks with such a step:
+#
+# * **minGRU** ([Feng et al. 2024](https://arxiv.org/abs/2410.01201)): a GRU whose gate looks at the input alone,
+#   $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package.
+# * **State-space models**: S4 ([Gu et al. 2021](https://arxiv.org/abs/2111.00396)) has an $a$ that is learned and then
+#   fixed. **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) lets it depend on the input ("selective"), so
+#   that the state can keep one token and let another pass.
+# * **RetNet** ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) and **gated linear attention**
+#   ([Yang et al. 2023](https://arxiv.org/abs/2312.06635)): linear attention whose state $S$ decays. **Gated DeltaNet**
+#   ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) has a decay and the delta rule.
+# * **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)): a decaying average of the values, for each channel by
+#   itself, so that the state is made of vectors. Since version 5 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892))
+#   it is a matrix that decays, as in RetNet.
+#
+# Does such a network learn over a distance? One layer of minGRU, 32 wide, must carry the marked letter to the end, where
+# the window failed:
+
+# %%
+for run in pattern_runs["minGRU"]:
+    print(f"minGRU, seed {run['seed']}: right {run['right']:.0%}, "
+          f"loss below 0.5 at step {first_below(run['losses'])}")
+
+# %% tags=["hide-input"]
+assert min(run["right"] for run in pattern_runs["minGRU"]) > 0.95
+
+# %% [markdown] teaches="production models and what they use"
+# One letter fits into a state, and the mark tells the layer at once which letter to keep. In associative recall nothing
+# does: the question comes last, so all pairs must be kept. A state of fixed size is good for the first kind of task.
+#
+# > **Check yourself.** Linear attention costs $O(n d^2)$ and softmax attention $O(n^2 d)$. With $d = 128$ a head, from
+# > which $n$ on can the first be cheaper by arithmetic? Would you see it on a sentence?
+# > <details><summary>Answer</summary>When n is more than about d, so from some 128 on. On a sentence of thirty words it
+# > costs more, and there the projections outweigh both.</details>
+#
+# ## What is in use: the KV cache at 128k tokens
+#
+# "Production Transformer language models use quadratic cost attention", two decks say, since the cheaper methods "tend
+# not to work as well at scale". That was never quite so (GPT-3 alternates, as we saw), and today many mix: full attention
+# in some layers, something cheaper in the others. Here is what the cache of one text of 131,072 tokens takes in 16 bits,
+# whether or not a model was trained for as many. The numbers of layers and heads are from published configurations.
+# *Guess:* which model needs the least?
+
+# %%
+class InUse(NamedTuple):
+    name: str
+    full: int                        # layers with full attention
+    windowed: int                    # layers with a window
+    window: int
+    numbers: int                     # kept for each token in a layer
+    recurrent: int = 0               # layers with a state in place of a cache
+
+
+two = 2                              # a key and a value
+models = [
+    InUse("GPT-3 175B, as if all dense", 96, 0, 0, two * 96 * 128),
+    InUse("Llama 2 7B", 32, 0, 0, two * 32 * 128),
+    InUse("Llama 3.1 70B, GQA", 80, 0, 0, two * 8 * 128),
+    InUse("DeepSeek-V3, MLA", 61, 0, 0, 512 + 64),
+    InUse("Gemma 2 9B, 1 window : 1 full", 21, 21, 4096, two * 8 * 256),
+    InUse("Gemma 3 27B, 5 : 1", 10, 52, 1024, two * 16 * 128),
+    InUse("gpt-oss-120b, 1 : 1, with sinks", 18, 18, 128, two * 8 * 64),
+    InUse("Mistral 7B, windows alone", 0, 32, 4096, two * 8 * 128),
+    InUse("Jamba, 7 Mamba : 1 full", 4, 0, 0, two * 8 * 128, recurrent=28),
+    InUse("Qwen3-Next, 3 DeltaNet : 1 full", 12, 0, 0, two * 2 * 256, recurrent=36),
+]
+n, gib, all_full = 131_072, {}, {}
+for model in models:
+    tokens = model.full * n + model.windowed * min(model.window, n)
+    layers = model.full + model.windowed + model.recurrent
+    gib[model.name] = 2 * model.numbers * tokens / 2**30         # 2 bytes a number
+    all_full[model.name] = 2 * model.numbers * layers * n / 2**30
+figures.cache_sizes(gib, all_full)
+
+# %% tags=["hide-input"]
+assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
+assert min(gib, key=gib.get).startswith("Mistral")
+
+# %% [markdown]
+# (A ring shows what the same model would need with full attention in every layer.) Every row below the second is a way
+# to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all heads (MLA, **multi-head latent
+# attention**), windows in most layers, recurrences in most layers. The recurrent layers of the last two rows carry a
+# state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no full attention at all, and
+# its version 0.2 dropped the windows. Where windows or recurrences are used today, they are mostly part of a
+# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources:
+# [GPT-3](https://arxiv.org/abs/2005.14165), [Llama 2](https://arxiv.org/abs/2307.09288), [Llama
+# 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437), [Gemma
+# 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
+# [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
+# [Jamba](https://arxiv.org/abs/2403.19887), and the configuration of Qwen3-Next in `transformers`.)
+#
+# > **Check yourself.** (1) A causal model of 12 layers has windows of 4 tokens, but every sixth layer is full. Which tokens
+# > can influence its last position? (2) You cache keys and values under a causal window of 512 tokens. How many do you
+# > keep? (3) FlashAttention makes a model's attention four times faster. By how much does its cache shrink?
+# > <details><summary>Answers</summary>(1) All: one full layer is enough to bring each of them there. (2) 512, the newest
+# > among them: older ones can never be looked at again. (3) Not at all. It changes how attention is computed, not what
+# > must be kept for the next token.</details>
+#
+# ## In short
+#
+# | | | shape |
+# |---|---|---|
+# | share of the pairs | $n / (n + 6d)$ of all operations | |
+# | online softmax | $m' = \max(m, \max_j e_j),\ \ \ell' = \ell \exp(m - m') + \sum_j \exp(e_j - m'),\ \ o'$ likewise with $v_j$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
+# | traffic | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with a table | |
+# | window in blocks | queries $(n/w, w, d)$ meet keys $(n/w, 3w, d)$ | scores $(n/w, w, 3w)$ |
+# | linear attention | $S \leftarrow S + \phi(k)^\top v,\ \ z \leftarrow z + \phi(k),\ \ o = \phi(q) S / (\phi(q) \cdot z)$ | $S$: $(d_k, d_v)$; $z$: $(d_k)$ |
+#
+# Whether the square matters depends on how $n$ compares with $6d$. FlashAttention is exact: it multiplies as much as before
+# and moves less, because the scores stay in SRAM. A window is cheaper only in blocks; it gives up what is far, and needs
+# other layers, global tokens or sinks beside it. Linear attention and linear recurrences keep a state of fixed size; they
+# give up exact recall of many things, because of the state's size and of the feature map. Many models in use have full
+# attention in some layers and something cheaper in the others.
+#
+# | | time | memory | exact? | what it gives up | shown by |
+# |---|---|---|---|---|---|
+# | tiles (FlashAttention) | $n^2$ | $n$ | yes | nothing; a kernel must be written | equal outputs |
+# | KV cache | $n^2$ to write $n$ | $n$ | yes | memory | equal outputs (lecture @writing) |
+# | window | $n \cdot w$ | $n \cdot w$ | no | what is far, within a few layers | the marked letter |
+# | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: learned more slowly | the loss curves |
+# | Linformer | $n \cdot k$ | $n \cdot k$ | no | sharp attention to single keys; causality; a free length | *Going further* |
+# | linear attention, recurrences | $n$ (scan: $n \log n$ or $2n$) | $n$, state fixed | no | exact recall of many things | associative recall |
+#
+# **In the package.** `attncourse.efficient` has these mechanisms, `flex_attend`, which compiles any pattern, and
+# patterns that can be joined by `any_of` and `all_of`.
+#
+# **Now do** [assignment @cheap_attention](@cheap_attention/assignment) (about an hour and a half): exercises 1 to 6, a
+# question in words, and three extensions. **Next:** [lecture @beyond_text](@beyond_text), where the sequence is an image
+# or a sound. Below are four sections for those who have time left; they are not counted in the minutes above.
+#
+# **Further reading.** Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), section 3 with algorithm
+# 1, then Dao, [*FlashAttention-2*](https://arxiv.org/abs/2307.08691) (2023), section 3.1: what has been exchanged? Tay et
+# al., [*Efficient Transformers: a survey*](https://arxiv.org/abs/2009.06732) (2020). Katharopoulos et al.,
+# [*Transformers are RNNs*](https://arxiv.org/abs/2006.16236) (2020), section 3. Schlag, Irie and Schmidhuber, [*Linear
+# Transformers are secretly fast weight programmers*](https://arxiv.org/abs/2102.11174) (2021), for the delta rule. Arora et
+# al., [*Simple linear attention language models balance the recall-throughput
+# tradeoff*](https://arxiv.org/abs/2402.18668) (2024). Gu and Dao, [*Mamba*](https://arxiv.org/abs/2312.00752) (2023),
+# section 3. Xiao et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453)
+# (2023). Yuan et al., [*Native sparse attention*](https://arxiv.org/abs/2502.11089) (2025), a sparse pattern that is
+# trained and made for the hardware.
 
 # %% [markdown] teaches="low rank: Linformer and its matrices"
-# The damage remains, and so does the weight on the first token. So the sum alone is not the reason: a model may use the
-# first token even where it need not. (Xiao et al. report something similar for a "zero sink". Our lines begin with a
-# token of their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et
-# al. put line breaks in the place of the first four tokens, and those served as well.)
+# ## Going further: low rank, Linformer
 #
-# The repair does not depend on the reason. A window with **sinks** keeps the first few tokens in the cache for good. Some
-# models learn a number for each head in place of a sink: gpt-oss adds it to the softmax's denominator, so that weights
-# may sum to less than one.
-#
-# ## Low rank: Linformer
-#
-# Another idea forbids no pair. In place of $n$ keys, let there be $k$ *mixtures* of keys, with $k$ much less than $n$, and
-# as many mixtures of values. **Linformer** ([Wang et al. 2020](https://arxiv.org/abs/2006.04768)) learns the two mixing
+# This idea forbids no pair. It replaces the $n$ keys by $k$ *mixtures* of keys, with $k$ much less than $n$, and the values
+# by as many mixtures of values. **Linformer** ([Wang et al. 2020](https://arxiv.org/abs/2006.04768)) learns the two mixing
 # matrices, for each head, or shared among heads and layers:
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(EK)^\top}{\sqrt{d_k}}\right) F V, \qquad E, F \in \mathbb{R}^{k \times n},
@@ -637,8 +937,8 @@ for row in record["way_out"]:
 #
 # The table is $n \times k$. The reason given: the attention matrix has low **rank**, that is, its $n$ rows are
 # combinations of far fewer. (The paper argues with the Johnson–Lindenstrauss lemma that $k$ need not grow with $n$, for a
-# given error.) The claim is about the *weights*, $\bar P$ in the paper. Of the *scores* it would be no news: $QK^\top$
-# has rank $d_k$ at most, and softmax does not keep rank. Is it true of the weights?
+# given error.) The claim is about the *weights*, $\bar P$ in the paper. For the *scores* it is plain: $QK^\top$ has rank
+# $d_k$ at most. But softmax does not keep rank. Is the claim true of the weights?
 #
 # We look into a model whose heads we understand. It reads a line of 32 letters, one of them marked, and at *every*
 # position it has three questions to answer: which letter is marked, which letter stands **before** me, and which stands
@@ -713,128 +1013,35 @@ assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
 # is a toy whose questions we chose. It says what to expect of each *kind* of head, not how many there are. Two more
 # limits: $E$ and $F$ have a column for each position, so the length is fixed beforehand; and each mixture holds the
 # future, so it cannot be causal. (Linformer is an extension of the assignment.)
-#
-# ## Linear attention: a kernel in place of the softmax
-#
-# The next idea takes the softmax away. Suppose that the weight of key $j$ for query $i$ were not $\exp(q_i \cdot k_j)$
-# but $\phi(q_i) \cdot \phi(k_j)$, with a **feature map** $\phi$ that makes a vector of each. A function of two vectors
-# that is such a product is called a **kernel** (not the GPU program above; the field uses one word for both). Then the
-# sum can be pulled apart:
-#
-# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$
-#
-# (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix. In this section $S$ is the state, as in the papers, and not the
-# matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. Compute it
-# once, and every query takes a product with it: $n$ questions, no pairs. For weights that sum to one, divide by
-# $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
-# ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above
-# 0, $\exp(x)$ below. (**Performer**, [Choromanski et al. 2020](https://arxiv.org/abs/2009.14794), takes random features
-# whose product is $\exp(q \cdot k)$ on average, so it approximates the softmax.)
-#
-# Now make it causal: query $i$ may use keys up to $i$, so $S$ and $z$ get one term more at each step. *What would you
-# call a network that carries a state of fixed size from position to position?*
-
-# %%
-q, k, v = torch.randn(3, 200, 8)                                 # (n, d)
-at_once = linear_attend(q, k, v, causal=True)                    # (n, d)
-state, step_by_step = None, []
-for t in range(200):
-    output, state = linear_attend_step(q[t], k[t], v[t], state)  # S and z get one term more
-    step_by_step.append(output)
-assert torch.allclose(torch.stack(step_by_step), at_once, atol=1e-4), "a recurrent network"
-print("the state after 200 tokens:", tuple(state.s.shape), "and", tuple(state.z.shape))
 
 # %% [markdown]
-# A recurrent network, and the same numbers both ways. "Transformers are RNNs" is the paper's title. "RNNs are back", two
-# decks say, and show how much time a model has spent when it has written $n$ tokens: a curve that bends for Transformers,
-# a straight line for RWKV. Let us see whether eight heads do the same. Attention has a cache with room for all tokens
-# from the start (**preallocated**), so that nothing is computed twice and nothing is copied. *Which will be ahead after
-# 500 tokens, and which after 4,000?*
+# ## Going further: does the sum of the weights explain the sink?
+#
+# The explanation of attention sinks was that weights must sum to one. Put it at risk. Train the same models again with a
+# way out: one more key of zeros, with a value of zeros, that every position may attend to. Now the weights of the
+# *tokens* may sum to less than one. *If the sum were the whole reason, what should a window do at a letter?*
 
 # %%
-def with_cache(t, q, k, v, cache):                               # (heads, d) each
-    cache[0, :, t], cache[1, :, t] = k, v                        # in place
-    output, _ = attend(q.unsqueeze(1), cache[0, :, : t + 1], cache[1, :, : t + 1])
-    return output, cache
-
-
-def with_state(t, q, k, v, state):
-    return linear_attend_step(q, k, v, state)
-
-
-marks, spent = (500, 1000, 2000, 3000, 4000), {"KV cache": {}, "linear attention": {}}
-tokens = torch.randn(4000, 3, 8, d)                              # q, k, v of 8 heads
-for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
-                          ("linear attention", with_state, None)):
-    begun = time.process_time()
-    for t in range(4000):
-        _, state = step(t, *tokens[t], state)
-        if t + 1 in marks:
-            spent[name][t + 1] = time.process_time() - begun
-viz.line_plot(spent, "tokens written", "seconds in all", low=0)
-for name, line in spent.items():
-    print(f"{name}: 4,000 tokens take {line[4000] / line[2000]:.1f} times as long as 2,000")
+for name in ("window", "window + first token"):
+    losses = ", ".join(f"{row['loss'][name]['letter']:.3f}" for row in record["way_out"])
+    print(f"with a way out, at a letter: loss with {name:>20}: {losses}")
+first = ", ".join(f"{row['weight_on_first']['letter']:.2f}" for row in record["way_out"])
+print("weight on the first token, without a window:", first)
 
 # %% tags=["hide-input"]
-cached, recurrent = (line[4000] / line[2000] for line in spent.values())
-assert cached > 1.15 * recurrent and recurrent < 2.5
+for row in record["way_out"]:
+    assert row["loss"]["window + first token"]["letter"] < 0.1 < row["loss"]["window"]["letter"]
 
 # %% [markdown]
-# This is the curve and the straight line of the decks. With a cache, a token costs more the later it comes. The state
-# is as large in the end as in the beginning, and so is the price of a token. At first there is little between the two.
-# (From the count of operations alone, twice the tokens take up to four times as long. If your cell prints more, a
-# likely reason is that the KV cache, 16 MiB in the end, no longer fits into the processor's own fast memory.)
+# The damage remains, and so does the weight on the first token. So the sum alone is not the reason: a model may use the
+# first token even where it need not. (Xiao et al. report something similar for a "zero sink". Our lines begin with a
+# token of their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et
+# al. put line breaks in the place of the first four tokens, and those served as well.)
 #
-# **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
+# ## Going further: the learning rate decides who wins
 #
-# ## Associative recall: what fits into a state
-#
-# What does the state give up? Show the model $p$ pairs of a name and a number, then ask for the number of one name:
-# **associative recall** (in its harder form MQAR, [Arora et al. 2023](https://arxiv.org/abs/2312.04927)). Softmax
-# attention keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether
-# $p$ is 2 or 64. *Draw the two curves* of accuracy against $p$, and a third for a $d$ four times as large.
-#
-# Three things may limit the recall: the **size of the state**, the **feature map**, and the division. With
-# $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each pair disturbs the others
-# (**interference**). To tell them apart, change one at a time: drop the division by $\phi(q) \cdot z$; then replace
-# $\phi$ by the identity; then take another width. The model (`Recall` in the benchmark) has embeddings for names and
-# numbers, one attention, and a linear readout. From the record, three seeds, each kind at its best of six learning
-# rates, chosen with a fourth seed:
-
-# %%
-recalled = {(row["name"], row["d"]):
-            {int(p): [run["right"][p] for run in row["runs"]] for p in row["runs"][0]["right"]}
-            for row in record["recall"]}
-shown = (("softmax", 16), ("elu + 1, divided", 16), ("elu + 1, divided", 64),
-         ("elu + 1", 64), ("identity", 16), ("identity", 64))
-figures.seed_lines({f"{name}, d = {d}": recalled[name, d] for name, d in shown},
-                   "pairs shown", "accuracy", chance=1 / LETTERS)
-print("medians at 64 pairs:")
-for (name, width), line in recalled.items():
-    print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.1%}")
-
-# %% tags=["hide-input"]
-def middle(name, width, pairs=64):
-    return statistics.median(recalled[name, width][pairs])
-
-
-assert middle("softmax", 16) > 0.95
-for name in ("elu + 1, divided", "elu + 1", "identity"):
-    assert middle(name, 16) + 0.3 < middle(name, 64), "the size of the state"
-assert abs(middle("elu + 1, divided", 64) - middle("elu + 1", 64)) < 0.05, "the division"
-assert min(middle("identity", d) - middle("elu + 1", d) for d in (16, 64)) > 0.03
-assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
-
-# %% [markdown]
-# With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
-# attention less. The **size of the state** matters most: from $d = 16$ to 64, each of the three kinds drawn gains 35 to
-# 43 points. The **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ (without the division) gains
-# some 13 points at $d = 16$ and 5 at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at
-# $d = 16$. (This does not make the identity the better choice in general: its weights may be negative, and there is no
-# sum to divide by. Many newer models drop the division and normalise the output instead.)
-#
-# Six learning rates look like pedantry. Here is what the choice of another rate would have told us, at $d = 64$, as the
-# mean over all numbers of pairs:
+# In the comparison of recall each kind had its best learning rate of six. Here is what another rate would have told us,
+# at $d = 64$, as the mean over all numbers of pairs:
 
 # %%
 for row in record["recall"]:
@@ -843,199 +1050,13 @@ for row in record["recall"]:
         print(f"{row['name']:>16}   {pilots}   (chosen: {row['lr']})")
 
 # %% [markdown]
-# At a rate of 0.05 we should have blamed the division for 5 points of loss that a larger rate removes. So a comparison
-# needs a learning rate for each kind, and the best one should not be the largest that was tried.
-#
-# One more thing can be changed, the **update**. The **delta rule** ([Schlag, Irie and Schmidhuber
-# 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**, [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts
-# what is already stored under a key before it adds the value: $S \leftarrow S + k^\top (v - kS)$, for keys of length
-# one. In our task it recalls *less* than the plain sum with the same keys (the last four medians above). That fits what
-# it is made for, to overwrite: here every name comes once, nothing has to be overwritten, and each new pair takes away
-# a little of the older ones. (This explanation is a guess.)
-#
-# A cache that grows is expensive *because* it forgets nothing. Recalling exactly what stood in the text is what attention
-# is best at, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
-#
-# ## Linear recurrences and the parallel scan: minGRU, state-space models
-#
-# Writing is one thing, training another, where the whole text is there at once. A GRU ([lecture
-# @bottleneck](@bottleneck)) must take one step after the other. The recurrences that are back differ in one thing: their
-# step is *linear* in the state, $h_t = a_t \odot h_{t-1} + b_t$, where $a_t$ and $b_t$ depend on the input alone. Then
-# two steps in a row are one step of the same kind:
-#
-# $$h \to a h + b \quad\text{and then}\quad h \to a' h + b' \qquad\text{is}\qquad h \to a'a\,h + (a'b + b').$$
-#
-# Joining steps is associative: it does not matter how they are put in brackets. So neighbours can be joined, then
-# neighbours of neighbours, all at the same time: a **parallel scan**, or associative scan
-# ([Blelloch 1990](https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf)). Two ways for eight steps. A dot is a join; on top
-# stand the steps that each position holds in the end.
-
-# %% tags=["hide-input"]
-figures.scan_circuits(8)
-
-# %% [markdown]
-# Doubling (Hillis and Steele 1986) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the
-# rounds and only about $2n$ joins. The first has less **depth**, the second less **work**; the loop has work $n$ and
-# depth $n$. The package's `linear_recurrence` doubles. *How many rounds for 100,000 steps?*
-
-# %%
-decay, inputs = torch.rand(1000, 4), torch.randn(1000, 4)        # (n, d)
-h, loop = torch.zeros(4), []
-for a, b in zip(decay, inputs, strict=True):
-    h = a * h + b
-    loop.append(h)
-assert torch.allclose(linear_recurrence(decay, inputs), torch.stack(loop), atol=1e-5)
-for n in (8, 1024, 131_072):
-    doubled, tree = figures.doubling_rounds(n), figures.tree_rounds(n)
-    for name, rounds in (("doubling", doubled), ("tree", tree)):
-        print(f"n = {n:>7,}, {name:>8}: {len(rounds):>2} rounds, "
-              f"{sum(len(joins) for joins in rounds) / n:5.2f} n joins")
-
-# %% [markdown] teaches="recurrence again: RWKV, Mamba"
-# The networks with such a step:
-#
-# * **minGRU** ([Feng et al. 2024](https://arxiv.org/abs/2410.01201)): a GRU whose gate looks at the input alone,
-#   $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package.
-# * **State-space models**: S4 ([Gu et al. 2021](https://arxiv.org/abs/2111.00396)) has an $a$ that is learned and then
-#   fixed. **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) lets it depend on the input ("selective"), so
-#   that the state can keep one token and let another pass.
-# * **RetNet** ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) and **gated linear attention**
-#   ([Yang et al. 2023](https://arxiv.org/abs/2312.06635)): linear attention whose state $S$ decays. **Gated DeltaNet**
-#   ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) has a decay and the delta rule.
-# * **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)): a decaying average of the values, for each channel by
-#   itself, so that the state is made of vectors. Since version 5 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892))
-#   it is a matrix that decays, as in RetNet.
-#
-# Does such a network learn over a distance? One layer of minGRU, 32 wide, must carry the marked letter to the end, where
-# the window failed:
-
-# %%
-for run in pattern_runs["minGRU"]:
-    print(f"minGRU, seed {run['seed']}: right {run['right']:.0%}, "
-          f"loss below 0.5 at step {first_below(run['losses'])}")
-
-# %% tags=["hide-input"]
-assert min(run["right"] for run in pattern_runs["minGRU"]) > 0.95
-
-# %% [markdown] teaches="production models and what they use"
-# One letter fits into a state, and the layer knows at once which letter matters. In associative recall it does not, since
-# the question comes last. Both experiments together say what such a layer is good for.
-#
-# > **Check yourself.** Linear attention costs $O(n d^2)$ and softmax attention $O(n^2 d)$. With $d = 128$ a head, from
-# > which $n$ on can the first be cheaper by arithmetic? Would you see it on a sentence?
-# > <details><summary>Answer</summary>When n is more than about d, so from some 128 on. On a sentence of thirty words it
-# > costs more, and there the projections outweigh both.</details>
-#
-# ## What is in use: the KV cache at 128k tokens
-#
-# "Production Transformer language models use quadratic cost attention", two decks say, since the cheaper methods "tend
-# not to work as well at scale". That was never quite so (GPT-3 alternates, as we saw), and today many mix: full attention
-# in some layers, something cheaper in the others. Here is what the cache of one text of 131,072 tokens takes in 16 bits,
-# whether or not a model was trained for as many. The layers are those of published configurations. *Guess:* which of
-# them needs the least?
-
-# %%
-class InUse(NamedTuple):
-    name: str
-    full: int                        # layers with full attention
-    windowed: int                    # layers with a window
-    window: int
-    numbers: int                     # kept for each token in a layer
-    recurrent: int = 0               # layers with a state in place of a cache
-
-
-two = 2                              # a key and a value
-models = [
-    InUse("GPT-3 175B, as if all dense", 96, 0, 0, two * 96 * 128),
-    InUse("Llama 2 7B", 32, 0, 0, two * 32 * 128),
-    InUse("Llama 3.1 70B, GQA", 80, 0, 0, two * 8 * 128),
-    InUse("DeepSeek-V3, MLA", 61, 0, 0, 512 + 64),
-    InUse("Gemma 2 9B, 1 window : 1 full", 21, 21, 4096, two * 8 * 256),
-    InUse("Gemma 3 27B, 5 : 1", 10, 52, 1024, two * 16 * 128),
-    InUse("gpt-oss-120b, 1 : 1, with sinks", 18, 18, 128, two * 8 * 64),
-    InUse("Mistral 7B, windows alone", 0, 32, 4096, two * 8 * 128),
-    InUse("Jamba, 7 Mamba : 1 full", 4, 0, 0, two * 8 * 128, recurrent=28),
-    InUse("Qwen3-Next, 3 DeltaNet : 1 full", 12, 0, 0, two * 2 * 256, recurrent=36),
-]
-n, gib, all_full = 131_072, {}, {}
-for model in models:
-    tokens = model.full * n + model.windowed * min(model.window, n)
-    layers = model.full + model.windowed + model.recurrent
-    gib[model.name] = 2 * model.numbers * tokens / 2**30         # 2 bytes a number
-    all_full[model.name] = 2 * model.numbers * layers * n / 2**30
-figures.cache_sizes(gib, all_full)
-
-# %% tags=["hide-input"]
-assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
-assert min(gib, key=gib.get).startswith("Mistral")
-
-# %% [markdown]
-# (A ring shows what the same model would need with full attention in every layer.) Every row below the second is a way
-# to make the cache smaller: fewer heads of keys (GQA), one compressed vector for all heads (MLA, **multi-head latent
-# attention**), windows in most layers, recurrences in most layers. The recurrent layers of the last two rows carry a
-# state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no full attention at all, and
-# its version 0.2 dropped the windows. Where windows or recurrences are used today, they are mostly part of a
-# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources:
-# [GPT-3](https://arxiv.org/abs/2005.14165), [Llama 2](https://arxiv.org/abs/2307.09288), [Llama
-# 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437), [Gemma
-# 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
-# [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
-# [Jamba](https://arxiv.org/abs/2403.19887), and the configuration of Qwen3-Next in `transformers`.)
-#
-# > **Check yourself.** (1) A model has windows of 4 in all layers but every sixth, which is full. Which of the clerk's
-# > three questions can it answer? (2) You cache keys and values under a causal window of 512 tokens. How many do you
-# > keep? (3) FlashAttention makes a model's attention four times faster. By how much does its cache shrink?
-# > <details><summary>Answers</summary>(1) All three: the full layers see the mark and the mirror, the windows what is
-# > near. (2) 512, the newest among them: older ones can never be looked at again. (3) Not at all. It changes how attention
-# > is computed, not what must be kept for the next token.</details>
-#
-# ## In short
-#
-# | | | shape |
-# |---|---|---|
-# | share of the pairs | $n / (n + 6d)$ of all operations | |
-# | online softmax | $m' = \max(m, \max_j e_j),\ \ \ell' = \ell \exp(m - m') + \sum_j \exp(e_j - m'),\ \ o'$ likewise with $v_j$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
-# | traffic | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with a table | |
-# | window in blocks | queries $(n/w, w, d)$ meet keys $(n/w, 3w, d)$ | scores $(n/w, w, 3w)$ |
-# | linear attention | $S \leftarrow S + \phi(k)^\top v,\ \ z \leftarrow z + \phi(k),\ \ o = \phi(q) S / (\phi(q) \cdot z)$ | $S$: $(d_k, d_v)$; $z$: $(d_k)$ |
-#
-# Whether the square matters depends on $n$ beside $6d$. FlashAttention is exact: it multiplies as much as before and
-# moves less, because the scores stay in SRAM. A window is cheaper only in blocks, gives up what is far, and needs other
-# layers, global tokens or sinks beside it. Linear attention and linear recurrences keep a state of fixed size, and give
-# up exact recall of many things, by the state's size and by the feature map. Models in use mix: full attention in some
-# layers, cheap ones in the others.
-#
-# | | time | memory | exact? | what it gives up | shown by |
-# |---|---|---|---|---|---|
-# | tiles (FlashAttention) | $n^2$ | $n$ | yes | nothing; a kernel must be written | equal outputs |
-# | KV cache | $n^2$ to write $n$ | $n$ | yes | memory | equal outputs (lecture @writing) |
-# | window | $n \cdot w$ | $n \cdot w$ | no | what is far, within a few layers | the marked letter |
-# | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: learned more slowly | the loss curves |
-# | Linformer | $n \cdot k$ | $n \cdot k$ | no | sharp attention to single keys; causality; a free length | the three questions |
-# | linear attention, recurrences | $n$ (scan: $n \log n$ or $2n$) | $n$, state fixed | no | exact recall of many things | associative recall |
-#
-# **In the package.** `attncourse.efficient` has these mechanisms, `flex_attend`, which compiles any pattern, and
-# patterns that can be joined by `any_of` and `all_of`.
-#
-# **Now do** [assignment @cheap_attention](@cheap_attention/assignment) (about an hour and a half): exercises 1 to 6, a
-# question in words, and three extensions. **Next:** [lecture @beyond_text](@beyond_text), where the sequence is a picture
-# or a sound.
-#
-# **Further reading.** Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), section 3 with algorithm
-# 1, then Dao, [*FlashAttention-2*](https://arxiv.org/abs/2307.08691) (2023), section 3.1: what has been exchanged? Tay et
-# al., [*Efficient Transformers: a survey*](https://arxiv.org/abs/2009.06732) (2020). Katharopoulos et al.,
-# [*Transformers are RNNs*](https://arxiv.org/abs/2006.16236) (2020), section 3. Schlag, Irie and Schmidhuber, [*Linear
-# Transformers are secretly fast weight programmers*](https://arxiv.org/abs/2102.11174) (2021), for the delta rule. Arora et
-# al., [*Simple linear attention language models balance the recall-throughput
-# tradeoff*](https://arxiv.org/abs/2402.18668) (2024). Gu and Dao, [*Mamba*](https://arxiv.org/abs/2312.00752) (2023),
-# section 3. Xiao et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453)
-# (2023). Yuan et al., [*Native sparse attention*](https://arxiv.org/abs/2502.11089) (2025), a sparse pattern that is
-# trained and made for the hardware.
+# At a rate of 0.05 the division seems to cost 5 points. A larger rate removes this loss. So a comparison needs a learning
+# rate for each kind, and the best one should not be the largest that was tried.
 
 # %% [markdown]
 # ## Going further: a race, and dilated windows
 #
-# *Not counted in the minutes above.* All that is causal on this page, on equal terms: one head, $d = 64$, no gradients,
+# All that is causal on this page, on equal terms: one head, $d = 64$, no gradients,
 # causal, nothing but queries, keys and values (the recurrence takes its gate from the query). The window holds 64
 # tokens before each. *Two guesses:* who is fastest at 256, and who needs the least memory at 4,096?
 

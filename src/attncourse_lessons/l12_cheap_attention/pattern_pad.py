@@ -91,16 +91,16 @@ class pattern_pad(LiveWidget):
 
     def still(self) -> tuple[Figure, str]:
         mask, asking, n = self.mask, self.asking, self.n
-        drawn, (grid, told) = figure(7.6, 3.4, columns=2)
+        drawn, (grid, told) = figure(8.4, 3.9, columns=2)
         stage(grid, (-2.2, n), (n, -1.6))
         grid.set_aspect("equal")
-        grid.set_title("rows: queries; columns: keys", fontsize=10)
+        grid.set_title("rows: queries; columns: keys", fontsize=10.5)
         grid.pcolormesh(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.3, edgecolors=PALE, linewidth=0.6)
         grid.add_patch(Rectangle((0, asking), n, 1, fill=False, edgecolor=ORANGE, linewidth=2))
         for i in range(n):
             colour = ORANGE if i == asking else GREY
-            grid.text(-0.3, i + 0.5, f"{i + 1}", ha="right", va="center", fontsize=7.5, color=colour)
-            grid.text(i + 0.5, -0.3, f"{i + 1}", ha="center", va="bottom", fontsize=7.5, color=GREY)
+            grid.text(-0.3, i + 0.5, f"{i + 1}", ha="right", va="center", fontsize=9, color=colour)
+            grid.text(i + 0.5, -0.3, f"{i + 1}", ha="center", va="bottom", fontsize=9, color=GREY)
 
         reach = [receptive_field(mask, layers)[asking] for layers in range(1, LAYERS + 1)]
         stage(told, (-0.5, 1.6 * n), (-7.6, 5.2))

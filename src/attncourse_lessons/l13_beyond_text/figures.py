@@ -124,7 +124,7 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         raise ValueError(f"patch: got {patch}, expected a divisor of height and width = {height}, {width}")
     rows, columns = height // patch, width // patch
     n = rows * columns
-    drawn, ax = figure(8.2, 2.9)
+    drawn, ax = figure(8.6, 3.1)
     stage(ax, (-0.4, 25.5), (-4.3, 5.1))
     ax.set_aspect("equal")
     side = 4.4 / max(rows, columns)
@@ -133,7 +133,7 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         row, column = divmod(i, columns)
         left, top = column * side, 4.4 - row * side
         ax.add_patch(Rectangle((left, top - side), side, side, fill=False, edgecolor=ORANGE, linewidth=1.2))
-        ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=7, color=ORANGE, fontweight="bold",
+        ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=9, color=ORANGE, fontweight="bold",
                 path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
     arrow(ax, (4.8, 2.2), (6.4, 2.2))
     shown = [*range(6), *range(n - 2, n)] if n > 9 else list(range(n))
@@ -145,7 +145,7 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         piece = image[row * patch : (row + 1) * patch, column * patch : (column + 1) * patch]
         _picture(ax, piece, (x, 1.5, 1.3, 1.3), top=float(image.max()))
         ax.add_patch(Rectangle((x, 1.5), 1.3, 1.3, fill=False, edgecolor=ORANGE, linewidth=1.2))
-        ax.text(x + 0.65, 3.2, f"{i}", ha="center", va="center", fontsize=9, color=ORANGE, fontweight="bold")
+        ax.text(x + 0.65, 3.2, f"{i}", ha="center", va="center", fontsize=9.5, color=ORANGE, fontweight="bold")
         arrow(ax, (x + 0.65, 1.35), (x + 0.65, 0.1))
         box(ax, x + 0.65, -0.55, f"$x_{{{i}}}W$", BLUE, width=1.5)
         ax.text(x + 0.65, -1.65, f"$+\\,p_{{{i + 1}}}$", ha="center", va="center", fontsize=10.5)
@@ -420,20 +420,25 @@ def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, 
 
 def codes_used(shares: Mapping[str, Tensor], title: str = "") -> None:
     """How often each entry of a codebook is chosen, {run: (n_entries,)}, the most used first; evenly is dotted."""
-    drawn, grid = figure(2.5 * len(shares) + 0.4, 2.4, columns=len(shares))
+    columns = min(len(shares), 2)
+    rows = -(-len(shares) // columns)
+    drawn, _ = figure(3.6 * columns + 0.4, 2.4 * rows, rows, columns)
     said = []
-    for i, (ax, (name, used)) in enumerate(zip(np.atleast_1d(np.asarray(grid)), shares.items(), strict=True)):
+    for i, (ax, (name, used)) in enumerate(zip(drawn.axes, shares.items(), strict=False)):
         heights = used.sort(descending=True).values.numpy()
         ax.bar(range(1, len(heights) + 1), heights, color=SERIES[i], hatch=HATCHES[i % 4], edgecolor="white")
         ax.axhline(1 / len(heights), color=INK, linestyle=":", linewidth=1.2)
         ax.annotate(f"all alike: 1/{len(heights)}", (1, 1 / len(heights)), (0, 4), textcoords="offset points",
-                    xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8.5)  # fmt: skip
+                    xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9.5)  # fmt: skip
         ax.set_ylim(0, 1)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel("entries, the most used first")
-        ax.set_title(name, fontsize=10)
+        ax.set_ylabel("share of the points")
+        ax.set_title(name, fontsize=10.5)
         used_at_all = int((heights > 0.01).sum())
         said.append(f"{name}: the most used entry has {heights[0]:.0%}, {used_at_all} of {len(heights)} more than 1 %")
-    np.atleast_1d(np.asarray(grid))[0].set_ylabel("share of the frames")
+    for ax in drawn.axes[len(shares) :]:
+        ax.set_axis_off()
     if title:
         drawn.suptitle(title, fontsize=11)
     show(drawn, f"{title or 'How often the entries of a codebook are used'}. {'; '.join(said)}.")

@@ -24,14 +24,12 @@
 #
 # ## How much of the Transformer is about words?
 #
-# Go back in your mind over the Transformer of lecture @transformer, line by line, and cross out whatever is about
-# language. Queries and keys? They are products of rows with matrices. Softmax, heads, norms, the feed-forward
-# network? Not a word in any of them. You will be able to cross out two lines only: the first, which looks up a row
-# for each token in a table, and the last, which gives a logit to each token of the vocabulary. Between them there are
-# rows of numbers, and no layer asks where they came from.
+# Which lines of the Transformer of lecture @transformer are about language? Only two: the first looks up a row for each
+# token in a table, and the last gives a logit to each token of the vocabulary. Between them there are rows of numbers.
+# Queries, keys, softmax, heads, norms and the feed-forward network do not depend on where these rows come from.
 #
-# So suppose that somebody hands you a photograph, or a second of somebody singing. *Before you read on:* what would you
-# make the rows of? For an image there is an obvious answer, and it is too expensive. Which, and why?
+# So take a photograph, or a second of somebody singing. *Before you read on:* what would you make the rows of? For an
+# image there is an obvious answer, and it is too expensive. Which, and why?
 
 # %% tags=["hide-input"]
 try:
@@ -86,9 +84,8 @@ for patch in (1, 8, 16, 32):
 # %% [markdown] teaches="images: the Vision Transformer"
 # Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
 # that). In the **Vision Transformer**, ViT (Dosovitskiy et al. 2021), a token is therefore a square **patch** of, say,
-# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. The image above is worth 14 × 14; the
-# 16 are pixels.) Halve the side of the patch, and there are four times as many rows and sixteen times as many weights:
-# resolution is expensive.
+# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
+# are pixels.) With half the side of a patch there are four times as many rows and sixteen times as many weights.
 #
 # ## The Vision Transformer (ViT): patches, class token, positions
 #
@@ -140,9 +137,9 @@ with torch.no_grad():
     print("as the package has it:", torch.allclose(logits, model(images[3:4])[0], atol=1e-5))
 
 # %% [markdown]
-# If you have met convolutional networks you may have a suspicion. A **convolution** slides a small window over the
-# image and multiplies the pixels in the window by a matrix. Its **stride** is how far the window moves each time.
-# What if the stride is not one pixel but a whole patch?
+# Is this a convolution? A **convolution** slides a small window over the image and multiplies the pixels in the window by
+# a matrix. Its **stride** is how far the window moves each time. *Guess:* what does it give if the stride is not one pixel
+# but a whole patch?
 
 # %%
 W = torch.randn(64, 1, 2, 2)                                  # (d, channels, patch, patch)
@@ -151,14 +148,14 @@ multiplied = patchify(images, 2) @ W.flatten(1).mT            # (1797, 16, 64)
 print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1e-5))
 
 # %% [markdown]
-# So the patch embedding is a convolution whose stride is the patch, and published code often writes it this way. It
-# is the only convolution in a ViT, and no two of its windows overlap.
+# The same numbers. So the patch embedding is a convolution whose stride is the patch, and published code often writes it
+# this way. It is the only convolution in a ViT, and no two of its windows overlap.
 #
 # > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
 # > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
 # > <details><summary>Answers</summary>(1) It is a row of no patch, in which the model can collect what the whole image
-# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean pooling had a poor record in
-# > lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
+# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean
+# > pooling did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
 # > and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment @beyond_text asks what
 # > to do about it.</details>
 #
@@ -167,9 +164,9 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # ## Training a ViT on digits: does it read?
 #
 # The 1,797 images are shuffled once and split: a **training set** of 1,200; a **validation set** of 200, by which the
-# number of steps was chosen; a **test set** of 397 for the numbers that are reported. (All three were written by the
-# same thirteen people; on a stranger's digits every figure below would probably be worse. And test figures were seen
-# while this page was written. Nothing was chosen by them.)
+# number of steps was chosen; a **test set** of 397 for the numbers that are reported. (The same thirteen people wrote the
+# digits of all three sets; for other people's digits every number below would probably be worse. The authors saw test
+# results while they wrote this page, and chose nothing by them.)
 
 # %%
 order = torch.randperm(len(images), generator=torch.Generator().manual_seed(12))
@@ -207,10 +204,9 @@ print(f"ViT: training {accuracy(vit, training):.1%}, test {accuracy(vit, test):.
 assert accuracy(vit, test) > 0.94
 
 # %% [markdown]
-# The encoder of lecture @transformer, unchanged, has learned to read digits from twelve hundred examples. Is that
-# good? Compare. *Which of these will do better than the ViT:* a logistic regression, which weighs the 64 pixels and
-# no more; the label of the nearest training image, which learns nothing at all; a small **convolutional neural
-# network** (CNN)?
+# The encoder of lecture @transformer, unchanged, has learned to read digits from twelve hundred examples. Is its accuracy
+# good? Compare it with three others. *Which of them will do better than the ViT:* a logistic regression on the 64 pixels;
+# the label of the nearest training image, which needs no training; a small **convolutional neural network** (CNN)?
 
 # %%
 def small_cnn():
@@ -244,9 +240,9 @@ for name, share in record["baselines"]["1200"].items():
 figures.mistakes(rows, n=397)
 
 # %% [markdown]
-# The nearest neighbour, which learns nothing, makes fewer mistakes than our ViT. So do a few small convolutions, and
-# the regression is level with it. This is not a bug. The paper found the same pattern on its own scale: trained on a
-# million images, ViT was a little behind convolutional networks of its size; it took fourteen million, or better
+# The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So do a few small convolutions, and
+# the regression makes about as many. This is not a bug. The paper found the same pattern on its own scale: trained on a
+# million images, ViT was a little worse than convolutional networks of its size; it took fourteen million, or better
 # three hundred million, to come out ahead. (With a better recipe the million is enough: see *Where this went*.)
 #
 # ## Inductive bias: locality and translation equivariance
@@ -268,8 +264,8 @@ known = [patch for patch in inked if (old == patch).all(dim=1).any()]        # e
 print(f"patches: of {len(inked)} with ink, {len(known)} were among the old ones")
 
 # %% [markdown]
-# Move the image by one pixel, and every patch with ink is one that the ViT has not seen before. (Had it moved by
-# exactly one patch, all would be old acquaintances in new places.)
+# Move the image by one pixel, and every patch with ink is one that was not there before. (Had it moved by exactly one
+# patch, the same patches would stand in new places.)
 #
 # So take the assumptions away from the CNN. Shuffle the sixteen patches of every image: in the same way for all images,
 # once and for all. Then go further, and shuffle all 64 pixels. To you the digits are now unreadable. *What happens to
@@ -319,10 +315,10 @@ assert same
 #
 # ## What inductive bias does not explain: a shuffled CNN still beats this ViT
 #
-# Now lay the two figures side by side. The CNN on shuffled *pixels*, with its bias turned against it, makes **fewer
-# mistakes than the ViT on intact images**. The lead has shrunk by about half, and half of it is still there. So the
-# usual explanation accounts for about half of the gap that we measured. What else differs? *Make a list before you
-# look.* Here are three suspects, each with a cheap experiment:
+# Now compare the two figures. The CNN on shuffled *pixels*, where its assumptions are false, makes **fewer mistakes than
+# the ViT on intact images**. Its lead has shrunk by about half. So the usual explanation accounts for about half of the
+# gap that we measured. What else differs? *Make a list before you look.* Here are three candidates, each with a cheap
+# experiment:
 #
 # * **the readout.** The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.
 #   Give the ViT such a layer ("all rows read"), and take it away from the CNN ("mean over places");
@@ -349,17 +345,17 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
     assert all(fewer < more for fewer, more in pairs), "not dropout"
 
 # %% [markdown]
-# **Readout: swapping it moves both models past each other.** Without its dense last layer the CNN makes more
-# mistakes than the ViT. With such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains
-# much of the gap. Our guess at the reason: every digit here stands in the middle, at one size, so a weight for each
-# place is useful.
+# **Readout: exchanging it reverses the order.** Without its dense last layer the CNN makes more mistakes than the ViT. With
+# such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains much of the gap. Our guess at the
+# reason: every digit here stands in the middle, at one size, so a weight for each place is useful.
 #
-# Two more things came with that layer:
+# Two more things come with that layer:
 #
 # * *dropout*, which stands before it. The first three controls that are printed above are about it: dropout alone
 #   does not help the ViT, and without dropout the layer still helps, in both models;
-# * *parameters*: the CNN loses half of its own with the layer, and the ViT gains a seventh. No control here
-#   separates that.
+# * *parameters*. The CNN's last layer has $512 \cdot 10 + 10 = 5{,}130$ of its 9,930; the mean over places leaves it 330.
+#   The ViT's head has $64 \cdot 10 + 10 = 650$; to read all rows takes $17 \cdot 64 \cdot 10 + 10 = 10{,}890$, beside the
+#   68,544 of the rest. No control here separates the number of parameters from what they read.
 #
 # **Optimisation: perhaps a part.** Three times the steps help in two seeds of three, and make no difference in the
 # third.
@@ -367,13 +363,13 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # **Geometry: the places count.** Without positions the ViT reads about three digits in four; the rest is geometry.
 # Shuffling the ViT's own pixels, which breaks its patches up, makes no difference that three seeds could show.
 #
-# (How sure is this? In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds were
-# asked about the same images, and the grey bars overlap: another 397 could bring the two level. What is safe to say is
-# that the ViT is not ahead, and that is enough against the story.)
+# (How sure is this? In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds share the
+# same test images, and the grey bars overlap: another 397 could make the two equal. It is safe to say that the ViT is
+# not ahead, and that is enough against the usual explanation.)
 #
-# What is not built in must be learned; that part of the story stands, and the ViT without positions shows how much
-# there is to learn. But "a CNN is better because of its bias" was a claim about a cause, and one cheap control was
-# enough to halve it. **A table that fits your story is not a test of it. Look for the row that could contradict it.**
+# What is not built in must be learned. That part stands, and the ViT without positions shows how much there is to learn.
+# But "a CNN is better because of its inductive bias" is a claim about a cause, and one cheap control halved it. **A
+# table that fits your explanation is not a test of it. Look for the row that could contradict it.**
 #
 # ## Data augmentation: what is not built in can be shown
 #
@@ -382,18 +378,28 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # by models that were trained without and with such shifts. *Guess:* which of the two needs them?
 
 # %%
-for name in ("CNN", "CNN, shifts", "ViT", "ViT, shifts"):
+for name in ("CNN", "CNN, shifts", "ViT", "ViT, shifts",
+             "ViT, shifts, three times the steps"):
     runs = record["models"][name]
     plain, moved = (mean(run[key] for run in runs) for key in ("report", "moved"))
-    print(f"{name:<12} {plain:.1%} of the digits as they are, {moved:.1%} when moved")
+    print(f"{name:<34} {plain:.1%} of the digits as they are, {moved:.1%} when moved")
+
+# %% tags=["hide-input"]
+short, long = (record["models"][f"ViT, shifts{more}"]
+               for more in ("", ", three times the steps"))
+assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
+           for key in ("report", "moved")), "in every seed"
 
 # %% [markdown]
-# Both need them. (One pixel in eight is a large shift.) Trained on digits in the middle, both models fail on moved
-# ones, the ViT more often. The CNN, too? Its convolutions are equivariant, so the features move along; but its last
+# Both need them. (One pixel in eight is a large shift.) Trained on digits in the middle, both models fail on moved ones,
+# the ViT more often. Why does the CNN fail? Its convolutions are equivariant, so the features move along; but its last
 # layer has learned *where* to expect them. **Equivariant is not invariant.** Trained with shifts, the CNN reads moved
-# digits nearly as well as the others, and loses nothing. The ViT, too, now reads both alike, but it misreads one
-# digit in seven of either. Our guess: it must learn each stroke at each place, and 450 steps are too few for that. If
-# so, this is the price of a bias that is not built in: data can replace it, and it costs steps.
+# digits nearly as well as the others, and loses nothing.
+#
+# The ViT with shifts also reads both alike, but it misreads one digit in seven. Are shifts not enough, or are 450 steps too
+# few? The last row answers: with three times the steps it misreads one in twenty, and each of the three seeds gains at
+# least seven points. So data can replace a bias that is not built in, and here that costs more steps. (It has not caught
+# up with the CNN, which needs 450.)
 #
 # ## The position map: what makes it appear?
 #
@@ -465,8 +471,8 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 
 # %% [markdown]
 # Heads differ: some give their weights to the ink and some to the background, and the numbers rarely suggest a rule.
-# There is a deeper reason for caution than untidiness: in layer 1, the row that is called "patch 5" is no longer
-# patch 5. It is what layer 0 has made of all patches, at that place.
+# There is a further reason for caution. In layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0
+# has mixed all patches into it.
 #
 # **Attention rollout** (Abnar and Zuidema 2020) follows the mixing down to the pixels. Each layer's weights are
 # averaged over its heads, half of each row is what the residual connection has kept, and the layers are multiplied:
@@ -483,11 +489,11 @@ figures.attention_on_images([images[test][i, 0] for i in some],
                             [f"a {labels[test][i]}" for i in some])
 
 # %% [markdown]
-# Both columns share one scale. Rollout is paler, because at least a quarter of its row stays with the class token
-# (half in each of two layers), and more even. The maps look plausible. Are they true? A picture of attention weights
-# makes a claim, *these patches mattered*, and a claim can be tested. Take away the four patches to which rollout
-# gives most: put in their place what stands there on average. If they mattered, accuracy must fall by more than for
-# four patches at random, or for the four with least. For the six ViTs of the record:
+# Both columns share one scale. Rollout is paler, because at least a quarter of its row stays with the class token (half in
+# each of two layers), and it is more even. The maps look plausible. Are they right? A map of attention weights claims
+# that *these patches mattered*, and the claim can be tested. Replace the four patches to which rollout gives most by the
+# average of what stands there. If they mattered, accuracy must fall by more than for four patches at random, or for the
+# four with least. For the six ViTs of the record:
 
 # %%
 titles = {"any four": "four at random", "the most unusual": "most unusual (no model)"}
@@ -500,12 +506,12 @@ for run in record["removed"]:
     assert run["rollout's most"] < run["rollout's least"]
 
 # %% [markdown]
-# Four patches at random are the yardstick. What rollout points at matters more, and what it leaves out matters less;
-# the last layer alone does worse, so following the mixing down was worth it. So rollout passes this test. But look at
-# the last row: choose the four patches that differ most from what usually stands there, which needs no model at all,
-# and even more is lost. So a map that lies on the ink is no evidence of insight: a method without a model finds the
-# ink, too. (Rollout knows the weights and nothing of the values, the feed-forward networks, the signs; lecture
-# @many_heads said the same of heads.)
+# Compare with four patches at random. What rollout points at matters more, and what it leaves out matters less. The last
+# layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this test. But look at
+# the last row: it takes the four patches that differ most from what usually stands there. That needs no model at all, and
+# it costs even more accuracy. So a map that lies on the ink is no evidence that it shows how the model works: a method
+# without a model finds the ink, too. (Rollout uses the weights, and not the values, the feed-forward networks or the
+# signs; lecture @many_heads says the same of heads.)
 #
 # Such controls have a literature: *sanity checks* (Adebayo et al. 2018, who compare maps with an edge detector),
 # removal with retraining (ROAR, Hooker et al. 2019); Chefer et al. (2021) propose a map that uses values and
@@ -513,15 +519,13 @@ for run in record["removed"]:
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
-# Sound is a row of numbers, too: the pressure at the ear, measured 8,000 or 16,000 times a second.
-# It is one long row, and nobody has put spaces between the words. Nor has anybody written down what is said: recordings
-# are cheap, transcripts are not. Can a Transformer learn something from sound *alone*?
+# Sound is a row of numbers, too: the pressure at the ear, measured 8,000 or 16,000 times a second. It has no spaces between
+# the words. And recordings are cheap, but transcripts are not. Can a Transformer learn something from sound *alone*?
 #
-# We need sound of which we know everything, to see what was learned. So we make it: a voice sings vowel after vowel,
-# each for one or two tenths of a second (the first is cut off), on one pitch. A voice is a sum of **harmonics**,
-# whole multiples of the pitch. The mouth decides how loud each of them is, by its resonances, the **formants**. Which
-# vowel you hear lies in the formants, and only there. Every voice has a pitch of its own, and a head of its own size,
-# which multiplies all formants.
+# To see what was learned, we need sound of which we know everything. So we make it: a voice sings vowel after vowel, each
+# for one or two tenths of a second (the first is cut off), on one pitch. A voice is a sum of **harmonics**, whole
+# multiples of the pitch. The resonances of the mouth, the **formants**, decide how loud each of them is. In our sounds the
+# vowel lies in the formants alone. Each voice has its own pitch, and its own size of head, which multiplies all formants.
 
 # %%
 draws = torch.Generator().manual_seed(1)
@@ -551,7 +555,9 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 # dashed orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes
 # in the band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
 #
-# So what can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head
+# ## Linear probes: which vowels are confused?
+#
+# What can be read from this picture? *Write down a prediction.* Here is F1 for each vowel, from the largest head
 # to the smallest. A listener who hears F1 alone will confuse vowels whose ranges overlap. Which are they?
 
 # %%
@@ -559,10 +565,10 @@ for word, (f1, *_) in sorted(FORMANTS.items(), key=lambda item: item[1]):
     print(f"{word:<6} F1 from {0.9 * f1:3.0f} to {1.2 * f1:3.0f} hertz")
 
 # %% [markdown]
-# *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test it we need something that reads. A
-# **linear probe** is the usual way to ask what numbers know: a linear map is fitted from them to something that we
-# care about, here the vowel of each frame, and asked about sounds that it has not seen. What a *linear* map can read,
-# any later layer can use at once.
+# *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test the prediction we need something that reads the
+# vowel. A **linear probe** is the usual way to find out what a representation holds: fit a linear map from it to
+# something that we know, here the vowel of each frame, and test the map on new sounds. What a *linear* map can read, any
+# later layer can use directly.
 
 # %%
 centres = 100 + 160 * torch.arange(49)                        # the middle sample of each frame
@@ -634,9 +640,8 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 # From what can a model learn without labels? In text one masks a token and has the model predict it ([lecture
 # @transformer](@transformer)); the label is made from the data itself, and that is **self-supervised learning**. Do
 # the same with frames. But what does it mean to predict a *frame*? A token is right or wrong. A frame is a vector of
-# real numbers, much of which is chance; a model that must hit it exactly will spend its strength on the noise. So the
-# question is made easier, and better: *here are eleven frames of this sound. One of them was masked at this place.
-# Which?*
+# real numbers, and much of it is noise; a model that must predict it exactly learns the noise, too. So wav2vec 2.0 asks
+# an easier question: *here are eleven frames of this sound. One of them was masked at this place. Which?*
 
 # %%
 figures.wav2vec_diagram()
@@ -667,10 +672,11 @@ twice = contrastive_loss(c, c, candidates, 0.1).item()
 print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 
 # %% [markdown]
-# At $\kappa = 1$ a perfect guess still pays 0.86, because no cosine can be far enough above another; at 0.1, the
-# paper's choice, it pays nothing worth mentioning. The last line is a mistake that is easily made: if negatives are
-# drawn from *all* masked frames, the right one is among them now and then, and the model is asked to tell a frame
-# from itself.
+# At $\kappa = 1$ a perfect guess still has a loss of 0.86, because no cosine can be far enough above another; at 0.1, the
+# paper's choice, its loss is nearly 0. The last line shows a mistake that is easily made: if negatives are drawn from
+# *all* masked frames, the right one is among them now and then, and the model is asked to tell a frame from itself.
+#
+# ## Span masking: how much, and why not single frames
 #
 # How much should be masked? In wav2vec 2.0 each frame is the start of a span with probability $p = 0.065$, and a span
 # has $M = 10$ frames. Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or what?* A frame stays
@@ -690,18 +696,18 @@ viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "spa
 
 # %% [markdown]
 # Why spans? Set the span to 1 at p = 0.5: half is masked, and three in four of the masked frames have a visible
-# neighbour, 20 milliseconds away, most often in the same vowel. To copy it is a good guess that requires no
-# understanding. So spans should be longer than what a neighbour gives away. (In our sounds a vowel lasts 4 to 10
-# frames, and we take spans of three, so our task is easier than the paper's: it can be solved by asking which vowel
-# the neighbours hold. That suits a small model, and it is all that we want it to learn.)
+# neighbour, 20 milliseconds away, most often in the same vowel. A copy of the neighbour is then a good guess, and nothing
+# need be learned. So a span should be longer than the time over which neighbours are alike. (In our sounds a vowel lasts
+# 4 to 10 frames, and we take spans of three, so our task is easier than the paper's: the vowel of the neighbours solves
+# it. That suits a small model, and it is all that we want it to learn.)
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 3 to 5.
 #
 # ## Negatives decide what is learned: an experiment
 #
-# From what should a frame be told apart? From other frames of its own sound, says the paper. Suppose that they are
-# drawn from the whole batch instead: there are more of them, and of many voices. Is that better? Here are the two
-# games. They differ in one line.
+# Where should the negatives come from? The paper draws them from other masked frames of the same sound. Suppose that they
+# are drawn from the whole batch instead: there are more of them, and of many voices. Is that better? Here are the two
+# variants. They differ in one line.
 
 # %%
 def one_sound(mask, generator):                               # negatives from the same sound
@@ -740,8 +746,8 @@ with torch.no_grad():
 # the paper uses one more convolution, over 128 frames.) *Write down two predictions.* Each sound has one pitch
 # throughout, and its vowels change. What will the one model have learned, the vowel or the pitch? And the other?
 #
-# Both are trained for 360 steps of 24 sounds, from three seeds. (The game with negatives from one sound is slow to
-# get going. So *both* start with 30 steps with negatives from any sound; after that one of them changes.)
+# Both are trained for 360 steps of 24 sounds, from three seeds. (With negatives from one sound the loss is slow to
+# fall. So *both* start with 30 steps with negatives from any sound; after that one of them changes.)
 
 # %%
 print(listened["command"])
@@ -754,9 +760,9 @@ figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 st
                   level=("guessing", math.log(11)))
 
 # %% [markdown]
-# With negatives from any sound the loss falls at once, and deep. With negatives from the same sound it comes down
-# slowly, and not far. Is the first the better idea? A loss says how well a game is played, and we have no use for the
-# game itself. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
+# With negatives from any sound the loss falls soon, and far. With negatives from the same sound it falls slowly, and less.
+# Is the first the better idea? The loss says how well a model picks the target, and we need no model for that. We need
+# what it has learned. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
 
 # %%
 order_of_rows = ("untrained", "any sound", "one sound", "log spectra")
@@ -776,16 +782,15 @@ for i in range(3):
 # %% [markdown]
 # Each mark is a training seed (log spectra have none), and all are asked about sounds that neither model nor probe has
 # heard. The height is $R^2$, the share of the variance of the pitch's logarithm that the probe explains. The untrained
-# network shows a little of both. With negatives from any sound the model knows the pitch nearly perfectly, and of the
-# vowels less than the untrained network did. It is what you would have done, too: to tell a frame from those of other
-# singers, listen to the voice. With negatives from the same sound pitch is of no use, for all candidates share it; and
-# now the probe reads about two vowels in three, though the network has seen no label. The lower loss belongs to the
-# model that knows least of vowels.
+# network holds a little of both. With negatives from any sound the model holds the pitch nearly perfectly, and the vowels
+# less well than the untrained network did: to tell a frame from those of other singers, the voice is enough. With
+# negatives from the same sound pitch is of no use, for all candidates share it; and now the probe reads about two vowels
+# in three, though the network has seen no label. The model with the lower loss is the one that holds least of the vowels.
 #
-# **A contrastive model learns what tells the target from its negatives, and nothing obliges it to keep the rest.** When
+# **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.
 #
-# Does it hear the vowels in the way that the picture of formants suggests? Then its mistakes are the predicted pairs:
+# Does the model use the formants? Then its mistakes are the predicted pairs:
 
 # %%
 by_listener = {name: torch.tensor(listened["confusions"][name])
@@ -793,15 +798,16 @@ by_listener = {name: torch.tensor(listened["confusions"][name])
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
 
 # %% [markdown]
-# Eight in ten of its mistakes are the predicted pairs. (By chance these four of twenty cells would hold two in ten.)
-# A listener to F1 would make the same mistakes, and nothing told the network of formants. Log spectra, which an
-# engineer designed, still beat it: it had 400 sounds, and began with bare samples. The paper's largest model had
+# With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
+# cells would hold two in ten.) A probe of F1 makes the same mistakes, and nothing told the network of formants. Log
+# spectra, which an engineer designed, are still better: the model had 400 sounds, and began with bare samples. The
+# paper's largest model had
 # 53,000 hours. Fine-tuned on *ten minutes* of transcribed speech, and helped by a language model, it gets 4.8 % of
 # the words wrong on LibriSpeech's clean test set, and 8.2 % on the harder one.
 #
 # ## Where this went: DeiT, MAE, CLIP, HuBERT, Whisper
 #
-# Both papers were beginnings. What came after, and where you have met its idea:
+# What came after ViT and wav2vec 2.0, and which idea of this page it uses:
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
@@ -813,7 +819,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | [HuBERT](https://arxiv.org/abs/2106.07447) (Hsu et al. 2021) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
 # | [AST](https://arxiv.org/abs/2104.01778) (Gong et al. 2021) | patches of a spectrogram into a ViT | sound as an image |
 # | [CTC](https://dl.acm.org/doi/10.1145/1143844.1143891) (Graves et al. 2006) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
-# | [Whisper](https://arxiv.org/abs/2212.04356) (Radford et al. 2023) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no game is needed |
+# | [Whisper](https://arxiv.org/abs/2212.04356) (Radford et al. 2023) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
 # | [LLaVA](https://arxiv.org/abs/2304.08485) (Liu et al. 2023) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
 #
 # ## In short
@@ -826,12 +832,12 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target; guessing costs $\log(1 + K)$ with $K$ negatives | one number a masked frame |
 # | masked share | $1 - (1 - p)^M$ | |
 #
-# An image becomes a sequence of patches, a sound a sequence of frames, and the Transformer does not notice the
-# difference. A ViT has little inductive bias, so what a convolution is born with it must learn from data; but on our
-# digits taking locality away from the CNN closed only about half of the gap, and a dense readout for the ViT closed as
-# much. Augmentation can teach what is not built in, at a cost in steps. In our experiment positions became a map when
-# digits stood in many places, and not when all stood in the middle. A map of attention weights is a claim that needs a
-# control. A contrastive model learns what tells the target from its negatives.
+# An image becomes a sequence of patches, a sound a sequence of frames; the Transformer between input and readout stays the
+# same. A ViT has little inductive bias, so it must learn from data what is built into a convolution; but on our digits
+# taking locality away from the CNN closed only about half of the gap, and a dense readout for the ViT closed as much.
+# Augmentation can teach what is not built in; here it took more steps. In our experiment positions became a map when
+# digits stood in many places, and not when all stood in the middle. A map of attention weights is a claim that needs a control. A contrastive model learns what tells the target
+# from its negatives.
 #
 # **In the package.** `attncourse.beyond_text` has `patchify`, `ViT`, `attention_rollout`, `FeatureEncoder`,
 # `span_mask`, `sample_negatives`, `contrastive_loss`, `Quantizer`, `diversity_loss` and `Wav2Vec2`, which has the codes

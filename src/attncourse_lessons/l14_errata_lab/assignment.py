@@ -11,8 +11,8 @@
 #
 # You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose answer
 # is known, something trusted, and training at last. Here you ask them: of a line, of a table that was transcribed three
-# times, of two training runs, and of a whole page of code. In the fifth exercise you turn the tables. You are handed
-# blocks, some of them sound and some broken, and write the test that tells them apart.
+# times, of two training runs, and of a whole page of code. In the fifth exercise you write the test yourself. It gets
+# blocks, some of them sound and some broken, and must tell them apart.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on
@@ -45,8 +45,9 @@ from torch import Tensor, nn
 # ## 1 · Weights that were masked too late
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
-# somebody took it for the recipe, and that the scores are gone: you have nothing but the weights, as a softmax without a mask made them. Can they be
-# repaired? They can, and exactly: the result must be what masking the *scores* would have given.
+# somebody took it for the recipe, and that the scores are gone: you have nothing but the weights, as a softmax without a
+# mask made them. Can they be repaired? They can, and exactly: the result must be what masking the *scores* would have
+# given.
 
 # %% locked=true
 def weights_as_printed(weights, mask):
@@ -123,8 +124,8 @@ if solved("majority_reading"):
 # Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
 # in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
 # for each seed, and ask how large the mean of these differences is beside its own uncertainty, the standard error:
-# the differences' standard deviation (with n − 1) over √n. Their ratio is the **paired t statistic** (Student's t). As a rule of thumb, with five
-# seeds anything below 3 may be luck.
+# the differences' standard deviation (with n − 1) over √n. Their ratio is the **paired t statistic** (Student's t). As a
+# rule of thumb, with five seeds anything below 3 may be luck.
 
 # %% exercise="told_apart"
 def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
@@ -141,8 +142,8 @@ check("told_apart", told_apart)
 # %% [markdown]
 # **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. Which of those that nobody would notice
 # can be told from the right model after all, and in which direction? (One of them has no t: with texts as short as these
-# it *is* the right model, all differences are 0, and 0/0 is NaN. And who tests fourteen should ask for more than t = 3:
-# try often enough, and luck will pass.)
+# it *is* the right model, all differences are 0, and 0/0 is NaN. And with fourteen tests one should ask for more than
+# t = 3: among many tests some pass by luck.)
 
 # %%
 if solved("told_apart"):

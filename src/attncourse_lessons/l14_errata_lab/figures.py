@@ -24,7 +24,7 @@ def lines_of(rows: Sequence[tuple[str, str]], words: str) -> tuple[Figure, str]:
 
 def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, **font: Any) -> float:
     """Wrapped text from this height downwards, and what it is to the left of it; returns the height below it."""
-    ax.text(12, y, label, ha="right", va="top", fontsize=8.5, color=GREY)
+    ax.text(12, y, label, ha="right", va="top", fontsize=9.5, color=GREY)
     for line in textwrap.wrap(text, width):
         ax.text(15, y, line, ha="left", va="top", color=colour, **{"fontsize": 9.5, **font})
         y += 6.6
@@ -34,20 +34,21 @@ def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, *
 def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = "") -> None:
     """Faults down, tests along, {fault: {test: (caught, a word)}}: coloured, with a dot, where one catches it."""
     tests: Sequence[str] = list(next(iter(rows.values())))
-    drawn, ax = figure(3.3 + 0.84 * len(tests), 1.0 + 0.29 * len(rows))
-    stage(ax, (-3.5, len(tests)), (len(rows), -1.6))
+    drawn, ax = figure(2.9 + 0.74 * len(tests), 1.0 + 0.29 * len(rows))
+    stage(ax, (-3.7, len(tests)), (len(rows), -1.6))
     for column, name in enumerate(tests):
         for k, line in enumerate(reversed(textwrap.wrap(name, 9))):
-            ax.text(column + 0.5, -0.25 - 0.42 * k, line, ha="center", va="bottom", fontsize=8.6, color=INK)
+            ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=9.5, color=INK)
+    ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=9.5, style="italic", color=GREY)
     said = []
     for row, (fault, found) in enumerate(rows.items()):
-        ax.text(-0.1, row + 0.5, fault, ha="right", va="center", fontsize=9.2, color=INK)
+        ax.text(-0.1, row + 0.5, fault, ha="right", va="center", fontsize=9.5, color=INK)
         for column, name in enumerate(tests):
             caught, word = found[name]
             fill = (0.84, 0.37, 0.0, 0.30) if caught else "white"
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE))
             words = f"{'●' if caught else '·'} {word}".strip()
-            ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=8.6, color=INK)
+            ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=9.5, color=INK)
         by = [name for name in tests if found[name][0]]
         said.append(f"{fault}: {', '.join(by) if by else 'nothing'}")
     show(drawn, alt or f"Which test catches which fault. {'; '.join(said)}.")

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="what slides get wrong"
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
-# *About 55 minutes, ten of them a game, and less than one computing. You need the course up to [lecture
+# *About 50 minutes, ten of them a game, and less than one computing. You need the course up to [lecture
 # @transformer](@transformer); what is used of it is linked where it is used.*
 #
 # After this lecture you can
@@ -68,7 +68,7 @@ print(erratum("sum over the asker"))
 #
 # The card shows what an entry is: where the line stands, what it says, what is right, and, as code, *the line as printed,
 # the line as it should be, and one question that tells them apart*. "This looks odd" in a margin is an opinion. A failing
-# cell can be run by the author, and it stops being needed when it passes.
+# cell is evidence: the author can run it, and sees it pass after the repair.
 
 # %%
 for entry in ERRATA:
@@ -78,7 +78,8 @@ print("each error fails its test as printed; what is no error passes; all correc
 # %% [markdown]
 # ## Four questions, in the order of their cost
 #
-# How does one find such things? Nobody sees a missing $\frac1d$ by staring. One asks questions, always the same ones:
+# How does one find such mistakes? To stare at a formula does not show that a $\frac1d$ is missing. Four questions help, and
+# they are the same for every line:
 #
 # | ask | it costs | the field's name |
 # |---|---|---|
@@ -87,9 +88,10 @@ print("each error fails its test as printed; what is no error passes; all correc
 # | **Is it the same as something trusted?** A library, another slide, a table that can be counted | three lines, if the peer exists | **differential testing** (McKeeman 1998), or a parity test |
 # | **Does it train?** | a training run for each seed | training and evaluation |
 #
-# Behind all four stands one difficulty, the **oracle problem** (Barr et al. 2015): to test a program one must know what
-# it should return, and nobody knows what a language model should return. A **metamorphic relation** needs no such
-# knowledge. "The past does not change when the future does" can be tested without knowing a single right output.
+# All four have to solve one problem, the **oracle problem** (Barr et al. 2015): to test a program one must know what it
+# should return, and nobody knows what a language model should return. A **metamorphic relation** compares two calls with
+# each other, so it needs no such knowledge. "The past does not change when the future does" can be tested without knowing
+# a single right output.
 #
 # *Write down a number before you go on:* fourteen of the entries can be programmed into a small language model. How many
 # of the fourteen would be noticed by somebody who watches the loss?
@@ -97,7 +99,8 @@ print("each error fails its test as printed; what is no error passes; all correc
 # ## Property-based testing: do the shapes fit?
 #
 # A slide whose tokens are rows writes the heads' outputs as $Y[\text{output}_1; \dots; \text{output}_h]$, with $Y \in
-# \mathbb{R}^{d \times d}$. Give every length a size of its own, so that no two can be mistaken for each other:
+# \mathbb{R}^{d \times d}$. Give every length a size of its own, so that no two can be mistaken for each other. *Guess:* on
+# which side of the heads must $Y$ stand?
 
 # %%
 n, d, h = 7, 32, 2
@@ -110,11 +113,10 @@ except RuntimeError as error:
 print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
 
 # %% [markdown]
-# It took no idea at all, and that is its charm. It works because 7 is not 32: with as many tokens as features the left
-# product would have run, and mixed tokens instead of features. *Never test with a square.* A property-based test goes
-# one step further. It states a property, "for all sizes the result is $(n, d)$", and lets a program draw the sizes, so
-# that nobody's favourite numbers are the only ones tried. (The checks of your assignments do this. In Python the library
-# is `hypothesis`.)
+# This test needs no insight. It works because 7 is not 32: with as many tokens as features the left product would have run,
+# and mixed tokens instead of features. *Never test with a square matrix.* A property-based test goes one step further. It
+# states a property, "for all sizes the result is $(n, d)$", and lets a program draw the sizes, so that more is tried than
+# the numbers that its author likes. (The checks of your assignments do this. In Python the library is `hypothesis`.)
 
 # %% [markdown] erratum="Qz for all"
 # > **A common mistake: an index that is on one side only.** One deck makes the decoder's queries with "$q_i = Qz$". (The
@@ -125,8 +127,8 @@ print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
 # %% [markdown]
 # ## Limiting cases and metamorphic relations: the answer is known
 #
-# Masks come first. Three lines forbid the future, "−∞ where $i > i$", "−∞ where $j \ge i$", and "set attention weights to
-# 0" done after the softmax. *Before you run the cell:* what does the sum of a row say about each?
+# We begin with masks. Three lines of slides forbid the future: "−∞ where $i > i$"; "−∞ where $j \ge i$"; and "set attention
+# weights to 0", here done after the softmax. *Before you run the cell:* what does the sum of a row say about each?
 
 # %%
 scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))         # (4, 4)
@@ -154,9 +156,9 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 # %% [markdown] teaches="code: a block and a language model"
 # In the first table nothing is forbidden: $i > i$ never happens. In the second no token sees itself, and the first row,
 # which sees nothing, is 0/0, NaN. (That row alone fails both questions: NaN is not 0, and NaN does not sum to one.) In the
-# third the corner is empty and the rows are too small. Neither question alone would do: each lets one of the three wrong
-# tables pass. (The third is what the *line* becomes in careless code. The slides
-# that print it set the scores to −∞ one slide earlier, so the line itself is no error, and the list says so.)
+# third the future gets nothing, but the rows sum to less than one. One question is not enough: each lets one of the three
+# wrong tables pass. (The third is what the *line* becomes in careless code. The slides that print it set the scores to −∞
+# one slide earlier, so the line itself is no error, and the list says so.)
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 1.
 #
@@ -203,9 +205,9 @@ assert moves(repaired, plain) == 0 < 1 < moves(half_repaired, plain), "half is n
 assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is blind"
 
 # %% [markdown]
-# The test finds the slip in either sublayer, so half a repair does not pass. And a test can be blind: on vectors that
-# are normalised already a norm does nothing, and the broken block passes. That happens easily: feed the test what comes
-# out of a norm. *Choose inputs that have nothing special about them.*
+# The test finds the slip in either sublayer, so half a repair does not pass. But the test can be blind: on vectors that
+# are normalised already a norm does nothing, and the broken block passes. This happens easily, for instance where the
+# test's inputs come out of a norm. *Choose inputs that have nothing special about them.*
 #
 # ### Batch invariance: a text alone, and in company
 #
@@ -271,14 +273,18 @@ for name, pairs in trainings.items():
 figures.seed_curves(shown, sizes, "texts in a batch", "loss on 64 test texts (nats)")
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["right"]) < 1e-4, "alone or in company, it says the same"
-assert min(spread[FAULT]) > 0.01, "it answers by who else is there"
+assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
+
+# %% tags=["hide-input"]
+for by_right, by_fault in zip(*shown.values(), strict=True):
+    assert by_fault[0] < by_right[0] and by_fault[1] < by_right[1]
 
 # %% [markdown]
-# The right model's lines are flat, as they must be, for each seed. The other one answers the same question differently
-# in different company: each text is told its number in the batch in place of its tokens' positions. (In batches of one
-# and of four it is even ahead, for each seed. A guess: the order of the tokens, which it has lost, is of little use yet
-# in so short a training, and it has no vectors of positions to learn.) Beyond a certain size of the batch there is no
-# answer, since the table has 128 rows for texts of at most 128 tokens, and nobody thought of a limit for the *batch*:
+# The right model's lines are flat, as they must be, for each seed. The other model's loss depends on the batch: each text
+# gets its number in the batch in place of its tokens' positions. (In batches of one and of four it is even better than
+# the right model, for each seed. A guess: it has lost the order of the tokens, which is of little use yet in so short a
+# training, and it has no vectors of positions to learn.) A large batch even makes it crash, since the table has 128 rows,
+# for texts of at most 128 tokens, and nobody thought of a limit for the *batch*:
 
 # %%
 crowd = texts[:1, :-1].expand(256, -1)                    # (256, 32)  one text, 256 times
@@ -349,8 +355,8 @@ assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in 
 
 # %% [markdown]
 # As printed the size stays, since each sublayer begins from a normalised x. So the missing norm is *no error there*: it
-# becomes one as soon as somebody repairs the block alone. One fault hid another. Do not stop at the first thing that you
-# have put right: run *all* the tests again.
+# becomes one as soon as somebody repairs the block alone. One fault hid another. After each repair, run *all* the tests
+# again.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 4.
 
@@ -378,8 +384,8 @@ assert worst[1.0] < 1e-4 and worst[0.01] > 0.05, "so compare at several sizes, n
 # %% [markdown]
 # ### Tables: count them
 #
-# A width, a number of layers and a number of parameters are three numbers of which two give the third ([lecture
-# @many_heads](@many_heads) has the counting). Four rows of the decks' tables do not survive it:
+# The number of layers, the widths and the number of parameters must fit each other: any two of them give the third
+# ([lecture @many_heads](@many_heads) has the counting). Four rows of the decks' tables fail this test:
 
 # %%
 for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a width of 5140"):
@@ -393,8 +399,8 @@ for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a widt
 # ### One table, three transcriptions
 #
 # Three of the decks show the same table, Narang et al. (2021), in which fifty-one changes to a Transformer are compared.
-# Nobody can say any more who slipped where: whoever typed the table, or the program that read the slide. But three
-# readings of one table can be compared with each other. *Guess:* of the 304 numbers that all three have, in how many
+# Nobody can say any more who made which mistake: the person who typed the table, or the program that read the slide. But
+# three readings of one table can be compared with each other. *Guess:* of the 304 numbers that all three have, in how many
 # places do they disagree?
 
 # %%
@@ -412,29 +418,28 @@ for row, name in enumerate(names):
 print(f"{disputed} of {readings[0].numel()} places")
 
 # %% [markdown]
-# A majority decides most of them, and in one place all three differ, so that no vote helps. But do not trust a majority
-# too far. Two of the three decks say *4096* in the row of 8 layers, two say *ReLU* where the paper has *GeLU*, and the
-# count of parameters and the paper outvote them. A guess: those two decks have a source in common. **Copies are not
-# witnesses**: they make the same mistake for the same reason. It is the weak point of every differential test. Two
-# implementations that were written from one wrong page agree. Even independent authors are not safe: of 27 programs
-# written independently from one specification, more failed on the *same* inputs than chance allows (Knight and Leveson
-# 1986).
+# A majority decides most of them. In one place all three differ, so no vote helps. But a majority can be wrong, too. Two of
+# the three decks say *4096* in the row of 8 layers, and the count of parameters says 4608; two say *ReLU* where the paper
+# has *GeLU*. A guess: those two decks have a source in common. **Copies are not witnesses**: they make the same mistake
+# for the same reason. This is the weak point of every differential test: two implementations that were written from one
+# wrong page agree. Even independent authors are not enough. When 27 programs were written independently from one
+# specification, more of them failed on the *same* inputs than independence would explain (Knight and Leveson 1986).
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 2.
 
 # %% [markdown] erratum="BertVis"
 # > **A common mistake: to read for the sense.** "See also BertVis", says a slide, and the link beside it ends with
-# > *bertviz*. It is the smallest entry of the list, and here because of how it was found. Whoever reads what stands
-# > there, letter by letter, finds such things. Whoever reads for the sense does not: the sense is complete.
+# > *bertviz*. It is the smallest entry of the list, and it shows how such mistakes are found: by reading letter by letter,
+# > and comparing with what stands beside it. A reader who reads for the sense does not see them.
 
 # %% [markdown]
 # ## A game: what would you ask?
 #
-# Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would put
-# first. You see what the list asks, and what its test finds in the line as printed. Then judge the line. Your first
-# judgement counts. The question is not scored: many a line can be found by more than one, and the list names only one
-# of them. Play ten, and come back for more. (The buttons can be pressed with the keyboard. What the loss says comes from
-# the experiment of the next section.)
+# Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would ask
+# first. The game then shows what the list asks, and what its test finds in the line as printed. Then judge the line. Your
+# first judgement counts. The question is not scored: several questions can find one mistake, and the list names only one.
+# Play ten, and come back for more. (The buttons can be pressed with the keyboard. What the loss says comes from the
+# experiment of the next section.)
 
 # %% tags=["hide-input"]
 run = measured("errata")
@@ -466,16 +471,16 @@ game
 #
 # Now the last question, the expensive one. Change a program by one small step, and ask whether the tests notice: that is
 # **mutation testing** (DeMillo, Lipton and Sayward 1978). The changed program is a **mutant**, and a test that fails on it
-# **kills** it. It is a test of the *tests*. Its authors hoped for a **coupling effect**: tests that kill all small
-# mutants will notice most larger mistakes, too.
+# **kills** it. It is a test of the *tests*. Its authors observed a **coupling effect**: tests that find simple mistakes
+# often find more complicated ones, too.
 #
 # Fourteen entries can be programmed into the small language model, and are its mutants. (Not all are errors of a slide:
 # ε and $Y$ are conventions, and two stand in the list as no error, since they go wrong only in careless hands.) `benchmarks/errata.py` trained the model with each of them, on ten seeds and at equal
 # budgets, and wrote down the loss on texts that no model had read.
 #
-# What would somebody *notice*? Let us fix a rule before we look. A crash is noticed, and a loss that is not a number. So
-# is a loss that is worse than the right model's by more than its best and worst seed lie apart; for that one must know
-# what the right model reaches. And, to be generous, a loss that is better by half a nat or more.
+# What would somebody *notice*? We fix a rule before we look. Noticed is a crash; a loss that is not a number; a loss that
+# is worse than the right model's by more than the right model's best and worst seed lie apart (for that one must know
+# what the right model reaches); and, to be generous, a loss that is better by half a nat or more.
 #
 # *Write down your prediction.* Which of the fourteen crash? Which give no number? Which are clearly worse, which too good
 # to be true, and which cannot be told from the right model?
@@ -508,15 +513,16 @@ same = [name for name, (change, bar) in hidden.items() if abs(change) <= bar]
 assert "the residual from the normalised x" in better and "max_len not handed on" in same
 
 # %% [markdown]
-# All of these would pass a look at a loss curve. Most of them *are* told apart from the right model, seed by seed, and in
-# the wrong direction: with the fault the loss is lower. The printed block is among them. (*Why* has not been tested. One
-# may guess that a model without the final norm, or with larger vectors after its norms, starts with larger logits, and
-# that this helps in so short a run; and that weights which are set to 0 let a little of the future through.) Somebody
-# who compared both blocks with care, as [lecture @transformer](@transformer) teaches, would have kept the slide's. "It
-# trains better with my change" does not say that the change is what you think it is.
+# Nobody who looks at a loss curve would notice any of these. Compared seed by seed, most of them *do* differ from the
+# right model, and in the wrong direction: with the fault the loss is lower. The printed block is among them. (*Why* has
+# not been tested. One may guess that a model without the final norm, or with larger vectors after its norms, starts with
+# larger logits, and that this helps in so short a run; and that weights which are set to 0 let a little of the future
+# through, since the softmax's sum has counted it.) Somebody who compared both blocks with care, as [lecture
+# @transformer](@transformer) teaches, would have kept the slide's. "It trains better with my change" does not say that the
+# change is what you think it is.
 #
-# A stored table should not be believed either. Run a piece of it again, smaller: the printed block and the right one, on
-# three seeds each. *Will the seeds or the fault move the loss more?*
+# Test the stored table, too, with a smaller run of one part: the printed block and the right one, on three seeds each. *Will
+# the seeds or the fault change the loss more?*
 
 # %%
 @torch.no_grad()
@@ -541,8 +547,8 @@ assert 0 < sum(gaps) / 3 < 0.1
 assert not structural("the residual from the normalised x")["silence is identity"].passes
 
 # %% [markdown]
-# The seeds move it further than the fault does. Whoever looks at one run of each, from two seeds, may see either ahead.
-# The lines join equal seeds: with them the printed block is ahead again.
+# The seeds change it more than the fault does. So with one run of each, from different seeds, either block may look
+# better. The lines join equal seeds: compared in pairs, the printed block is better again.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #
@@ -553,7 +559,7 @@ assert not structural("the residual from the normalised x")["silence is identity
 # %%
 table = {}
 for name in FAULTS:
-    table[name] = {"the loss": verdicts[name]}
+    table[name] = {"the loss (nats)": verdicts[name]}
     for test_name, finding in structural(name).items():   # untrained models, milliseconds each
         table[name][test_name] = (not finding.passes, "")
 figures.caught_table(table)
@@ -567,10 +573,10 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # mutants in hand. But none of them asks for anything that one would not want of *any* such model.) Read a column: no
 # test kills all, and the loss is one test among others, with gaps.
 #
-# Compare the printed count with your guess from the beginning. Do not quote it as *the* number. It depends on our choice
-# of fourteen, on a tiny model and a short training, and on a generous rule. Two of the noticed ones are *too good*: they
-# let the future in, and count only for somebody who is alarmed by good news ([lecture @masking](@masking)). What does
-# not depend on the size is the other side: a structural test needs no training at all.
+# Compare the printed count with your guess from the beginning. Do not quote it as *the* number. It depends on our choice of
+# fourteen, on a tiny model and a short training, and on a generous rule. Two of the noticed ones are *too good*: they let
+# the future in, and only a reader who distrusts a very low loss notices them ([lecture @masking](@masking)). The other
+# result does not depend on the size of the model: a structural test needs no training at all.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 5, in which your test meets mutants.
 #
@@ -589,28 +595,27 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # >
 # > | a slide says | true of |
 # > |---|---|
-# > | "production Transformer language models use quadratic cost attention" | some layers of them; GPT-3 alternates with banded layers, Mistral 7B has windows |
+# > | "production Transformer language models use quadratic cost attention" | all layers of Llama 2, every other layer of GPT-3, no layer of Mistral 7B |
 # > | "*Two* types of Transformers" | the two that the lecture is about; BERT is a third |
 # > | Llama 2: "Grouped-query" | its 34B and 70B |
 # > | "Stronger architecture is ≈ 10× more efficient!" | the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say |
-# > | attention is "a new idea from after 2010!" | with learned keys; with given ones it is kernel regression, 1964 |
+# > | attention is "a new idea from after 2010!" | attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the [fast weights](https://doi.org/10.1162/neco.1992.4.1.131) of 1991 learn their keys and values |
 # > | "Fast: only matrix multiplications" | most of the arithmetic, and less of the time |
 # > | "Need to store a large $T \times T$ matrix" | the plain implementation; tiles need not be kept |
-# > | "These tricks don't improve what the model is able to do" | their purpose; but after equal weights only a residual connection keeps tokens apart |
+# > | "These tricks don't improve what the model is able to do" | their purpose; but where all attention weights are equal, all tokens become the same without a residual connection |
 # > | convolutions have paths of $O(\log_k n)$ | *dilated* convolutions |
 #
-# Nobody who wrote these sentences would object to the right column. It was cut to fit the slide. A habit that helps
-# readers and writers: when a sentence has no condition, look for the condition. Eight of the nine are
-# entries of the list, with a test. (The ten times are not: the slide does not say what one would have to measure.) One of
-# the eight:
+# The authors of these sentences would probably agree with the right column; a slide has no room for it. A habit that helps
+# readers and writers: when a sentence has no condition, look for the condition. Eight of the nine are entries of the
+# list, with a test. (The ten times are not: the slide does not say what one would have to measure.) One of the eight:
 
 # %%
 print(erratum("a T × T matrix must be stored"))
 
 # %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector" teaches="embeddings are a product with one-hot vectors"
-# ## Conventions: two rights that do not fit
+# ## Conventions: each is right, the mixture is wrong
 #
-# Nothing on either slide is wrong, and whoever takes a line from each has a bug.
+# Two slides may both be right, and still a program that takes one line from each has a bug.
 #
 # > **A common mistake: to mix two conventions.** *Who has read what?* "$p(\cdot \mid x_{<t}) = \text{softmax}(W
 # > h_t^\top)$", says a recap, and the line above it makes $h_t$ from $x_1, \dots, x_t$. It is right if the inputs were
@@ -620,9 +625,9 @@ print(erratum("a T × T matrix must be stored"))
 # > $E$. In code it is a number, and one looks a row up.
 #
 # The list has nine more: the column $Qx$ beside the row form $XQ$, a semicolon that stacks on one slide and joins on the
-# next, sinusoids that begin with pair 0 or pair 1, ε outside or inside, and so on. What to do about them is dull
-# and works: choose one, say so once, and convert where data come in. This course writes tokens as rows, counts positions
-# and pairs from 0, has masks that are True where one may attend, adds positions to the input, and puts ε inside.
+# next, sinusoids that begin with pair 0 or pair 1, ε outside or inside, and so on. The remedy is simple: choose one
+# convention, say so once, and convert where data come in. This course writes tokens as rows, counts positions and pairs
+# from 0, has masks that are True where a query may attend, adds positions to the input, and puts ε inside the root.
 #
 # > **Check yourself.** You take the weights of a model whose sinusoids begin with pair 1, and put them into one whose
 # > sinusoids begin with pair 0. Which of the four kinds of questions finds the fault?
@@ -649,10 +654,10 @@ for name in ("keys and queries", "cheaper while n is small"):
     print(erratum(name), end="\n\n")
 
 # %% [markdown]
-# So before you write to an author, do four things. **Derive it yourself**, from the definition and not from memory; some
-# of one's own findings do not survive that. **Look for the reading in which it is right**, on the slides before and
-# after. **Make the cell that fails**, as small as possible, and the cell that passes. **Measure the effect**, and say so
-# when there is none: "four lines, no effect at two layers" is more use than an exclamation mark.
+# So before you write to an author, do four things. **Derive it yourself**, from the definition and not from memory; some of
+# your findings will turn out wrong. **Look for the reading in which it is right**, on the slides before and after. **Make
+# the cell that fails**, as small as possible, and the cell that passes. **Measure the effect**, and say so when there is
+# none: "four lines, no effect at two layers" helps an author more than an exclamation mark.
 #
 # ## In short
 #
@@ -695,8 +700,8 @@ for name in ("keys and queries", "cheaper while n is small"):
 #
 # The columns: parameters; operations; training steps per second; the loss early and late in pre-training; after
 # **fine-tuning**, SuperGLUE (understanding), XSum (one-sentence summaries) and WebQ (questions answered from memory
-# alone); and WMT, translation from English to German by models that were trained for that alone. A change may help one column and harm another, and only "steps per second" is paid
-# in money.
+# alone); and WMT, translation from English to German by models that were trained for that alone. A change may help one
+# column and harm another, and steps per second are what its training costs.
 #
 # | row | the idea |
 # |---|---|

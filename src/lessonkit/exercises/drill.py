@@ -214,10 +214,13 @@ def _plain(signature: inspect.Signature) -> inspect.Signature:
 
 
 def changed_line(right: str, wrong: str) -> int | None:
-    """At which line, from 0, two codes differ; None where that is not one line."""
+    """At which line, from 0, two codes differ; None where that is not one line, or only in its indentation, which an
+    option does not show."""
     one, other = right.splitlines(), wrong.splitlines()
     differ = [number for number, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]]
-    return differ[0] if len(one) == len(other) and len(differ) == 1 else None
+    if len(one) != len(other) or len(differ) != 1 or one[differ[0]].strip() == other[differ[0]].strip():
+        return None
+    return differ[0]
 
 
 def _says_something(line: str) -> bool:

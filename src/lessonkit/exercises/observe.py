@@ -7,7 +7,7 @@ may live in another process.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -219,6 +219,27 @@ def gradient_reaches(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor
     """For each input whether a gradient arrives there: numbers, no NaN, and more than rounding leaves."""
     found = gradients(output, inputs, draw)
     return torch.stack([row.isfinite().all() & (row.abs().max() > 1e-5) for row in found])
+
+
+def sizes_by_part(parameters: Mapping[str, Tensor], parts: Iterable[str]) -> Tensor:
+    """How many numbers each part of a module learns, in the order of `parts`; "norm" stands for "norm.weight", too."""
+    sizes = dict.fromkeys(parts, 0)
+    for name, parameter in parameters.items():
+        part = name.split(".")[0]
+        if part in sizes:
+            sizes[part] += parameter.numel()
+    return torch.tensor(list(sizes.values()))
+
+
+def explain_sizes(parts: Sequence[str]) -> Callable[[np.ndarray, np.ndarray], str]:
+    """Which parts have another size than expected: an aspect's `explain`, for `sizes_by_part`."""
+
+    def explain(got: np.ndarray, expected: np.ndarray) -> str:
+        rows = zip(parts, got, expected, strict=True)
+        wrong = [(part, int(a), int(b)) for part, a, b in rows if a != b]
+        return "; ".join(f"`{part}` has {a:,} parameters, expected {b:,}" for part, a, b in wrong)
+
+    return explain
 
 
 def _plain(value: Tensor) -> np.ndarray:

@@ -1,9 +1,15 @@
 """A sentence looks at itself, and what that costs."""
 
-from . import layer_cost, restricted_self_attention, self_attention, self_attention_loop
+from . import layer_cost, padded_self_attention, restricted_self_attention, self_attention, self_attention_loop
 
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (self_attention_loop, self_attention, layer_cost, restricted_self_attention)
+    for module in (
+        self_attention_loop,
+        self_attention,
+        padded_self_attention,
+        layer_cost,
+        restricted_self_attention,
+    )
 )

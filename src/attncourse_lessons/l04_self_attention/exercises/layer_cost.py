@@ -27,7 +27,7 @@ exercise = Exercise(
     returns=("multiply_adds", "sequential_steps", "path_length"),
     forbidden=("attncourse.counting",),
     difficulty=2,
-    minutes=20,
+    minutes=15,
     numbers=True,
     hints=(
         "Write down every matrix product of the layer with its sizes (a, b) and (b, c), and add up a · b · c. "
@@ -73,42 +73,42 @@ def _call(column):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("self-attention", points=2, hint=1, explain=_call(0))
+@aspect("self-attention", points=1, hint=1, explain=_call(0))
 def self_attention(answer, draw):
     """projections, scores and average, each counted once"""
     n, d = draw.sizes(2, 3, 20)
     return _costs(answer, 0, [("self-attention", n, d), ("self-attention", d, n)])
 
 
-@aspect("recurrent", points=1, hint=1, explain=_call(0))
+@aspect("recurrent", points=0.5, hint=1, explain=_call(0))
 def recurrent(answer, draw):
     """two matrices at every step"""
     n, d = draw.sizes(2, 3, 20)
     return _costs(answer, 0, [("recurrent", n, d), ("recurrent", d, n)])
 
 
-@aspect("windows", points=2, hint=2, explain=_call(0))
+@aspect("windows", points=1, hint=2, explain=_call(0))
 def windows(answer, draw):
     """2 · width + 1 positions are met, in place of n"""
     n, d, width = 10 + draw.sizes(1, 0, 6)[0], draw.sizes(1, 5, 8)[0], draw.sizes(1, 2, 4)[0]
     return _costs(answer, 0, [(kind, n, d, width) for kind in WINDOWED])
 
 
-@aspect("a window wider than the sequence", points=1, hint=2, explain=_call(0))
+@aspect("a window wider than the sequence", points=0.5, hint=2, explain=_call(0))
 def a_window_wider_than_the_sequence(answer, draw):
     """nobody meets more positions than there are"""
     d, width = draw.sizes(1, 9, 12)[0], draw.sizes(1, 3, 6)[0]
     return _costs(answer, 0, [(kind, width + 2, d, width) for kind in WINDOWED])
 
 
-@aspect("sequential steps", points=1, hint=3, explain=_call(1))
+@aspect("sequential steps", points=0.5, hint=3, explain=_call(1))
 def sequential_steps(answer, draw):
     """what must wait for what"""
     n, d, width = 10 + draw.sizes(1, 0, 6)[0], draw.sizes(1, 5, 8)[0], draw.sizes(1, 2, 4)[0]
     return _costs(answer, 1, [(kind, n, d, *([width] if kind in WINDOWED else [])) for kind in counting.LAYER_KINDS])
 
 
-@aspect("path length", points=2, hint=3, explain=_call(2))
+@aspect("path length", points=0.5, hint=3, explain=_call(2))
 def path_length(answer, draw):
     """cells or layers between the two positions that are furthest apart"""
     width = draw.sizes(1, 3, 5)[0]

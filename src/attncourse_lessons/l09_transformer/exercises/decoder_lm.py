@@ -9,7 +9,13 @@ from torch import nn
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches, gradients, require_variation
+from lessonkit.exercises.observe import (
+    explain_sizes,
+    gradient_reaches,
+    gradients,
+    require_variation,
+    sizes_by_part,
+)
 
 from .common import READY_MADE
 
@@ -98,20 +104,11 @@ def _others(model):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-def _counts(got, expected):
-    wrong = [i for i in range(len(PARTS)) if got[i] != expected[i]]
-    return "; ".join(f"`{PARTS[i]}` has {int(got[i]):,} parameters, expected {int(expected[i]):,}" for i in wrong)
-
-
-@aspect("registered", points=2, hint=1, explain=_counts)
+@aspect("registered", points=2, hint=1, explain=explain_sizes(PARTS))
 def registered(answer, draw):
     """the module knows all that it can learn: two tables, the blocks, the last norm, each with its right size"""
     model, _ = _model(answer, draw)
-    sizes = dict.fromkeys(PARTS, 0)
-    for name, parameter in model.parameters.items():
-        part = name.split(".")[0]
-        sizes[part] = sizes.get(part, 0) + parameter.numel()
-    return torch.tensor([sizes[part] for part in PARTS])
+    return sizes_by_part(model.parameters, PARTS)
 
 
 def _tied(got, expected):

@@ -139,6 +139,10 @@ slip("z left as it was", ("state", "the first token"), {f"z = {Z}": "pass"}, wor
     S got the new token and z did not. The divisor is the sum of the same weights over the same tokens: both grow.""")
 slip("not divided", ("output", "the first token"), {DIVIDED: ""}, words="""
     The output was not divided by φ(q) · z, the sum of the weights. It then grows with every token.""")
+slip("the query left out of the divisor", ("output", "the first token"), {DIVIDED: " / z.sum(dim=-1, keepdim=True)"},
+     words="""
+    What was read was divided by the sum of z. The weights are φ(q) · φ(k), so their sum is φ(q) · z: the query belongs
+    below the line as well.""")
 slip("a divided state", ("state", "output"),
      {", s, z": ", s / z.unsqueeze(-1), z"}, words="""
     The S that came back had been divided. The next step adds to it, and must find the plain sum: divide what is read,

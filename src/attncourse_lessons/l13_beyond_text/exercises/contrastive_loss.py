@@ -5,7 +5,7 @@ import torch
 from attncourse import beyond_text
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradient_reaches
+from lessonkit.exercises.observe import gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -67,6 +67,16 @@ def _first_wrong(*cases):
     return explain
 
 
+def _first_changed(*cases):
+    """Explains differences that should be 0: says in which of these cases the loss changed first."""
+
+    def explain(got, expected):
+        wrong = ((abs(got - expected) <= 1e-5) == 0).nonzero()[0][0]
+        return f"{cases[wrong]} the loss changes by {-got[wrong]:.6g}, and should stay"
+
+    return explain
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
@@ -79,13 +89,15 @@ def loss(answer, draw):
 @aspect(
     "directions alone",
     points=1, hint=2,
-    explain=_first_wrong("with contexts 3 times as long", "with targets and negatives 3 times as long"),
+    explain=_first_changed("with longer contexts", "with longer targets and negatives"),
 )
 def directions_alone(answer, draw):
     """a cosine: how long the vectors are does not matter"""
     context, targets, negatives = _guesses(draw)
-    losses = [answer(3 * context, targets, negatives, 1.0), answer(context, 3 * targets, 3 * negatives, 1.0)]
-    return _all(losses)
+    stretched = [x * (1 + 3 * draw.uniform(*x.shape[:-1], 1)) for x in (context, targets, negatives)]
+    losses = [answer(stretched[0], targets, negatives, 1.0), answer(context, *stretched[1:], 1.0)]
+    other = answer(context, negatives[:, 0], negatives, 1.0)              # a loss that is always the same is none
+    return require_variation(_all([answer(context, targets, negatives, 1.0), other, *losses]))[[0, 0]] - _all(losses)
 
 
 @aspect(
@@ -123,14 +135,14 @@ def gradient(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 ALL_LOSSES = ("loss", "directions alone", "temperature", "a low temperature")
-OVER_TEMPERATURE = ("loss", "temperature", "a low temperature")
+NUMBERS = ("loss", "temperature", "a low temperature")
 LENGTHS = ("loss", "directions alone")
 CANDIDATES = "[targets[:, None], negatives]"
 COSINES = "torch.cosine_similarity(context[:, None], candidates, dim=-1)"
 DOT_PRODUCTS = "(context[:, None] * candidates).sum(dim=-1)"
 UNIT_CONTEXT = f"{DOT_PRODUCTS} / context.norm(dim=-1, keepdim=True)"
 
-slip("the target missing from the denominator", ALL_LOSSES,
+slip("the target missing from the denominator", NUMBERS,
      {"-(cosines / temperature).log_softmax(dim=-1)[:, 0]":
           "((cosines[:, 1:] / temperature).logsumexp(dim=-1) - cosines[:, 0] / temperature)"},
      words="""
@@ -138,27 +150,27 @@ slip("the target missing from the denominator", ALL_LOSSES,
     fall below zero, and keeps falling when everything has long been told apart. The target is a candidate like the
     others.""")
 
-slip("the target twice in the denominator", ALL_LOSSES,
+slip("the target twice in the denominator", NUMBERS,
      {CANDIDATES: "[targets[:, None], targets[:, None], negatives]"},
      words="""
     The target was counted among the negatives as well, so that it competes with itself: the loss cannot fall below log
     2. Each candidate stands in the denominator once.""")
 
-slip("times the temperature", OVER_TEMPERATURE, {"cosines / temperature": "cosines * temperature"}, words="""
+slip("times the temperature", NUMBERS, {"cosines / temperature": "cosines * temperature"}, words="""
     The cosines were multiplied by the temperature. Divide: a low temperature is to make differences larger (lecture
     @lookup), and cosines, which lie between −1 and 1, need that.""")
 
-slip("times the temperature squared", OVER_TEMPERATURE, {".mean()": ".mean() * temperature**2"}, words="""
+slip("times the temperature squared", NUMBERS, {".mean()": ".mean() * temperature**2"}, words="""
     The loss was multiplied by T². That belongs to distillation, where a soft target with the same temperature makes
     the gradient smaller by T²; here the target is one candidate, and the temperature is part of the model.""")
 
-slip("another power of the temperature", OVER_TEMPERATURE,
+slip("another power of the temperature", NUMBERS,
      {"cosines / temperature": "cosines / temperature**2"},
      {"cosines / temperature": "cosines / temperature**0.5"},
      {"cosines / temperature": "cosines * temperature**2"}, words="""
     The cosines were divided by a power of the temperature. It is T itself that they are divided by.""")
 
-slip("no temperature", OVER_TEMPERATURE, {" / temperature": ""}, words="""
+slip("no temperature", NUMBERS, {" / temperature": ""}, words="""
     The temperature was not used. Cosines lie between −1 and 1, so without it even a perfect guess gets little more than
     its share, and the loss stays high whatever is learned.""")
 
@@ -177,22 +189,25 @@ slip("lengths along the wrong axis", ALL_LOSSES,
     The vectors were normalised along the wrong axis: over the candidates, not over the d numbers of each. `F.normalize`
     takes axis 1 unless it is told otherwise, and in (n, candidates, d) that is not the vectors'.""")
 
-slip("the sum for the mean", ALL_LOSSES, {".mean()": ".sum()"}, words="""
+slip("the sum for the mean", NUMBERS, {".mean()": ".sum()"}, words="""
     The losses of all rows were added up. Their mean is asked for, or a longer sound would count as a worse guess.""")
 
-slip("no minus", ALL_LOSSES, {"return -": "return "}, words="""
+slip("no minus", NUMBERS, {"return -": "return "}, words="""
     This is log p, which grows with a better guess. A loss falls: it is −log p.""")
 
-slip("a negative taken for the target", ALL_LOSSES, {CANDIDATES: "[negatives, targets[:, None]]"}, words="""
+slip("a negative taken for the target", NUMBERS,
+     {CANDIDATES: "[negatives, targets[:, None]]"},
+     {"[:, 0]": "[:, -1]"},
+     words="""
     The candidates stand in a different order from the one the answer states: what was raised is a negative's share. If
     the target stands last, its column is the last; if column 0 is said to be right, it must stand first.""")
 
-slip("softmax twice", ALL_LOSSES, {".log_softmax(": ".softmax(dim=-1).log_softmax("}, words="""
+slip("softmax twice", NUMBERS, {".log_softmax(": ".softmax(dim=-1).log_softmax("}, words="""
     The shares of a softmax were handed to `cross_entropy`, which takes scores and applies a softmax of its own. A
     softmax of shares, which lie between 0 and 1, is nearly even, so even the best guess still pays. Give it the cosines
     divided by the temperature.""")
 
-slip("shares over the rows", (*ALL_LOSSES, "gradient"), {"log_softmax(dim=-1)": "log_softmax(dim=0)"}, words="""
+slip("shares over the rows", (*NUMBERS, "gradient"), {"log_softmax(dim=-1)": "log_softmax(dim=0)"}, words="""
     Softmax ran down the rows, over the frames, so that guesses compete with each other for column 0, and the negatives
     are never looked at (no gradient reaches them). Each row is a question of its own: its candidates stand along the
     last axis.""")

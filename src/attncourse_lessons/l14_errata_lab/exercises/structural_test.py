@@ -211,6 +211,13 @@ def _not_the_first(n: int) -> Tensor:
     return allowed
 
 
+def _last_alone(n: int) -> Tensor:
+    """Causal, but the last position sees itself alone."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril()
+    allowed[-1, :-1] = False
+    return allowed
+
+
 def _late(n: int) -> Tensor:
     """A mask made for three positions, behind which nothing is forbidden."""
     allowed = torch.ones(n, n, dtype=torch.bool).tril()
@@ -373,6 +380,7 @@ _blocks(
     ("a block whose attention leaves out the position itself", False, _pre(_ln, allowed=_not_itself)),
     ("a block in which a position attends to itself and to nothing else", False, _pre(_ln, allowed=_itself_alone)),
     ("a block in which nothing attends to the first position", False, _pre(_ln, allowed=_not_the_first)),
+    ("a block in which the last position attends to itself alone", False, _pre(_ln, allowed=_last_alone)),
     hint=3,
 )
 

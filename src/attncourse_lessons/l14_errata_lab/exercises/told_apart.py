@@ -86,6 +86,13 @@ slip("n for n − 1", T, {"gaps.std()": "gaps.std(correction=0)"}, words="""
     The squared deviations were averaged over n. The mean was taken from the same few runs, and lies too near to them:
     divide by n − 1. For three seeds that is a fifth of the answer.""")
 
+slip("n − 1 twice", T, {"math.sqrt(len(gaps))": "math.sqrt(len(gaps) - 1)"}, words="""
+    The standard deviation was divided by √(n − 1). Its own n − 1 is in it already; the error of a mean of n runs is
+    the deviation over √n.""")
+
+slip("without its sign", T, {"gaps.mean() / standard_error": "(gaps.mean() / standard_error).abs()"}, words="""
+    t came back without its sign. The sign says which of the two models is better: below 0 the printed one.""")
+
 slip("the wrong sign", ("difference", *T), {"printed - repaired": "repaired - printed"}, words="""
     It is printed minus repaired: more than 0 where the repair helps.""")
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from commandkit.commands import typed
@@ -16,6 +17,7 @@ with require_extra(typed("site"), "site"):
     import myst_nb  # noqa: F401
     import sphinx_book_theme  # noqa: F401
 
+    from lessonkit.authoring import solutions
     from lessonkit.authoring.build import Checkout, open_course
     from lessonkit.authoring.site import check, npm, sources
 
@@ -23,8 +25,10 @@ BUILT = ".buildinfo"  # Sphinx's own mark of a folder that it wrote
 MOST_FAULTS = 20      # are shown
 
 
-def site(checkout: Checkout, to: Path) -> int:
+def site(checkout: Checkout, to: Path, solved: Collection[str] | None = None) -> int:
     """Build the web book of the course into the folder `to`; return how many pages it has.
+
+    With the solutions of the assignments in `solved`, or with all of them.
 
     `to` keeps its old self until the new one is whole. Raises CommandError for a folder that holds something else, for
     what Sphinx warns of, and for a broken link, a picture without words or something loaded from elsewhere.
@@ -36,7 +40,7 @@ def site(checkout: Checkout, to: Path) -> int:
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as scratch:
         source, made = Path(scratch, "source"), Path(scratch, "site")
         source.mkdir()
-        sources.Sources(checkout.root, source, checkout.course).assemble()
+        sources.Sources(checkout.root, source, checkout.course, solved).assemble()
         npm.put(npm.MATHJAX, source / "_static")
         _sphinx(source, made)
         if found := list(check.faults(made)):
@@ -77,16 +81,19 @@ def _open(root: Path) -> Checkout:
 
 EXAMPLES = """
 PROGRAM site
-PROGRAM site --to book
+PROGRAM site --to book --solutions-until a05
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=Path, default=Path("build/site"), metavar="DIR", help="default: build/site")
+    which = solutions.add_arguments(parser)
+    which.add_argument("--without-solutions", action="store_true", help="with no solution (default: with all)")
 
 
 def main(args: argparse.Namespace) -> int:
     start = time.perf_counter()
-    count = site(_open(Path.cwd()), args.to)
+    checkout = _open(Path.cwd())
+    count = site(checkout, args.to, [] if args.without_solutions else solutions.chosen(args, checkout))
     print(f"{args.to}/index.html: {count} pages in {time.perf_counter() - start:.0f} s")
     return 0

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ KEPT = 5  # results in the user's cache
 WITHOUT_SCRIPTS = "The drills need a browser that runs scripts. In a terminal, `{} practice` asks them, too."
 
 
-def filled(text: str, course: Course, titles: dict[str, str]) -> str:
-    """A page's Markdown with the drills in the place of its marker; `titles` are the assignments'."""
+def filled(text: str, course: Course, titles: dict[str, str], solved: Collection[str] | None = None) -> str:
+    """A page's Markdown with the drills in the place of its marker; `titles` are the assignments'.
+
+    Drills show solved code: those of exercises are of the assignments in `solved`, or of all.
+    """
     if not MARKER.search(text):
         return text
-    drills = drills_of(course)
+    drills = [d for d in drills_of(course) if solved is None or d.get("free") or d["assignment"] in solved]
     count = Counter(each["assignment"] for each in drills if not each.get("free"))
     lessons = [{"assignment": name, "title": titles.get(name, ""), "count": count[name]} for name in count]
     told = {"course": course.distribution, "days": leitner.DAYS, "lessons": lessons, "drills": drills}

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -55,11 +56,15 @@ class BrokenLink(CommandError):
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of the course at `root`, to be written into the empty folder `to`."""
+    """The sources of the course at `root`, to be written into the empty folder `to`.
+
+    Of the solutions those of the assignments in `solved`; all where it is None.
+    """
 
     root: Path
     to: Path
     course: Course
+    solved: Collection[str] | None = None
 
     def assemble(self) -> None:
         """Raises BrokenLink, with page and target, and CommandError for a widget that the pages cannot show."""
@@ -71,9 +76,10 @@ class Sources:
             text = self.relink(path.read_text(encoding="utf-8"), name)
             if practice.MARKER.search(text):
                 titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
-                text = practice.filled(text, self.course, titles)
+                text = practice.filled(text, self.course, titles, self.solved)
             self._write(self.place(name), text)
-        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *sorted(self.root.glob("solutions/*/*.ipynb"))]:
+        solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
+        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *solutions]:
             name = path.relative_to(self.root).as_posix()
             self._write(name, nbformat.writes(self.notebook(name)))
         self._copy(self.root / "README.md")  # the start page includes its table of lectures
@@ -147,11 +153,21 @@ class Sources:
         """The page that offers the assignments, each with its lecture, minutes, points and solution."""
         rows = "".join(
             f"| {unit.number} | [{unit.task}](path:{unit.assignment}) "
-            f"| {unit.working} | {unit.checked + unit.marked:g} "
-            f"| [{unit.title}]({unit.lecture}) | [solution]({unit.assignment.replace('assignments', 'solutions')}) |\n"
+            f"| {unit.working} | {unit.checked + unit.marked:g} | [{unit.title}]({unit.lecture}) "
+            f"| {self._solution(unit.assignment)} |\n"
             for unit in units(self.root, self.course)
         )
-        return f"{ASSIGNMENTS}{rows}\n```{{toctree}}\n:hidden:\n:glob:\nsolutions/*/*\n```\n"
+        page = f"{ASSIGNMENTS}{rows}"
+        if "[solution]" in rows:  # a list of pages without one is a fault to Sphinx
+            page += "\n```{toctree}\n:hidden:\n:glob:\nsolutions/*/*\n```\n"
+        return page
+
+    def _solution(self, notebook: str) -> str:
+        shown = self._shown(PurePosixPath(notebook).parent.name)
+        return f"[solution]({notebook.replace('assignments', 'solutions')})" if shown else ""
+
+    def _shown(self, assignment: str) -> bool:
+        return self.solved is None or assignment in self.solved
 
     def _copy(self, path: Path) -> None:
         copied = self.to / path.relative_to(self.root)

@@ -102,6 +102,17 @@ class ExecuteOrReplay(Execute):
                 cache.put(key, execution)
         return execution
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """What a submission may use, as data of a job."""
+        return {
+            "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
+            "notebook_seconds": self.notebook_timeout,
+            "memory_mb": self.memory_mb,
+            "processes": self.processes,
+            "home_mb": self.home_mb,
+        }
+
     def job(
         self, nb: NotebookNode, assignment: str, folders: Sequence[Path], but: Collection[Path] = ()
     ) -> Job:
@@ -113,14 +124,7 @@ class ExecuteOrReplay(Execute):
         known = course.all_exercises()  # what else looks like a check has no verdict to get
         checks = [name for name in map(exercise_of, nb.cells) if name in known]
         seeds = load_or_draw_seeds(grading_folder(Path(), assignment), checks)
-        limits = {
-            "cell_seconds": float(self.timeout if self.timeout and self.timeout > 0 else self.notebook_timeout),
-            "notebook_seconds": self.notebook_timeout,
-            "memory_mb": self.memory_mb,
-            "processes": self.processes,
-            "home_mb": self.home_mb,
-        }
-        return job_of(course.package, nb, folders, seeds, limits, CourseDirectory(config=self.config).ignore, but)
+        return job_of(course.package, nb, folders, seeds, self.limits, CourseDirectory(config=self.config).ignore, but)
 
     def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Execution:
         """What comes out in a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""

@@ -156,6 +156,8 @@ def serve(
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()  # Ctrl-C is the main process's to handle
+    if sandbox == "user":
+        walls.own_the_orphans()
     _warm_up()
     ours = {str(folder_of(package).parent) for package in packages_of(course)}  # out of sight in the sandbox
     if sandbox == "bubblewrap":
@@ -176,16 +178,33 @@ def serve(
             home = tempfile.mkdtemp(prefix="lessonkit-")
             here = outside = os.fork()
         if here == 0:
-            _become_child(descriptors, course, hidden, None if sandbox == "bubblewrap" else home)
+            if sandbox == "user":
+                _become_another_user(limits, descriptors, home)
+            _become_child(descriptors, course, hidden, home if sandbox == "none" else None)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(json.dumps({"pid": outside}).encode())
         code = os.waitstatus_to_exitcode(os.waitpid(here, 0)[1])
-        if sandbox == "none":
+        if sandbox != "bubblewrap":
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(here, signal.SIGKILL)  # what it has left behind
+            if sandbox == "user":
+                walls.end_children()
             shutil.rmtree(home, ignore_errors=True)
         control.send(json.dumps({"code": code}).encode())
+
+
+def _become_another_user(limits: Limits, keep: Sequence[int], home: str) -> None:
+    """Give up what can be given up without namespaces; this process is root's until here. It ends where it cannot."""
+    from lessonkit.grading.sandbox import linux as walls
+
+    try:
+        os.setsid()
+        os.setgroups([])
+        os.chown(home, walls.ID, walls.ID)
+        walls.drop_privileges(limits, keep, ENVIRONMENT, home)
+    except BaseException:  # it must never run a submission as root
+        os._exit(1)
 
 
 def _become_child(
@@ -199,6 +218,9 @@ def _become_child(
             os.dup2(descriptor, number)
             os.close(descriptor)
         if home is not None:
+            from lessonkit.grading.sandbox import linux as walls
+
+            walls.close_files({connection})  # the worker's own line to whoever asked it is among them
             os.setsid()
             os.environ.update(ENVIRONMENT, IPYTHONDIR=home)
             os.chdir(home)

@@ -71,7 +71,7 @@ NEWCGROUP = 0x2000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MNT_DETACH = 2
 SET_PDEATHSIG, CAPBSET_DROP, SET_SECUREBITS, SET_NO_NEW_PRIVS, SET_SECCOMP, CAP_AMBIENT = 1, 24, 28, 38, 22, 47
-SET_DUMPABLE = 4
+SET_DUMPABLE, SET_CHILD_SUBREAPER = 4, 36
 # These system calls have the same number on every machine.
 CLOSE_RANGE, LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 436, 444, 445, 446
 
@@ -283,7 +283,7 @@ def _fork_inside(end: int) -> None:
         return
     _call("prctl", SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _close_files({end})
+    close_files({end})
     status = os.waitpid(inside, 0)[1]
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
@@ -359,30 +359,48 @@ def isolate(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, 
     drop_privileges(limits, keep, environment)
 
 
-def drop_privileges(limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None) -> None:
+def drop_privileges(
+    limits: Limits, keep: Iterable[int] = (), environment: Mapping[str, str] | None = None, home: str = HOME
+) -> None:
     """Give up for good, in this process and all that it starts, what needs no namespaces to give up.
 
     Files other than 0, 1, 2 and `keep`, and terminals; variables other than the usual ones and `environment`; every
     capability; resources beyond `limits`; system calls that no notebook needs; writing outside the home (where the
-    kernel has landlock). It makes HOME the working directory.
+    kernel has landlock). It makes `home` the working directory.
     """
     _drop_capabilities()
     os.umask(0o022)
-    os.chdir(HOME)
-    os.makedirs(f"{HOME}/.tmp", exist_ok=True)
+    os.chdir(home)
+    os.makedirs(f"{home}/.tmp", exist_ok=True)
     os.environ.clear()
-    os.environ.update(_variables(), **(environment or {}))
+    os.environ.update(_variables(home), **(environment or {}))
     tempfile.tempdir = None  # may hold the grader's
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    _close_files(set(keep))
+    close_files(set(keep))
     _set_limits(limits)
     _call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if landlock_version():
-        _landlock()
+        _landlock(home)
     _filter_system_calls()
 
 
-def _variables() -> dict[str, str]:
+def own_the_orphans() -> None:
+    """Become the parent of whatever a child of this process leaves behind, so that `end_children` finds it."""
+    _call("prctl", SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children() -> None:
+    """Kill all that this process has started, and what has come to it; for one that has called `own_the_orphans`."""
+    while left := family(os.getpid())[1:]:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, 0):
+                pass
+
+
+def _variables(home: str) -> dict[str, str]:
     path = dict.fromkeys([os.path.join(sys.prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"])
     return {
         "PATH": ":".join(path),
@@ -390,18 +408,19 @@ def _variables() -> dict[str, str]:
         "TZ": "UTC",
         "USER": "student",
         "LOGNAME": "student",
-        "HOME": HOME,
-        "TMPDIR": f"{HOME}/.tmp",
-        "IPYTHONDIR": f"{HOME}/.ipython",
-        "MPLCONFIGDIR": f"{HOME}/.config/matplotlib",
-        "XDG_CONFIG_HOME": f"{HOME}/.config",
-        "XDG_CACHE_HOME": f"{HOME}/.cache",
-        "XDG_DATA_HOME": f"{HOME}/.local/share",
-        "XDG_RUNTIME_DIR": f"{HOME}/.tmp",
+        "HOME": home,
+        "TMPDIR": f"{home}/.tmp",
+        "IPYTHONDIR": f"{home}/.ipython",
+        "MPLCONFIGDIR": f"{home}/.config/matplotlib",
+        "XDG_CONFIG_HOME": f"{home}/.config",
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "XDG_DATA_HOME": f"{home}/.local/share",
+        "XDG_RUNTIME_DIR": f"{home}/.tmp",
     }
 
 
-def _close_files(keep: set[int]) -> None:
+def close_files(keep: set[int]) -> None:
+    """Close every open file of this process but 0, 1, 2 and `keep`, and what is typed into a terminal."""
     null = os.open("/dev/null", os.O_RDWR)
     for stream in {0, 1, 2} - keep:
         if stream == 0 or os.isatty(stream):  # what is typed into a terminal from inside is run outside
@@ -448,13 +467,13 @@ def landlock_version() -> int:
     return max(0, _libc().syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
 
 
-def _landlock() -> None:
+def _landlock(home: str) -> None:
     version = landlock_version()
     rights = sum(new for since, new in FILE_RIGHTS.items() if since <= version)
     attributes = struct.pack("QQQ", rights, NO_TCP if version >= 4 else 0, SCOPED if version >= 6 else 0)
     ruleset = _system_call("landlock", LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     writable = rights & (WRITE_FILE | TRUNCATE)
-    allowed = {"/": EXECUTE | READ_FILE | READ_DIR, HOME: rights & ~(1 << 15), "/dev/null": writable}
+    allowed = {"/": EXECUTE | READ_FILE | READ_DIR, home: rights & ~(1 << 15), "/dev/null": writable}
     for path, rule in allowed.items():
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         beneath = struct.pack("=Qi", rule, fd)

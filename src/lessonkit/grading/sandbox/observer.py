@@ -390,7 +390,10 @@ class RemoteRunner:
 
 
 def main(package: str, assignment: str, kind: str, folder: str) -> None:
-    """Serve jobs until stdin ends. `kind` is "bubblewrap" or "none"; `folder` takes temporary files."""
+    """Serve jobs until stdin ends. `folder` takes temporary files.
+
+    `kind` is "bubblewrap", "user" (another user without namespaces, for a container that forbids them) or "none".
+    """
     from lessonkit.grading.sandbox.forkserver import ForkServer
 
     os.environ["OMP_NUM_THREADS"] = "1"
