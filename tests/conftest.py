@@ -36,6 +36,7 @@ LONGEST = (
     "kit/test_hostile.py",
     "kit/test_autograders.py",
     "browser/test_formgrader_in_browser.py",
+    "browser/test_marking_in_browser.py",
     "browser/test_student_in_browser.py",
     "kit/test_nbgrader_loop.py",
     "kit/test_faults.py",

@@ -16,8 +16,10 @@ LEARN = {
 TEACH = {
     "demo": ("lessonkit.grading.demo.command", "grade a class of made-up submissions and show what each one gets"),
     "grade": ("lessonkit.grading.engine.grade", "grade a class's submissions, many at a time and in a sandbox"),
+    "feedback": ("lessonkit.grading.handback.command", "make each student's feedback page, and give the pages back"),
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
+    "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
+from nbgrader.utils import notebook_hash
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -180,7 +181,7 @@ def test_the_grades_are_exported_as_csv_that_reads_back(graded, students):
         assert (line["first_name"], line["last_name"]) == (student.first, student.last)
         for exercise in EXERCISES:
             assert float(line[f"{ASSIGNMENT} {exercise.name}"]) == got.points[f"check-{exercise.name}"]
-        assert float(line["total"]) == got.total
+        assert float(line["total_so_far"]) == got.total and (line["total"] == "") == got.waiting
 
 
 def test_nbgraders_own_settings_folder_is_the_demos(graded):
@@ -247,6 +248,19 @@ def test_the_formgraders_autograde_button_gives_the_same_points(graded, students
     assert outcome["success"], outcome
     again = read_results(app.coursedir, ASSIGNMENT)
     assert next(r for r in again.rows if r.student == student.id).points == row(graded, student).points
+
+
+def test_nbgraders_own_commands_make_the_same_page_and_release_it(graded, students):
+    root, student = graded[0], students[3]
+    before = page(graded, student)
+    released = root / "exchange" / "attncourse" / "feedback"
+    secret = (root / "submitted" / student.id / ASSIGNMENT / "submission_secret.txt").read_text()
+    theirs = released / f"{notebook_hash(secret=secret, notebook_id=NOTEBOOK)}.html"
+    theirs.unlink()
+    with own_settings(root / ".settings"):
+        for words in (["generate_feedback", ASSIGNMENT, "--force"], ["release_feedback", ASSIGNMENT]):
+            nbgrader(root, *words, f"--student={student.id}", log=Log(root / "log"))
+    assert page(graded, student) == before == theirs.read_text(encoding="utf-8")
 
 
 def test_a_mark_given_by_hand_survives_another_autograde(graded, students):

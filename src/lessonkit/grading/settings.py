@@ -33,8 +33,8 @@ def use_course(c: Any, lessons: str) -> None:
     ]
     # What was repaired stays in the notebook's metadata, also where an instructor has this step enabled.
     c.ClearMetadataPreprocessor.preserve_nb_metadata_mask = {("language_info", "name"), "lessonkit"}
-    # nbgrader's own list, with two of ours: execution that keeps what ran before a crash and takes points from the
-    # verdicts of the checks and from nothing else, and extra credit.
+    # nbgrader's own list, with three of ours: execution that keeps what ran before a crash and takes points from the
+    # verdicts of the checks and from nothing else; extra credit; and extensions, before points are taken off.
     c.Autograde.autograde_preprocessors = [
         "lessonkit.grading.engine.preprocessors.ExecuteOrReplay",
         "nbgrader.preprocessors.IgnorePattern",
@@ -42,12 +42,15 @@ def use_course(c: Any, lessons: str) -> None:
         "nbgrader.preprocessors.LimitOutput",
         "nbgrader.preprocessors.SaveAutoGrades",
         "lessonkit.grading.engine.preprocessors.SaveExtras",
+        "lessonkit.grading.engine.preprocessors.GrantExtension",
         "nbgrader.preprocessors.AssignLatePenalties",
         "nbgrader.preprocessors.CheckCellMetadata",
     ]
-    # Feedback shows the card of a hidden check and not its seeds, and no folder of the machine that graded.
+    # Feedback says what is not marked yet, and what was late. It shows the card of a hidden check and not its seeds,
+    # and no folder of the machine that graded.
+    c.GenerateFeedback.exporter_class = "lessonkit.grading.handback.feedback.FeedbackPage"
     c.GenerateFeedback.preprocessors = [
-        "nbgrader.preprocessors.GetGrades",
+        "lessonkit.grading.handback.feedback.Marks",
         "lessonkit.grading.handback.feedback.HideHiddenTests",
         "lessonkit.grading.handback.feedback.HidePaths",
         "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",

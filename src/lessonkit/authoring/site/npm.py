@@ -64,12 +64,18 @@ def put(package: Package, folder: Path) -> None:
     Raises NoPackage where it cannot be fetched, or what came is not what was pinned; then it is not kept.
     """
     kept = cache() / package.archive
-    if not (kept.is_file() and _sha512(kept) == package.sha512):
+    if not is_kept(package):
         _fetch(package, kept)
     with tarfile.open(kept) as archive:
         held = archive.extractfile(f"package/{package.file}")
         assert held is not None, f"{package} has no file {package.file}"
         (folder / Path(package.file).name).write_bytes(held.read())
+
+
+def is_kept(package: Package) -> bool:
+    """Whether the package is in the user's cache, as it was pinned."""
+    kept = cache() / package.archive
+    return kept.is_file() and _sha512(kept) == package.sha512
 
 
 def _fetch(package: Package, kept: Path) -> None:

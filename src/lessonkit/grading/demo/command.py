@@ -27,6 +27,7 @@ with require_extra(typed("demo"), "grading"):
     from lessonkit.course import Course, course_of
     from lessonkit.grading.engine.grade import Stage, cores, grade
     from lessonkit.grading.gradebook.nbgrader_app import CONFIG, Log, application, find_course, nbgrader, own_settings
+    from lessonkit.grading.handback.command import give_back
     from lessonkit.grading.report.command import show
     from lessonkit.grading.report.results import Results, read_results
     from lessonkit.grading.submission.answers import answer, solutions
@@ -127,14 +128,13 @@ def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tu
             run("collect", assignment, what="nbgrader collect", of=n, each="Collecting submission")
         app = application(root, "autograde", f"--assignment={assignment}", log=log)
         outcome = grade(root, assignment, n_workers=cores(), stage=stage)
-        run("generate_feedback", assignment, what="nbgrader generate_feedback", of=n, each="Converting notebook")
-        if _exchange():
-            run("release_feedback", assignment)
+        returned = give_back(root, assignment, release=_exchange(), stage=stage)
         exporter = "--exporter=lessonkit.grading.handback.export.ExercisePoints"
         run("export", "--to=grades.csv", exporter, what="nbgrader export")
         run("export", "--to=grades-nbgrader.csv")
         results = read_results(app.coursedir, assignment)
     failed = [f"{student}: {why}" for student, why in outcome.failed.items()]
+    failed += [f"{person.id}: no feedback: {why}" for person, why in (returned.failed | returned.to_send).items()]
     return results, failed + discrepancies(results, students, exercises) + _missing(root, assignment, students)
 
 

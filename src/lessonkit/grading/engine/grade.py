@@ -68,6 +68,7 @@ with require_extra(typed("grade"), "grading"):
         quarantined,
         versions,
     )
+    from lessonkit.grading.submission.lateness import EXTENSIONS, extensions_of
     from lessonkit.grading.submission.records import grading_folder, records_of
 
 
@@ -86,6 +87,7 @@ class Outcome:
     unchanged: list[str] = field(default_factory=list)  # graded before, and nothing has changed since
     quarantined: dict[str, str] = field(default_factory=dict)  # 0 points, because it could not be executed, and why
     failed: dict[str, str] = field(default_factory=dict)  # and why
+    strangers: list[str] = field(default_factory=list)  # who has an extension, and is nobody we know
     how: str = ""
 
 
@@ -203,9 +205,11 @@ class Grading:
         self.given = Path(source)
         release = Path(app.coursedir.format_path(app.coursedir.release_directory, ".", assignment))
         self._common = _digest_of([self.given, release, Path("nbgrader_config.py"), Path(__file__).parents[1]])
-        with assignment_of(app.coursedir, assignment) as (_, found):
+        with assignment_of(app.coursedir, assignment) as (gradebook, found):
             self._gradebook, self._submitted, checks = _known(found)
             self._notebooks = {notebook.name for notebook in found.notebooks}
+            self._duedate, self._extensions = found.duedate, extensions_of(app.coursedir, gradebook)
+            self._students = {student.id for student in gradebook.students}
         self._attempts: Counter[str] = Counter()  # of these cache keys, if they were cut off
         self._quarantined: dict[str, str] = {}  # and why
         self._fresh: set[str] = set()  # begun in this run
@@ -226,6 +230,11 @@ class Grading:
         for student in [student for student in found if not is_text(student)]:
             self.outcome.failed[shown(student)] = "the folder's name is no text (UTF-8): rename it"
             found.remove(student)
+        if self._extensions:
+            known = {*found, *self._students}
+            self.outcome.strangers = [who for who in self._extensions.students(self.assignment) if who not in known]
+            for student in found:  # now, and not in the middle: one that ends before the due date is an error
+                self._extensions.of(student, self.assignment, self._duedate)
         unknown = sorted(set(students or ()) - set(found))
         if unknown:
             raise CommandError(f"nothing was submitted for {self.assignment} by {', '.join(unknown)}")
@@ -424,6 +433,8 @@ class Grading:
         folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
         course = [self._common, self._gradebook, _digest_of([self.folder / "seeds.json"])]
         content = [_digest_of([folder]), course, versions(self.course), self.how, str(self.app.config.ExecuteOrReplay)]
+        if self._extensions:
+            content.append(str(self._extensions.of(student, self.assignment, self._duedate)))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def _graded_as(self, student: str) -> str | None:
@@ -510,6 +521,7 @@ def summary(outcome: Outcome, assignment: str, seconds: float) -> list[str]:
     if outcome.how in ("none", KERNEL):
         lines.append("without a sandbox: what the submissions did to these grades, only they know")
     lines += [f"not graded: {student}: {why}" for student, why in outcome.failed.items()]
+    lines += [f"{EXTENSIONS}: nobody is called {student} here: is it a slip?" for student in outcome.strangers]
     lines += [f"0 points: {student}: {why}" for student, why in outcome.quarantined.items()]
     if outcome.quarantined:
         again = " ".join(f"--student {shlex.quote(student)}" for student in outcome.quarantined)

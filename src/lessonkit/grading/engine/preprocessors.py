@@ -44,6 +44,7 @@ from lessonkit.grading.submission.execution import (
     load_or_draw_seeds,
     show_outputs,
 )
+from lessonkit.grading.submission.lateness import extensions_of, grant
 from lessonkit.grading.submission.records import grading_folder, records_of
 from lessonkit.grading.submission.run_log import log_of, nothing
 from lessonkit.mimetype import VERDICT
@@ -211,6 +212,18 @@ class SaveExtras(NbGraderPreprocessor):
                 if grading(cell).get("solution"):
                     gradebook.find_comment(grading(cell)["grade_id"], *place).auto_comment = reason
             gradebook.db.commit()
+        return nb, resources
+
+
+class GrantExtension(NbGraderPreprocessor):
+    """Before AssignLatePenalties: put a student's extension, of the course's extensions.csv, into the gradebook."""
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        where = resources["nbgrader"]
+        coursedir = CourseDirectory(config=self.config)
+        with Gradebook(where["db_url"], coursedir.course_id) as gradebook:
+            submission = gradebook.find_submission(where["assignment"], where["student"])
+            grant(gradebook, submission, extensions_of(coursedir, gradebook))
         return nb, resources
 
 

@@ -28,9 +28,12 @@ from traitlets import Dict, Enum, Unicode
 
 from commandkit.errors import CommandError
 from commandkit.files import write_whole
-from lessonkit.grading.report.results import Results, read_results, why
+from lessonkit.grading.report.results import Results, Row, in_order, read_results, why
 
-ABOUT = ("assignment", "student_id", "last_name", "first_name", "total", "out_of", "what_went_wrong")
+# Of a line: what comes before the points of the exercises, and what comes after.
+WHO = ("assignment", "student_id", "last_name", "first_name")
+SUM = ("total", "out_of", "total_so_far", "out_of_so_far", "not_marked_yet", "handed_in", "due", "hours_late",
+       "what_went_wrong")  # fmt: skip
 
 # A spreadsheet runs a cell that starts with one of these signs, in any of their widths, also after spaces, quotes and
 # signs that cannot be seen. Semicolon, tab and line break count as starts: with other settings, they begin a new cell.
@@ -82,7 +85,8 @@ class _Export(ExportPlugin):
             wanted = {str(student) for student in self.student}
             if wanted - people.keys():
                 raise CommandError(f"no such student in the gradebook: {', '.join(sorted(wanted - people.keys()))}")
-            people = {who: person for who, person in people.items() if not wanted or who in wanted}
+            ordered = sorted(people.items(), key=lambda item: in_order(item[1]))
+            people = {who: person for who, person in ordered if not wanted or who in wanted}
             path = Path(self.to or self.default_to)
             self.log.info("Exporting grades to %s", path)
             write(path, self.table(results, people), self.encoding, self.delimiter)
@@ -102,11 +106,15 @@ class _Export(ExportPlugin):
 
 
 class ExercisePoints(_Export):
-    """One line for each student and assignment. A cell is empty where no points were given, or not yet."""
+    """One line for each student and assignment. A cell is empty where no points were given, or not yet.
+
+    The total is empty until all is marked; until then there is the total so far. Times are UTC. How late a submission
+    was is empty where that is not known.
+    """
 
     def table(self, results: Sequence[Results], people: Mapping[str, Any]) -> list[list[object]]:
         graded = list(dict.fromkeys(_heading(result, c.name) for result in results for c in result.columns))
-        table: list[list[object]] = [[*ABOUT[:4], *graded, *ABOUT[4:]]]
+        table: list[list[object]] = [[*WHO, *graded, *SUM]]
         for result in results:
             for row in result.rows:
                 if row.student not in people:
@@ -114,9 +122,26 @@ class ExercisePoints(_Export):
                 points = {_heading(result, c.name): row.points.get(c.grade_id) for c in result.columns}
                 person = people[row.student]
                 about = (result.assignment, row.student, person.last_name, person.first_name)
-                rest = (row.total, result.out_of, why(row, result))
-                table.append([*about, *(points.get(heading) for heading in graded), *rest])
+                table.append([*about, *(points.get(heading) for heading in graded), *_sum(row, result)])
         return [[defused(cell) for cell in line] for line in table]
+
+
+def _sum(row: Row, result: Results) -> list[object]:
+    """The columns of SUM."""
+    known = row.submitted
+    waiting = ", ".join(column.name for column in result.waiting(row))
+    late = row.times.late
+    return [
+        row.total if known and not waiting else None,
+        result.out_of,
+        row.total if known else None,
+        result.out_of_so_far(row) if known else None,
+        waiting,
+        f"{row.times.handed_in:%Y-%m-%d %H:%M:%S}" if row.times.handed_in else None,
+        f"{row.times.due:%Y-%m-%d %H:%M:%S}" if row.times.due else None,
+        None if late is None else round(late.total_seconds() / 3600, 2),
+        why(row, result),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- Canvas and Moodle
@@ -152,7 +177,7 @@ class _LMS(_Export):
     def score(self, result: Results, who: str | None) -> float | None:
         """A student's total; None where nothing was handed in, or something waits to be marked."""
         row = self.rows.get((result.assignment, who or ""))
-        return row.total if row and row.submitted and None not in row.points.values() else None
+        return row.total if row and row.submitted and not row.waiting else None
 
     def paired(self, file: _File, people: Mapping[str, Any]) -> list[str | None]:
         """For each line of the system's file, which of nbgrader's students it is. Who has no partner is told.

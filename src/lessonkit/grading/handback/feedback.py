@@ -17,12 +17,19 @@ from typing import Any
 import bleach
 from bleach.css_sanitizer import CSSSanitizer
 from jinja2 import pass_context
+from nbconvert.exporters import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import ClearHiddenTests, GetGrades, NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from traitlets import List
+
+from lessonkit.grading.report.results import waits
+from lessonkit.grading.submission.check_cells import PREFIX
+from lessonkit.grading.submission.lateness import Times, duration, extensions_of, times, written
 
 Step = tuple[NotebookNode, Any]
 
@@ -106,6 +113,63 @@ class SafePage(NbGraderPreprocessor):
         for name in {"student", "first_name", "last_name"} & set(resources):  # in the formgrader's heading
             resources[name] = escape(resources[name]) if resources[name] else resources[name]
         return nb, resources
+
+
+class FeedbackPage(HTMLExporter):
+    """nbgrader's feedback page, from a template of ours that stands on its own: see `templates`."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        # After the config, in which nbgrader names its template for all HTML exporters.
+        ours = str(Path(__file__).parent / "templates")
+        self.extra_template_basedirs = [ours, *self.extra_template_basedirs]
+        self.extra_template_paths = [*self.extra_template_paths, *self.extra_template_basedirs]
+        self.template_name = "lessonkit_feedback"
+        self.template_paths = self._template_paths()
+
+
+class Marks(GetGrades):
+    """nbgrader's GetGrades, which also tells what waits for a person's marks, and when the work was handed in and due.
+
+    What waits counts for nothing, neither in the points nor in what they are out of.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> Step:
+        self.unmarked: list[tuple[str, float]] = []
+        nb, resources = super().preprocess(nb, resources)
+        where, coursedir = resources["nbgrader"], CourseDirectory(config=self.config)
+        with Gradebook(where["db_url"], coursedir.course_id) as gradebook:
+            submission = gradebook.find_submission(where["assignment"], where["student"])
+            found = times(submission, extensions_of(coursedir, gradebook))
+        points = sum(worth for _, worth in self.unmarked)
+        where |= {
+            "score": max(0.0, where["score"]),
+            "max_score": where["max_score"] - points,
+            "waiting": [name for name, _ in self.unmarked],
+            "waiting_points": points,
+            "times": when(found),
+            "late": bool(found.late),
+        }
+        return nb, resources
+
+    def _get_score(self, cell: NotebookNode, resources: Any) -> None:
+        graded = cell.metadata.nbgrader
+        grade = self.gradebook.find_grade(graded["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
+        graded |= {"score": grade.score, "points": grade.max_score, "waiting": waits(grade)}
+        graded["name"] = graded["grade_id"].removeprefix(PREFIX)
+        if graded["waiting"]:
+            self.unmarked.append((graded["name"], grade.max_score))
+
+
+def when(found: Times) -> str:
+    """When a submission was handed in, and when it was due, in words; nothing where there is no due date."""
+    if found.due is None:
+        return ""
+    due = f"due {written(found.due)}" + (f", with {duration(found.extended)} of extension" if found.extended else "")
+    if found.handed_in is None:
+        return f"It was {due}. When it was handed in is not known."
+    late = f"{duration(found.late)} late" if found.late else "in time"
+    return f"Handed in {written(found.handed_in)}, {late}: it was {due}."
 
 
 class HideHiddenTests(ClearHiddenTests):

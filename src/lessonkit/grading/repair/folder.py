@@ -23,6 +23,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
 from commandkit.files import write_whole
+from lessonkit.grading.repair.archive import OPENED, notebook_in
 from lessonkit.grading.repair.cells import belongs
 from lessonkit.grading.repair.reading import MAX_BYTES, OURS, Unreadable, kind_of, read, read_bytes
 from lessonkit.grading.repair.released import Released
@@ -82,6 +83,7 @@ class _Submission:
         self.originals = grading_folder(Path(coursedir.root), assignment) / "originals" / student
         self.notes: list[str] = []
         self.instead: dict[str, str] = {}  # what stood in the place of an expected notebook
+        self.archive: str | None = None  # that the notebook was in
 
     def prepare(self) -> list[str]:
         before = self.records.of(self.student)["repaired"]
@@ -91,6 +93,7 @@ class _Submission:
         if before["files"] is None:  # stopped on the way: what is gone already cannot be noticed any more
             self.notes = before["notes"] + self.notes
             self.instead = before["instead"] | self.instead
+            self.archive = before["archive"]
         self.notes = list(dict.fromkeys(self.notes))
         placed = before["placed"]
         self._save(None, placed)
@@ -189,17 +192,24 @@ class _Submission:
                 self.notes.append(f"there is more than the notebook `{target.name}`; not graded: {self._names(others)}")
             return None
         chosen, reason = self._choose(name, others)
+        content = chosen.read_bytes() if chosen else None
         if chosen:
             self.notes.append(f"the notebook was handed in as `{self._relative(chosen)}`")
-            if there and there != _digest(chosen) and not _is_placeholder(target):
+        elif not reason:
+            content, reason = self._open_archive(name)
+        if content is not None:
+            if there and there != hashlib.sha256(content).hexdigest() and not _is_placeholder(target):
                 self._move_to_originals(target)
-            write_whole(target, chosen.read_bytes())
+            write_whole(target, content)
         elif there is None or _is_placeholder(target):
             write_whole(target, _placeholder(reason))
         return _digest(target)
 
     def _choose(self, name: str, candidates: list[Path]) -> tuple[Path | None, str]:
-        """The file that is this notebook under another name, or why there is none."""
+        """The file that is this notebook under another name, or why there is none.
+
+        Neither where there is one archive, which may hold it.
+        """
         distinct = list({_digest(path): path for path in reversed(candidates)}.values())
         if len(distinct) == 1 and len(self.expected) == 1:
             return distinct[0], ""
@@ -214,11 +224,33 @@ class _Submission:
             return None, f"there is no {name}.ipynb, and several notebooks could be it: {names}"
         files = sorted(self._relative(path) for path in _walk(self.folder) if path.is_file())
         files = [file for file in files if file not in ("timestamp.txt", *(f"{name}.ipynb" for name in self.expected))]
-        archives = [file for file in files if ARCHIVE.search(file)]
+        archives = self._archives()
+        if len(archives) > 1:
+            names = self._names(archives)
+            return None, f"{len(archives)} archives were handed in ({names}): hand in the notebook itself"
+        if archives and OPENED.search(archives[0].name):
+            return None, ""
         if archives:
-            return None, f"an archive was handed in ({archives[0]}), which is not opened: hand in the notebook itself"
+            what = f"an archive was handed in ({self._relative(archives[0])})"
+            return None, f"{what}, of a kind that is not opened: hand in the notebook itself"
         there = f"; there is {', '.join(files[:5])}{' and more' if len(files) > 5 else ''}" if files else ""
         return None, f"there is no notebook {name}.ipynb in the submission{there}"
+
+    def _open_archive(self, name: str) -> tuple[bytes | None, str]:
+        """The notebook that is in the one archive, or why it is not to be had."""
+        (path,) = self._archives()
+        try:
+            inside, content = notebook_in(path)
+        except Unreadable as reason:
+            return None, shown(str(reason), 300)
+        if len(self.expected) > 1 and not _belongs(content, Released.load(self.db_url, name, self.assignment)):
+            return None, f"there is no notebook {name}.ipynb in the archive {self._relative(path)}"
+        self.archive = self._relative(path)
+        self.notes.append(f"the notebook was handed in in the archive `{self.archive}`, as `{shown(inside)}`")
+        return content, ""
+
+    def _archives(self) -> list[Path]:
+        return [path for path in _walk(self.folder) if ARCHIVE.search(path.name) and path.is_file()]
 
     def _expected_at(self, path: Path) -> str | None:
         there = path.parent == self.folder and path.suffix == ".ipynb" and path.stem in self.expected
@@ -236,13 +268,15 @@ class _Submission:
 
     def _save(self, files: dict[str, str] | None, placed: dict[str, str]) -> None:
         with self.records.changing(self.student) as record:
-            record["repaired"] = {"files": files, "placed": placed, "notes": self.notes, "instead": self.instead}
+            record["repaired"] = {
+                "files": files, "placed": placed, "notes": self.notes, "instead": self.instead, "archive": self.archive
+            }  # fmt: skip
 
 
-def shown(name: str) -> str:
+def shown(name: str, most: int = 120) -> str:
     """A file's name as it can be printed and saved."""
     printable = "".join(letter if letter.isprintable() else "�" for letter in name)
-    return printable if len(printable) <= 120 else printable[:119] + "…"
+    return printable if len(printable) <= most else printable[: most - 1] + "…"
 
 
 def is_text(name: str) -> bool:
@@ -283,9 +317,9 @@ def _is_time(path: Path) -> bool:
         return False
 
 
-def _belongs(path: Path, released: Released) -> bool:
+def _belongs(notebook: Path | bytes, released: Released) -> bool:
     try:
-        return belongs(read(read_bytes(path))[0], released)
+        return belongs(read(read_bytes(notebook) if isinstance(notebook, Path) else notebook)[0], released)
     except Unreadable:
         return False
 

@@ -30,13 +30,16 @@ with require_extra(typed("report"), "grading"):
         Row,
         distribution,
         flags,
+        late_cell,
         leaderboards,
         mistakes,
         outliers,
         read_results,
+        total_cell,
         unsafe,
         why,
     )
+    from lessonkit.grading.submission.lateness import EXTENSIONS, written
     from lessonkit.grading.submission.records import grading_folder
 
 if TYPE_CHECKING:
@@ -146,19 +149,27 @@ def show(results: Results, console: Console) -> None:
     table.add_column(
         f"total\n{results.out_of:g}" if console.is_terminal else f"total ({results.out_of:g})", justify="right"
     )
+    if results.due:
+        table.add_column("late", justify="right")
     table.add_column("what went wrong", ratio=1)
     for row in results.rows:
         points = [_points(row, column) for column in results.columns]
         reason = Text(flat(why(row, results)))
-        table.add_row(Text(flat(row.name)), *points, Text(f"{row.total:g}", "bold"), reason)
+        late = [Text(late_cell(row))] if results.due else []
+        table.add_row(Text(flat(row.name)), *points, Text(total_cell(row, results), "bold"), *late, reason)
     console.print(table)
     waiting = [
         c.name for c in results.columns if any(r.submitted and r.points[c.grade_id] is None for r in results.rows)
     ]
     if waiting:
         console.print(
-            f"…  waits to be marked by hand, in the formgrader, and counts 0 until then: {', '.join(waiting)}"
+            f"…  waits to be marked by hand, in the formgrader; totals leave it out until then: {', '.join(waiting)}"
         )
+    unknown = sum(row.submitted and row.times.handed_in is None for row in results.rows)
+    if results.due:
+        console.print(f"due {written(results.due)}" + (f"; ?  no time is known of {unknown}" if unknown else ""))
+    for student in results.strangers:
+        console.print(Text(f"{EXTENSIONS}: nobody is called {flat(student)} here: is it a slip?"))
 
 
 def _worth(column: Column) -> str:

@@ -25,12 +25,15 @@ with require_extra(typed("report"), "grading"):
         Results,
         distribution,
         flags,
+        late_cell,
         leaderboards,
         mistakes,
         outliers,
+        total_cell,
         unsafe,
         why,
     )
+    from lessonkit.grading.submission.lateness import written
 
 if TYPE_CHECKING:
     from lessonkit.exercises.exercise import Exercise
@@ -68,6 +71,7 @@ def page(
     unknown = [row for row in handed_in if row.log is None]
     hints = {(e.name, m.name): m.hint for e in exercises for m in e.misconceptions}
     meanings = {(e.name, a.name): a.meaning for e in exercises for a in e.aspects}
+    totals, worth, left_out = results.comparable()
     kinds: dict[str, list[Any]] = {}
     for flag in flags(results):
         kinds.setdefault(flag.kind, []).append(flag)
@@ -76,7 +80,13 @@ def page(
         handed_in=handed_in,
         missing=[row for row in results.rows if not row.submitted],
         waiting=[row for row in handed_in if row.waiting],
-        median=statistics.median(row.total for row in handed_in) if handed_in else None,
+        late=[row for row in handed_in if row.late],
+        median=statistics.median(totals.values()) if totals else None,
+        worth=worth,
+        left_out=left_out,
+        late_cell=late_cell,
+        total_cell=total_cell,
+        written=written,
         sandboxes=Counter(row.log.sandbox for row in handed_in if row.log and row.log.sandbox),
         unsafe=unsafe(results),
         unsafe_note=UNSAFE_NOTE,
@@ -275,10 +285,18 @@ details { margin: .5rem 0; } summary { cursor: pointer; padding: .2rem 0; }
 <div><dt>handed in</dt><dd>{{ handed_in | length }}</dd></div>
 <div><dt>missing</dt><dd>{{ missing | length }}</dd></div>
 <div><dt>wait to be marked</dt><dd>{{ waiting | length }}</dd></div>
-<div><dt>median</dt><dd>{{ "–" if median is none else "%g of %g" | format(median, results.out_of) }}</dd></div>
+{% if results.due %}<div><dt>late</dt><dd>{{ late | length }}</dd></div>{% endif %}
+<div><dt>median{{ " so far" if left_out }}</dt><dd>{{ "–" if median is none else "%g of %g" | format(median, worth) }}\
+</dd></div>
 </dl>
+{% if results.due %}<p>Due {{ written(results.due) }}.
+{% set unknown_time = handed_in | rejectattr("times.handed_in") | list %}
+{% if unknown_time %}It is not known when {{ unknown_time | length }} of {{ handed_in | length }} were handed in.\
+{% endif %}</p>{% endif %}
+{% for student in results.strangers %}<p>extensions.csv: nobody is called {{ student }} here: is it a slip?</p>\
+{% endfor %}
 {% if missing %}<p>Nothing from: {{ everyone(missing) }}.</p>{% endif %}
-{% if waiting %}<p>What waits to be marked by hand, in the formgrader, counts 0 until then:
+{% if waiting %}<p>What waits to be marked by hand, in the formgrader, is left out of totals and median until then:
 {% for spread in spreads if spread.waiting %}<code>{{ spread.column.name }}</code> ({{ spread.waiting }})\
 {{ ", " if not loop.last }}{% endfor %}.</p>{% endif %}
 {% if unknown %}<p><strong>Not known</strong>{% if unknown | length < handed_in | length %} of
@@ -417,12 +435,14 @@ layout; <span class="code">≠</span> another line, or one that only one of the 
 
 <section aria-labelledby="students">
 <h2 id="students">Students</h2>
-<p class="soft">… waits to be marked; – nothing handed in.</p>
+<p class="soft">… waits to be marked, and the total is of what is marked; – nothing handed in\
+{% if results.due %}; ? not known when{% endif %}.</p>
 <div class="scroll" tabindex="0" role="region" aria-label="Every student">
 <table><thead><tr><th scope="col">student</th>
 {% for spread in spreads %}<th scope="col" class="number">{{ spread.column.name | breakable }}<br><span class="soft">\
 {{ "%g" | format(spread.column.out_of) if spread.column.out_of else "extra" }}</span></th>{% endfor %}
 <th scope="col" class="number">total<br><span class="soft">{{ "%g" | format(results.out_of) }}</span></th>
+{% if results.due %}<th scope="col" class="number">late</th>{% endif %}
 <th scope="col">what went wrong</th><th scope="col">look at</th></tr></thead>
 <tbody>
 {% for row in results.rows %}
@@ -431,7 +451,8 @@ layout; <span class="code">≠</span> another line, or one that only one of the 
 {% for spread in spreads %}<td class="number">{% set mark = row.points.get(spread.column.grade_id) %}\
 {% if mark is not none %}{{ "+" if not spread.column.out_of }}{{ "%g" | format(mark) }}\
 {% else %}{{ "…" if row.submitted else "–" }}{% endif %}</td>{% endfor %}
-<td class="number"><strong>{{ "%g" | format(row.total) }}</strong></td>
+<td class="number"><strong>{{ total_cell(row, results) }}</strong></td>
+{% if results.due %}<td class="number">{{ late_cell(row) }}</td>{% endif %}
 <td class="wrap"><bdi>{{ why(row) }}</bdi></td>
 <td>{% for path in row.pages %}<a href="{{ link(path) }}">feedback<span class="skip"> of {{ row.name }}</span></a> \
 {% endfor %}{% for path in row.notebooks %}<a href="{{ link(path) }}">notebook<span class="skip"> of {{ row.name }}\

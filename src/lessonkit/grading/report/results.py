@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from lessonkit.grading.gradebook.nbgrader_app import assignment_of
 from lessonkit.grading.repair.exporter import unreadable
 from lessonkit.grading.submission.answers import BEGIN, solutions
 from lessonkit.grading.submission.check_cells import PREFIX, exercise_of, grading, verdict_of
+from lessonkit.grading.submission.lateness import Extensions, Times, duration, extensions_of, times, written
 from lessonkit.grading.submission.records import Record, records_of
 from lessonkit.grading.submission.run_log import together
 
@@ -56,16 +59,22 @@ class RunLog:
 
 @dataclass
 class Row:
-    """One student's result. `points` is None where a written answer waits to be marked, or nothing was graded."""
+    """One student's result. `points` is None where a written answer waits to be marked, or nothing was graded.
+
+    `total` is of what is marked so far.
+    """
 
     student: str
     name: str
     points: dict[str, float | None] = field(default_factory=dict)
+    empty: set[str] = field(default_factory=set)  # written answers with 0 points that nobody had to give
     total: float = 0.0
     penalty: float = 0.0  # for handing in late: already taken off the total
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
     unreadable: str | None = None
     submitted: bool = True
+    times: Times = field(default_factory=Times)
+    archive: str | None = None  # the archive that the notebook was in
     log: RunLog | None = None  # None: not graded by `lessonkit grade`
     repairs: list[str] = field(default_factory=list)
     tampering: list[str] = field(default_factory=list)
@@ -77,6 +86,11 @@ class Row:
     def waiting(self) -> bool:
         """Whether a person has something to mark."""
         return self.submitted and None in self.points.values()
+
+    @property
+    def late(self) -> timedelta:
+        """By how much it was handed in late; nothing where it was in time, or where that is not known."""
+        return self.times.late or timedelta()
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,10 @@ class Released:
 
 @dataclass(frozen=True)
 class Results:
-    """`released` are the cells that students answer in, by grade id; `words` is the text around them."""
+    """`released` are the cells that students answer in, by grade id; `words` is the text around them.
+
+    `due` is when the class had to hand in, and `strangers` have an extension, but are not in the gradebook.
+    """
 
     assignment: str
     columns: Sequence[Column]
@@ -98,6 +115,30 @@ class Results:
     out_of: float
     released: Mapping[str, Released] = field(default_factory=dict)
     words: str = ""
+    due: datetime | None = None
+    strangers: Sequence[str] = ()
+
+    def waiting(self, row: Row) -> list[Column]:
+        """What of a student's submission waits to be marked by hand."""
+        return [column for column in self.columns if row.submitted and row.points.get(column.grade_id) is None]
+
+    def out_of_so_far(self, row: Row) -> float:
+        """What could be had of what is marked so far: `row.total` is out of this."""
+        return self.out_of - sum(column.out_of for column in self.waiting(row))
+
+    def comparable(self) -> tuple[dict[str, float], float, list[Column]]:
+        """Totals that can be compared, as they are over what is marked of everybody who has handed in.
+
+        By student; what could be had; and what is left out, because it waits to be marked for somebody.
+        """
+        left_out = [c for c in self.columns if any(c in self.waiting(row) for row in self.rows)]
+        ids = {column.grade_id for column in self.columns} - {column.grade_id for column in left_out}
+        totals = {
+            row.student: max(0.0, sum(row.points.get(name) or 0.0 for name in ids) - row.penalty)
+            for row in self.rows
+            if row.submitted
+        }
+        return totals, self.out_of - sum(column.out_of for column in left_out), left_out
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -108,8 +149,29 @@ def read_results(coursedir: CourseDirectory, assignment: str) -> Results:
     with assignment_of(coursedir, assignment) as (gradebook, found):
         columns = _columns(found)
         released, words = _released(coursedir, found)
-        rows = [_row(gradebook, coursedir, assignment, columns, student) for student in gradebook.students]
-        return Results(assignment, columns, rows, float(found.max_score), released, words)
+        extensions = extensions_of(coursedir, gradebook)
+        students = sorted(gradebook.students, key=in_order)
+        rows = [_row(gradebook, coursedir, assignment, columns, extensions, student) for student in students]
+        extended = extensions.students(assignment) if extensions else []
+        strangers = sorted({*extended} - {row.student for row in rows})
+        return Results(
+            assignment, columns, rows, float(found.max_score), released, words, found.duedate, strangers
+        )
+
+
+def in_order(student: Any) -> tuple[str, str, str]:
+    """A key that sorts nbgrader's students by family name, or by id where there is none; accents do not count."""
+
+    def plain(text: str | None) -> str:
+        letters = unicodedata.normalize("NFKD", text or "").casefold()
+        return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+    return plain(student.last_name or student.id), plain(student.first_name), plain(student.id)
+
+
+def waits(grade: Grade) -> bool:
+    """Whether a graded cell waits for a person's mark. nbgrader counts it as 0 until then."""
+    return grade.manual_score is None and bool(grade.needs_manual_grade)
 
 
 def _columns(assignment: Assignment) -> list[Column]:
@@ -142,7 +204,12 @@ def _released(coursedir: CourseDirectory, assignment: Assignment) -> tuple[dict[
 
 
 def _row(
-    gradebook: Gradebook, coursedir: CourseDirectory, assignment: str, columns: Sequence[Column], student: Any
+    gradebook: Gradebook,
+    coursedir: CourseDirectory,
+    assignment: str,
+    columns: Sequence[Column],
+    extensions: Extensions | None,
+    student: Any,
 ) -> Row:
     name = " ".join(part for part in (student.first_name, student.last_name) if part)
     row = Row(student.id, name or student.id)
@@ -153,7 +220,10 @@ def _row(
         return row
     row.penalty = float(submission.late_submission_penalty or 0)
     row.total = max(0.0, float(submission.score) - row.penalty)
-    row.log = read_log(records_of(Path(coursedir.root), assignment).of(student.id))
+    row.times = times(submission, extensions)
+    record = records_of(Path(coursedir.root), assignment).of(student.id)
+    row.archive = record["repaired"]["archive"]
+    row.log = read_log(record)
     if row.log:
         row.repairs += row.log.repairs
     grades: dict[tuple[str, str], Grade] = {}
@@ -162,8 +232,9 @@ def _row(
         _read_notebook(coursedir, assignment, notebook.name, row)
     for column in columns:
         grade = grades.get((column.notebook, column.grade_id))
-        waiting = grade is None or (grade.manual_score is None and grade.needs_manual_grade)
-        row.points[column.grade_id] = None if grade is None or waiting else float(grade.score)
+        row.points[column.grade_id] = None if grade is None or waits(grade) else float(grade.score)
+        if grade is not None and column.written and grade.manual_score is None and not waits(grade) and not grade.score:
+            row.empty.add(column.grade_id)
     return row
 
 
@@ -339,9 +410,18 @@ MATTERS = {"time": 2.0, "memory": 100.0}
 
 
 def distribution(results: Results, column: Column) -> Distribution:
-    """How the points of one exercise are spread over the students who handed in."""
+    """How the points of one exercise are spread over the students who handed in.
+
+    While a written answer waits for its mark, the 0 of one that was left empty or could not be read is left out: where
+    those are all the marks there are, it would read as the class's.
+    """
     rows = [row for row in results.rows if row.submitted]
-    marks = [mark for row in rows if (mark := row.points.get(column.grade_id)) is not None]
+    waiting = [row for row in rows if row.points.get(column.grade_id) is None]
+    marks = [
+        mark
+        for row in rows
+        if (mark := row.points.get(column.grade_id)) is not None and not (waiting and column.grade_id in row.empty)
+    ]
     verdicts = [row.verdicts[column.name] for row in rows if column.name in row.verdicts]
     out_of = column.out_of or max([0.0, *marks, *(verdict["out_of"] for verdict in verdicts)])
     written = [verdict for verdict in verdicts if verdict["problem"] != "not written"]
@@ -353,7 +433,7 @@ def distribution(results: Results, column: Column) -> Distribution:
         out_of,
         sum(mark >= out_of for mark in marks),
         len(marks),
-        sum(row.points.get(column.grade_id) is None for row in rows),
+        len(waiting),
         tuple(missed.most_common()),
         len(verdicts) - len(written),
     )
@@ -408,6 +488,8 @@ def flags(results: Results) -> list[Flag]:
         ("reached a limit", lambda row: _limits(row.log)),
         ("worth reading", lambda row: row.log.suspicious if row.log else []),
         ("could not be read", lambda row: [row.unreadable] if row.unreadable else []),
+        ("handed in late", lambda row: [late_words(row)] if row.late else []),
+        ("handed in as an archive", lambda row: [f"`{row.archive}`, with the notebook in it"] if row.archive else []),
         ("repaired", lambda row: row.repairs),
     ]
     return [Flag(kind, row, text) for kind, texts in kinds for row in results.rows for text in texts(row)]
@@ -425,14 +507,41 @@ def why(row: Row, results: Results) -> str:
     if row.unreadable:
         return row.unreadable
     reasons: dict[str, list[str]] = {}
-    for exercise, verdict in row.verdicts.items():
+    tried = {name: verdict for name, verdict in row.verdicts.items() if not _untried_extra(name, verdict, results)}
+    for exercise, verdict in tried.items():
         if verdict["points"] < verdict["out_of"] or verdict["problem"]:
             reasons.setdefault(_reason(verdict), []).append(exercise)
     said = [
-        reason if len(exercises) == len(row.verdicts) > 1 else f"{', '.join(exercises)}: {reason}"
+        reason if len(exercises) == len(tried) > 1 else f"{', '.join(exercises)}: {reason}"
         for reason, exercises in reasons.items()
     ]
     return "; ".join([*said, *([f"handed in late: {row.penalty:g} points off"] if row.penalty else [])])
+
+
+def late_words(row: Row) -> str:
+    """How late a submission was, and when it was due."""
+    times, extended = row.times, f", {duration(row.times.extended)} of extension included" if row.times.extended else ""
+    return f"{duration(row.late)} late, due {written(times.due)}{extended}" if times.due and row.late else ""
+
+
+def late_cell(row: Row) -> str:
+    """How late, for a table: "?" where a submission's time is not known, nothing where it was in time."""
+    if row.late:
+        return duration(row.late)
+    return "?" if row.submitted and row.times.late is None else ""
+
+
+def total_cell(row: Row, results: Results) -> str:
+    """A total for a table: "18 of 26" where something waits to be marked, and "-" where nothing was handed in."""
+    if not row.submitted:
+        return "-"
+    return f"{row.total:g} of {results.out_of_so_far(row):g}" if row.waiting else f"{row.total:g}"
+
+
+def _untried_extra(exercise: str, verdict: Mapping[str, Any], results: Results) -> bool:
+    """Whether this is an exercise for extra credit that the student left alone: no mistake, then."""
+    extra = {column.name for column in results.columns if column.out_of == 0}
+    return exercise in extra and verdict["problem"] == "not written"
 
 
 def _reason(verdict: dict) -> str:

@@ -20,13 +20,15 @@ class Repaired(TypedDict):
     """What was done to a submission's folder, a sentence each, so that doing it again does nothing.
 
     `files` are those that were there afterwards, None while it is not finished; `placed` are the notebooks that we put
-    there, by their hash; `instead` says what stood in the place of a notebook.
+    there, by their hash; `instead` says what stood in the place of a notebook; `archive` is the one that the notebook
+    was in.
     """
 
     files: dict[str, str] | None
     placed: dict[str, str]
     notes: list[str]
     instead: dict[str, str]
+    archive: str | None
 
 
 class Record(TypedDict):
@@ -37,6 +39,7 @@ class Record(TypedDict):
     quarantined: dict[str, str]
     notebooks: dict[str, dict[str, Any]]  # what was noticed while each was graded, see `run_log`
     graded: str | None  # a hash of all that decided the grade; None: it is to be graded
+    feedback: str | None  # a hash of all that its feedback pages were made of; None: they are to be made
 
 
 class Records:
@@ -50,6 +53,9 @@ class Records:
         record = _empty()
         with contextlib.suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._path(student).read_text(encoding="utf-8"))
+            if isinstance(found, dict) and isinstance(found.get("repaired"), dict):
+                found["repaired"].setdefault("archive", None)  # of a version that did not know these
+                found.setdefault("feedback", None)
             if _has_the_types_of(record, found):
                 record = {**record, **found}  # type: ignore[typeddict-item]
         return record
@@ -80,8 +86,8 @@ def records_of(course: Path, assignment: str) -> Records:
 
 
 def _empty() -> Record:
-    repaired: Repaired = {"files": None, "placed": {}, "notes": [], "instead": {}}
-    return {"repaired": repaired, "attempts": {}, "quarantined": {}, "notebooks": {}, "graded": None}
+    repaired: Repaired = {"files": None, "placed": {}, "notes": [], "instead": {}, "archive": None}
+    return {"repaired": repaired, "attempts": {}, "quarantined": {}, "notebooks": {}, "graded": None, "feedback": None}
 
 
 def _has_the_types_of(empty: Record, found: Any) -> bool:
@@ -97,10 +103,12 @@ def _has_the_types_of(empty: Record, found: Any) -> bool:
         and (repaired["files"] is None or is_map(repaired["files"], str))
         and is_map(repaired["placed"], str)
         and is_map(repaired["instead"], str)
+        and isinstance(repaired["archive"], str | None)
         and isinstance(repaired["notes"], list)
         and all(isinstance(note, str) for note in repaired["notes"])
         and is_map(found["attempts"], int)
         and is_map(found["quarantined"], str)
         and is_map(found["notebooks"], dict)
         and isinstance(found["graded"], str | None)
+        and isinstance(found["feedback"], str | None)
     )

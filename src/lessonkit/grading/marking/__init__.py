@@ -1,0 +1,1 @@
+"""Marking by hand: one written question and the answers of all students on one page."""
