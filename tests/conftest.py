@@ -27,6 +27,7 @@ LONGEST = (
     "browser/test_site_in_browser.py",
     "kit/test_cluster.py",
     "kit/test_hostile_system.py",
+    "kit/test_hostile_outside.py",
     "kit/test_grading.py",
     "lessons/test_every_assignment.py",
     "browser/test_lectures_in_browser.py",

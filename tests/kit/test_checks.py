@@ -286,6 +286,21 @@ def test_half_precision_is_named_as_the_reason():
     assert "computed in float16, the inputs are float32" in off["output"]
 
 
+def test_double_precision_costs_nothing_and_is_said_once(softmax):
+    verdict = one(softmax, lambda scores: by_hand(scores.double()))
+    assert verdict.points == verdict.out_of
+    said = [aspect.message for aspect in verdict.aspects]
+    assert said == ["rows sum to one; it came back in float64, which is twice the size of the inputs’ float32",
+                    "one row works too"]  # fmt: skip
+    assert "float64" not in str(one(softmax, by_hand))
+    assert "float64" not in str(one(softmax, lambda scores: (by_hand(scores) + 1).double()))  # something is wrong
+
+
+def test_a_plain_number_is_not_said_to_be_in_double_precision():
+    exercise = lessons.exercise("layer_cost")
+    assert "float64" not in str(one(exercise, exercise.alternatives[0].answer))
+
+
 def test_half_precision_is_no_reason_where_the_inputs_have_it():
     weights = known("masked_attention", "no mask")
     assert "float16" not in wrong("masked_attention", weights)["half precision"]

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,17 @@ def test_a_scheduler_that_dies_loses_nothing_that_was_graded(undisturbed, machin
         grade(course, ASSIGNMENT, cluster=machines.address)
     outcome = grade(course, ASSIGNMENT)
     assert len(outcome.unchanged) >= 2 and grades(course) == undisturbed[1]
+
+
+def test_what_is_put_off_on_another_machine_is_put_off_here(monkeypatch):
+    def runs(*arguments):
+        raise workers.PutOff
+
+    monkeypatch.setattr(workers, "run_elsewhere", runs)
+    answer = Future()
+    answer.set_result(cluster.on_node("lessonkit.grading.engine.pool:run_elsewhere", "[]"))
+    with pytest.raises(workers.PutOff):
+        cluster._result(answer)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1", "tcp://127.0.0.1:x", "smoke://127.0.0.1:1"])

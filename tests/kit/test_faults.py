@@ -90,7 +90,7 @@ def remembered(undisturbed, monkeypatch):
 
 def known(course, how, job):
     """The record that a course has of a job."""
-    key = cache_key({name: job[name] for name in job if name != "versions"}, how)
+    key = cache_key({name: job[name] for name in job if name not in ("versions", "patience")}, how)
     return json.loads((place(course) / "executions" / f"{key}.json").read_text())
 
 
@@ -385,6 +385,49 @@ def test_a_submission_that_ends_the_main_process_is_quarantined_and_its_neighbou
     found = grades(course)
     assert json.loads(found.pop("wrong"))[0] == 0
     assert found == {student: got for student, got in undisturbed[1].items() if student != "wrong"}
+
+
+def slow(*words):
+    """In place of executing: it remembers, and while others wait it puts off jobs with one of these words."""
+
+    def execute(course, begun):
+        def run(assignment, how, job):
+            is_slow = any(word in cell["source"] for cell in job["cells"] for word in words)
+            begun.append((is_slow, job.get("patience")))
+            if is_slow and "patience" in job:
+                raise workers.PutOff
+            return known(course, how, job)
+
+        return run
+
+    return execute
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_a_slow_submission_waits_until_the_others_are_done(undisturbed, course, monkeypatch, n_workers):
+    begun = []
+    monkeypatch.setattr(workers, "execute", slow("os._exit(3)")(undisturbed[0], begun))
+    order = []
+    outcome = grade(course, ASSIGNMENT, n_workers=n_workers, stage=lambda what, of: lambda: order.append(1))
+    assert (True, engine.PATIENCE) in begun and begun[-1] == (True, None)
+    assert sum(is_slow for is_slow, _ in begun) == 2 and len(order) == len(STUDENTS)
+    assert not outcome.failed and grades(course) == undisturbed[1] and not attempts(course)
+
+
+def test_in_a_slow_class_nobody_is_put_off_for_long(undisturbed, course, monkeypatch):
+    begun = []
+    monkeypatch.setattr(engine, "MOST_SLOW", 1)
+    monkeypatch.setattr(workers, "execute", slow("")(undisturbed[0], begun))
+    outcome = grade(course, ASSIGNMENT, n_workers=1)
+    assert 2 <= sum(patience is not None for _, patience in begun) <= 4
+    assert not outcome.failed and grades(course) == undisturbed[1] and not attempts(course)
+
+
+def test_nobody_is_put_off_for_whom_nobody_waits(undisturbed, course, monkeypatch):
+    begun = []
+    monkeypatch.setattr(workers, "execute", slow("")(undisturbed[0], begun))
+    grade(course, ASSIGNMENT, students=["honest"])
+    assert begun == [(True, None)]
 
 
 def test_a_worker_that_cannot_start_is_nobodys_fault(course, monkeypatch):

@@ -169,6 +169,7 @@ def how(request, monkeypatch):
     """Where cells run: in a sandbox, or as on a system that has none."""
     if request.param == "in a kernel":
         monkeypatch.setattr("lessonkit.grading.engine.preprocessors.how_to_execute", lambda unsafe: KERNEL)
+    return request.param
 
 
 def executed(tmp_path, *sources, **traits):
@@ -206,12 +207,17 @@ def test_a_loop_is_stopped_and_the_next_cells_run(how, tmp_path):
     assert score(loop)[0] == 0
 
 
-def test_a_loop_that_cannot_be_stopped_ends_the_notebook_only(how, tmp_path):
+def test_a_loop_that_cannot_be_stopped_ends_its_cell_only_or_where_there_is_no_sandbox_the_notebook(how, tmp_path):
     stubborn = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-    before, loop, after = executed(tmp_path, "6 * 7", f"check:{stubborn}", "check:1", iopub_timeout=1)
-    assert before.outputs[0].data["text/plain"] == "42"
-    assert "stopped after 1 seconds" in error(loop) and "could not be interrupted" in error(after)
+    cells = "x = 6\nprint(x)", f"check:{stubborn}", "check:1", "x * 7"
+    before, loop, after, last = executed(tmp_path, *cells, iopub_timeout=1)
+    assert before.outputs[0].text == "6\n" and len(before.outputs) == 1
+    assert "stopped after 1 seconds" in error(loop)
     assert score(loop)[0] == score(after)[0] == 0
+    if how == "in a kernel":
+        assert "could not be interrupted" in error(after) and "could not be interrupted" in error(last)
+    else:
+        assert last.outputs[0].data["text/plain"] == "42"
 
 
 def test_an_execution_is_replayed_until_something_that_matters_changes(tmp_path, monkeypatch):

@@ -40,6 +40,8 @@ def dies(cell, body, says, ended="", **more):
     return Trouble({cell: body}, says=told, dies=cell, ended=ended or says, **more)
 
 
+HUNG = "could not be interrupted in `check-attention_output`"
+
 # How a learner finds the connection to the grader, and writes whatever it likes into it.
 FRAMES = """
 import json, os, socket, struct, time
@@ -93,40 +95,64 @@ TIME = {
         gets={OUTPUT: 0},
         says={OUTPUT: LOOP},
     ),
-    "an error whose text loops, for IPython that wants to show it too, ends the notebook": dies(
-        OUTPUT,
-        "import time\nclass Endless(Exception):\n    def __str__(self):\n        time.sleep(1000)\nraise Endless",
-        LOOP,
-        "the Python process could not be interrupted in `check-attention_output`",
+    "an error whose text loops, for IPython that wants to show it too, costs its own exercise only": Trouble(
+        {
+            OUTPUT: "import time\nclass Endless(Exception):\n    def __str__(self):\n"
+            "        time.sleep(1000)\nraise Endless"
+        },
+        gets={OUTPUT: 0},
+        says={OUTPUT: LOOP},
+        flag=HUNG,
     ),
     "an object whose repr loops costs nothing but its own cell": Trouble(
         first=("import time\nclass Endless:\n    def __repr__(self):\n        time.sleep(1000)\nEndless()",),
         shows=LOOP,
     ),
-    "a loop that swallows the interrupt ends the notebook, and what ran before counts": dies(
-        OUTPUT,
-        "import time\nwhile True:\n    try:\n        time.sleep(1000)\n    except BaseException:\n        pass",
-        LOOP,
-        "the Python process could not be interrupted in `check-attention_output`",
+    "a loop that swallows the interrupt costs its own exercise only": Trouble(
+        {
+            OUTPUT: "import time\nwhile True:\n    try:\n        time.sleep(1000)\n"
+            "    except BaseException:\n        pass"
+        },
+        gets={OUTPUT: 0},
+        says={OUTPUT: LOOP},
+        flag=HUNG,
     ),
-    "a loop in compiled code that holds the interpreter ends the notebook": dies(
-        OUTPUT,
-        "import itertools\nsum(itertools.repeat(0))",
-        LOOP,
-        "the Python process could not be interrupted in `check-attention_output`",
+    "a loop in compiled code that holds the interpreter costs its own exercise only": Trouble(
+        {OUTPUT: "import itertools\nsum(itertools.repeat(0))"},
+        gets={OUTPUT: 0},
+        says={OUTPUT: LOOP},
+        flag=HUNG,
     ),
-    "ignoring signals and sleeping ends the notebook": dies(
-        OUTPUT,
-        "import signal, time\nfor number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):\n"
-        "    signal.signal(number, signal.SIG_IGN)\ntime.sleep(1000)",
-        LOOP,
-        "the Python process could not be interrupted in `check-attention_output`",
+    "ignoring signals and sleeping costs its own exercise only": Trouble(
+        {
+            OUTPUT: "import signal, time\nfor number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):\n"
+            "    signal.signal(number, signal.SIG_IGN)\ntime.sleep(1000)"
+        },
+        gets={OUTPUT: 0},
+        says={OUTPUT: LOOP},
+        flag=HUNG,
     ),
-    "a grader's half that is silenced ends the notebook": Trouble(
-        first=("check._process.say = lambda *a, **k: None",),
-        dies="first",
-        ended="the Python process could not be interrupted in a cell above",
-        says=dict.fromkeys(FULL, "not run, because the Python process could not be interrupted"),
+    "a grader's half that is silenced is silent in its own cell only": Trouble(
+        first=("check._process.say = lambda *a, **k: None",), flag="could not be interrupted in a cell"
+    ),
+    "cells above one that hangs are run again, and what they define is there": Trouble(
+        {OUTPUT: "import itertools\nsum(itertools.repeat(0))", LOCAL: "assert mine() == times == 1\n{model}"},
+        first=(
+            "times = 0",
+            "times += 1\nopen('mine.txt', 'a').write('x')",
+            "def mine():\n    return len(open('mine.txt').read())",
+        ),
+        gets={OUTPUT: 0},
+        says={OUTPUT: LOOP},
+        flag=HUNG,
+    ),
+    "a notebook that has no time left to run its cells again ends": Trouble(
+        {WEIGHTS: "import itertools\nsum(itertools.repeat(0))"},
+        first=("import time\ntime.sleep(6)",),
+        dies=WEIGHTS,
+        ended="all cells together took more than",
+        says={WEIGHTS: LOOP, OUTPUT: "all cells together took more than"},
+        flag="could not be interrupted in `check-attention_distribution`",
     ),
     "many cells, each just under the limit, end when all their time is used up": Trouble(
         first=tuple(f"import time\ntime.sleep(3)  # {i}" for i in range(6)),
@@ -157,11 +183,25 @@ MEMORY = {
     "thirty gigabytes in torch are refused, with the reason": Trouble(
         {OUTPUT: "return torch.ones(30 << 28)"}, gets={OUTPUT: 0}, says={OUTPUT: "allocate"}
     ),
-    "memory that is shared counts too": dies(
+    "three gigabytes that are shared, written and put aside are refused, with the reason": Trouble(
+        {
+            OUTPUT: "import mmap\nmemory = mmap.mmap(-1, 3 << 30)\nfor place in range(0, 3 << 30, 1 << 26):\n"
+            "    memory[place:place + (1 << 26)] = bytes(1 << 26)\n    memory.madvise(mmap.MADV_DONTNEED)\n"
+            "kept.append(memory)"
+        },
+        first=("kept = []",),
+        gets={OUTPUT: 0},
+        says={OUTPUT: "Cannot allocate memory"},
+    ),
+    "three gigabytes of pages that were made to be read only count": dies(
         OUTPUT,
-        "import mmap\nwith mmap.mmap(-1, 3 << 30) as memory:\n"
-        "    for place in range(0, 3 << 30, 1 << 26): memory[place:place + (1 << 26)] = bytes(1 << 26)\n"
-        "    while True: pass",
+        "import ctypes, mmap, time\nkept = []\nfor _ in range(48):\n"
+        "    pages = mmap.mmap(-1, 1 << 26, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "    pages[:] = bytes(1 << 26)\n"
+        "    place = ctypes.addressof(ctypes.c_char.from_buffer(pages))\n"
+        "    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(place), 1 << 26, mmap.PROT_READ) == 0\n"
+        "    kept.append(pages)\n"
+        "time.sleep(1000)",
         "the Python process took more than 1000 MB of memory and was ended",
     ),
     "a result too large to be looked at is told so": Trouble(
@@ -220,10 +260,23 @@ PRINTS = {
     ),
 }
 PROCESSES_ = {
-    "a fork bomb goes off in its own notebook": dies(
-        OUTPUT,
-        "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
-        f"the Python process started more than {PROCESSES} processes and was ended",
+    "a fork bomb goes off in its own cell": Trouble(
+        {OUTPUT: "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"},
+        gets={OUTPUT: 0},
+        says={OUTPUT: LOOP},
+        flag="as many processes",
+    ),
+    "five hundred processes are too many in the cell that starts them": Trouble(
+        first=("import os, time\nfor _ in range(500):\n    if os.fork() == 0:\n        time.sleep(1000)",),
+        flag="as many processes",
+        shows="BlockingIOError",
+    ),
+    "five hundred threads are too many in the cell that starts them": Trouble(
+        first=(
+            "import threading, time\nfor _ in range(500):\n"
+            "    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
+        ),
+        shows="can't start new thread",
     ),
     "what is left running dies with the notebook": Trouble(
         first=(

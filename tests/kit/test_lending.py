@@ -68,8 +68,8 @@ def graded(exercise, fork_server):
         check = {"source": source, "grade_id": "check-callback", "exercise": "callback", "skip": False}
         cells.insert(1, check)
         job = {"course": "attncourse_lessons", "cells": cells, "files": {}, "seeds": {"callback": [5]}, "limits": {}}
-        with contextlib.closing(fork_server.start(Limits())) as process:
-            execution = Run(job, process, Limits()).execution()
+        with contextlib.closing(Run(job, lambda: fork_server.start(Limits()), Limits())) as run:
+            execution = run.execution()
         verdict = execution["cells"][1]["verdict"]
         return execution, verdict and SimpleNamespace(**verdict[VERDICT])
 

@@ -4,6 +4,7 @@ import inspect
 import json
 import random
 import re
+import time
 from html.parser import HTMLParser
 from io import StringIO
 from textwrap import indent
@@ -16,6 +17,7 @@ from rich.console import Console
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
 from lessonkit.grading.report import command as report
+from lessonkit.grading.report import similarity
 from lessonkit.grading.report.page import page, visible
 from lessonkit.grading.report.results import (
     Column,
@@ -301,6 +303,15 @@ def test_no_answer_stops_the_comparison(code):
 # ------------------------------------------------------------------------------------------------- what the class shows
 
 
+def test_one_word_again_and_again_does_not_hold_up_the_comparison():
+    """Two who copied a passage and fill it up: looking for the passage would take the square of it."""
+    passage = " ".join(f"word{i}" for i in range(300))
+    between = similarity._Words("essay", [passage + " a" * 8_000] * 2, Mock(source="", model=""), "")
+    began = time.process_time()
+    evidence, _ = between.explain(0, 1)
+    assert time.process_time() - began < 2 and "in a row the same" in evidence[0]
+
+
 def test_a_distribution_counts_every_mark_once():
     results = made_up_class(12)
     for i, row in enumerate(results.rows):
@@ -433,6 +444,19 @@ WAYS_AROUND = {
     "check.__self__": "type(check.__self__)._begin = None",
     "eval": 'eval("torch" + ".softmax")',
     "F.__dict__": 'F.__dict__["softmax"](x)',
+    "globals": 'globals()["F"]',
+    "subprocess.run": 'subprocess.run(["python", "-c", code])',
+    "os.fork": "if os.fork() == 0: pass",
+    "pickle.loads": "pickle.loads(data)",
+    "pkgutil.resolve_name": 'pkgutil.resolve_name("torch:soft" + "max")',
+    "inspect.getattr_static": 'inspect.getattr_static(F, "soft" + "max")',
+    "string.Formatter.get_field": "string.Formatter.get_field(formatter, name, (F,), {})",
+    "cProfile.Profile": "cProfile.Profile().enable()",
+    "asyncio.to_thread": "await asyncio.to_thread(work)",
+    "get_ipython": "get_ipython().ev(text)",
+    "softmax": "match F:\n    case object(softmax=found):\n        found(x)",
+    "threading": "files = !ls\nimport threading",
+    "sys.setprofile": "x = [\n!ls\n]\n%%time\nsys.setprofile(None",
 }
 
 
@@ -445,7 +469,18 @@ def test_a_way_around_the_watch_on_forbidden_calls_is_seen(name):
 
 def test_what_answers_need_is_no_way_around():
     code = 'model.eval()\ncheck.case("softmax")\nsize = getattr(model, "d_model", 3)\nq, k = model.compile(), 2'
+    code += "\ncode, trace, profile = 1, x.trace(), 3"
     assert run_log.suspicious_names([own(code)], lessons) == []
+
+
+def test_names_in_code_that_is_too_deep_to_be_written_again_are_seen():
+    (note,) = run_log.suspicious_names([own("getattr(x" + ".a" * 600 + ", '__globals__')")], lessons)
+    assert note == "uses `getattr.__globals__` in `a cell of its own`"
+
+
+def test_a_word_in_code_that_cannot_run_is_no_name():
+    checked = {**own(""), "exercise": "softmax"}
+    assert run_log.suspicious_names([own("x = (  # eval, softmax"), checked], lessons) == []
 
 
 def test_a_cell_that_stands_as_it_was_given_is_not_the_learners_own():

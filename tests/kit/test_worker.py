@@ -20,7 +20,7 @@ from nbgrader.utils import determine_grade
 from traitlets.config import Config
 
 from attncourse_lessons import course as lessons
-from lessonkit.grading.engine.pool import Worker
+from lessonkit.grading.engine.pool import PutOff, Worker
 from lessonkit.grading.engine.preprocessors import ExecuteOrReplay
 from lessonkit.grading.sandbox import linux as walls
 from lessonkit.grading.sandbox import outputs as shown
@@ -71,7 +71,7 @@ def test_a_process_that_is_gone_before_it_is_ready_is_not_the_submissions_end():
     there.close()
     lost = SimpleNamespace(connection=here, descriptors=(), pid=0, kill=lambda: None, how_it_ended=lambda: "killed")
     with here, pytest.raises(RuntimeError, match="lost before it was ready"):
-        Run(job(cell("1")), lost, Limits()).execution()
+        Run(job(cell("1")), lambda: lost, Limits()).execution()
 
 
 @sandboxed
@@ -125,6 +125,32 @@ def test_without_a_limit_for_a_cell_it_has_the_notebooks(tmp_path, monkeypatch, 
     course = Config(Lessonkit={"course": "attncourse_lessons"})
     step = ExecuteOrReplay(config=course, timeout=timeout, notebook_timeout=50)
     assert step.job(new_notebook(), ASSIGNMENT, [])["limits"]["cell_seconds"] == seconds
+
+
+@sandboxed
+def test_what_takes_longer_than_others_wait_is_put_off_and_the_worker_goes_on(worker):
+    began = time.monotonic()
+    with pytest.raises(PutOff):
+        worker.execute({**job(cell("import time\ntime.sleep(30)")), "patience": 0.3})
+    assert time.monotonic() - began < 15
+    assert text_of(worker.execute({**job(cell("print('next')")), "patience": 20})["cells"][0]) == "next\n"
+
+
+def test_memory_that_looks_too_much_is_counted_exactly_for_a_tenth_of_the_time(monkeypatch):
+    """The pages that a hundred forks share are counted a hundred times, and to count them once takes long."""
+    looks = []
+
+    def processes_of(pid, exact=False):
+        if exact:
+            looks.append(time.sleep(0.05))
+        return 3, 1 << (20 if exact else 40)
+
+    monkeypatch.setattr(walls, "processes_of", processes_of)
+    run = Run(job(), lambda: SimpleNamespace(pid=0, descriptors=()), Limits())
+    until = time.monotonic() + 0.6
+    while time.monotonic() < until:
+        run._watch()
+    assert 1 <= len(looks) <= 2
 
 
 def test_an_end_by_a_signal_without_a_name_has_words():

@@ -17,6 +17,8 @@ from lessonkit.exercises.local_runner import Guard, LocalRunner, Problem
 from lessonkit.exercises.observe import PARAMETER, Observation, observe_aspect
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
+IN_FLOAT64 = "; it came back in float64, which is twice the size of the inputs’ float32"
+
 
 def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int, *, name: bool = True) -> Verdict:
     """The verdict on `observations`, which `observe` made from an answer to `exercise` on `seed`.
@@ -24,10 +26,12 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
     `name=False` leaves out the misconceptions, which take most of the time.
     """
     expected = observe_known(exercise, exercise.reference, seed)
+    wide = [a.name for a in exercise.aspects if _in_float64(observations[a.name], expected[a.name])]
     lines = []
     for aspect in exercise.aspects:
         fault = fault_of(aspect, observations[aspect.name], expected[aspect.name], exercise.writes_init)
-        lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or aspect.meaning))
+        meaning = aspect.meaning + IN_FLOAT64 * (aspect.name in wide[:1])  # it is said once, and costs nothing
+        lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or meaning))
     wrong = [line.name for line in lines if not line.ok]
     measured = [seen.metric for seen in observations.values() if seen.metric is not None]
     named = tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ())
@@ -152,6 +156,12 @@ def fault_of(aspect: Aspect, seen: Observation, expected: Observation, writes_in
     asked_for = {dtype for _, _, dtype in expected.shapes}  # a right answer to inputs of half precision has it too
     low = next((d for _, _, d in seen.shapes if d in ("float16", "bfloat16") and d not in asked_for), None)
     return f"{fault}; computed in {low}, the inputs are float32" if fault and low else fault
+
+
+def _in_float64(seen: Observation, expected: Observation) -> bool:
+    """Whether an array came back in float64 where the reference's are smaller. A plain number is none."""
+    asked_for = {dtype for _, _, dtype in expected.shapes}
+    return "float64" not in asked_for and any(dtype == "float64" and shape for _, shape, dtype in seen.shapes)
 
 
 def _difference(aspect: Aspect, seen: Observation, expected: Observation, writes_init: bool) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
-from lessonkit.grading.engine.pool import WorkerLost
+from lessonkit.grading.engine.pool import PutOff, WorkerLost
 
 CONNECT_SECONDS = 10
 EMPTY_SECONDS = 60  # to wait for a worker when the last one has gone
@@ -128,6 +128,8 @@ def _result(theirs: Future) -> Any:
         raise RuntimeError(f"a worker answered something else than JSON: {error}") from None
     if not isinstance(answer, dict):
         raise RuntimeError("a worker answered something else than a result")
+    if "put off" in answer:
+        raise PutOff
     if "refused" in answer:
         raise CommandError(f"the worker at {answer.get('node')} cannot execute: {answer['refused']}")
     return answer.get("result")
@@ -137,6 +139,8 @@ def on_node(function: str, arguments: str) -> str:
     """In a worker: call a function ("module:name") on JSON data. What the machine lacks is said, with its name."""
     try:
         return json.dumps({"result": pkgutil.resolve_name(function)(*json.loads(arguments))})
+    except PutOff:
+        return json.dumps({"put off": True})
     except CommandError as error:
         from distributed import get_worker
 

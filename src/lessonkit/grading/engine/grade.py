@@ -138,8 +138,11 @@ def main(args: argparse.Namespace) -> int:
     return 1 if outcome.failed or outcome.quarantined else 0
 
 
+PATIENCE = 10.0  # seconds that others wait for a submission; it is then put off until they are done
+MOST_SLOW = 5  # a class in which more are slow than this, and than are not, is slow: then nobody is put off
 LISTEN_SECONDS = 0.2  # how long a Ctrl-C may wait while nothing comes back from the workers
 
+Execute = Callable[[Job, float | None], Future[Execution]]  # what may take how long while others wait
 Stage = Callable[[str, int], Callable[[], None]]  # (what, of how many) -> call after each
 
 
@@ -214,6 +217,9 @@ class Grading:
         self._quarantined: dict[str, str] = {}  # and why
         self._fresh: set[str] = set()  # begun in this run
         self._running: dict[Future, tuple[str, list[Submission]]] = {}  # a cache key, and who waits for it
+        self._put_off: list[str] = []  # students whose submissions are executed when the others are done
+        self._slow: set[str] = set()  # cache keys of what was put off
+        self._others_wait = False  # somebody has not been begun yet
         self._suspects: list[Submission] = []  # something was cut off while they were executed: each waits to be alone
         load_or_draw_seeds(self.folder, checks)  # they are part of the state, from the first submission on
 
@@ -227,8 +233,9 @@ class Grading:
         hidden = {*glob.glob(place[0] + ".*" + place[1], include_hidden=True)}
         for folder in sorted(hidden):
             self.outcome.failed[shown(folder)] = "its name begins with a dot: rename it, or it is passed over"
-        for student in [student for student in found if not is_text(student)]:
-            self.outcome.failed[shown(student)] = "the folder's name is no text (UTF-8): rename it"
+        for student in [student for student in found if not is_text(student) or "\n" in student]:
+            why = "is no text (UTF-8)" if not is_text(student) else "has two lines, which nbgrader does not find"
+            self.outcome.failed[shown(student)] = f"the folder's name {why}: rename it"
             found.remove(student)
         if self._extensions:
             known = {*found, *self._students}
@@ -256,8 +263,11 @@ class Grading:
         executing = _executor(n_workers, cluster)
         with self._taking_back(), executing as (executor, width), DeferredInterrupt(heard) as interrupt:
 
-            def execute(job: Job) -> Future[Execution]:
-                return executor.submit(run, self.assignment, self.how, {**job, "versions": versions(self.course)})
+            def execute(job: Job, patience: float | None) -> Future[Execution]:
+                job = {**job, "versions": versions(self.course)}
+                if patience is not None:
+                    job["patience"] = patience
+                return executor.submit(run, self.assignment, self.how, job)
 
             def take_what_is_done(alone: bool = False) -> None:
                 for done in wait(self._running, LISTEN_SECONDS, FIRST_COMPLETED).done:
@@ -265,15 +275,18 @@ class Grading:
                     self._take(done, alone)
                 interrupt.stop()
 
-            to_read = iter(students)
+            to_read = list(reversed(students))
             while True:
-                while len(self._running) < 2 * width() and (student := next(to_read, None)):
+                while len(self._running) < 2 * width() and (to_read or self._put_off):
                     interrupt.stop()
+                    student = to_read.pop() if to_read else self._put_off.pop(0)
+                    self._others_wait = bool(to_read)
                     with self._problems(student):
                         self._begin(student, execute)
                 if not self._running:
                     break
                 take_what_is_done()
+            self._others_wait = False
             for submission in self._suspects:
                 with self._problems(submission.student):
                     for key in self._missing(submission.jobs):  # without what another had the same of
@@ -284,13 +297,16 @@ class Grading:
                         self._replay(submission)
         return self.outcome
 
-    def _begin(self, student: str, execute: Callable[[Job], Future[Execution]]) -> None:
+    def _begin(self, student: str, execute: Execute) -> None:
         """Have executed what there is to execute of a submission; grade it at once where that is nothing."""
         if not self.force and self._graded_as(student) == self._state(student):
             self.outcome.unchanged.append(student)
             self._tick()
             return
         submission = self._read(student)
+        if self._others_wait and not self._slow.isdisjoint(submission.missing):  # the same as another's
+            self._put_off.append(student)
+            return
         running = {key for key, _ in self._running.values()}  # counted, and not cut off
         if any(self._attempts[key] for key in submission.missing if key not in running):
             self._suspects.append(submission)
@@ -300,7 +316,7 @@ class Grading:
         if not submission.missing:
             self._replay(submission)
 
-    def _execute(self, submission: Submission, key: str, execute: Callable[[Job], Future[Execution]]) -> None:
+    def _execute(self, submission: Submission, key: str, execute: Execute) -> None:
         """Have a job executed, or wait with those for whom it is being executed."""
         for running, waiting in self._running.values():
             if running == key:
@@ -314,7 +330,9 @@ class Grading:
             done.set_result(quarantined(submission.jobs[key], reason, self.how))
         else:
             self._count(submission, key, attempts + 1)
-            done = execute(submission.jobs[key])
+            is_slow_class = len(self._slow) > max(MOST_SLOW, len(self.outcome.executed))
+            patient = key in self._slow or is_slow_class or not self._others_wait
+            done = execute(submission.jobs[key], None if patient else PATIENCE)
         self._running[done] = key, [submission]
 
     def _take(self, done: Future[Execution], alone: bool) -> None:
@@ -324,6 +342,11 @@ class Grading:
         with self._problems(*[submission.student for submission in waiting]):
             try:
                 execution = checked(done.result(), len(job["cells"]))
+            except workers.PutOff:
+                self._count(waiting[0], key, 0)
+                self._slow.add(key)
+                self._put_off += [one.student for one in waiting if one.student not in self._put_off]
+                return
             except NoWorkersLeft:  # the attempt counts
                 raise
             except workers.WorkerLost as error:

@@ -37,6 +37,10 @@ class WorkerNotStarted(WorkerLost):
     """Nothing of the submission has run, because of the machine: the submission is not to blame."""
 
 
+class PutOff(Exception):
+    """The job's `patience` was over before the job was done. The worker is well."""
+
+
 class Cancelled(Exception):
     """The work was ended on purpose, by `end`."""
 
@@ -92,7 +96,7 @@ class Worker:
             raise WorkerNotStarted(str(error)) from None
 
     def execute(self, job: Job) -> Execution:
-        """What comes out of a job. Raises WorkerLost."""
+        """What comes out of a job. Raises WorkerLost, and PutOff."""
         self._jobs.settimeout(ANSWER_TIMEOUT)
         try:
             self._jobs.sendall(json.dumps(job).encode() + b"\n")
@@ -101,6 +105,8 @@ class Worker:
         execution = self._line(Limits.of(job["limits"]).notebook_seconds + ANSWER_TIMEOUT)
         if "cannot" in execution:
             raise WorkerNotStarted(str(execution["cannot"]))
+        if "put off" in execution:
+            raise PutOff
         return execution
 
     def kill(self) -> None:
@@ -146,7 +152,7 @@ _ends = 0  # how often all were ended
 def execute(assignment: str, how: str, job: Job) -> Execution:
     """Execute a job in this thread's own worker, which is started when it is first needed.
 
-    Raises WorkerLost, and Cancelled when `end` was called.
+    Raises WorkerLost, PutOff, and Cancelled when `end` was called.
     CommandError if this machine's package is not the one that the job was made with.
     """
     here = versions(job["course"])
@@ -167,6 +173,8 @@ def execute(assignment: str, how: str, job: Job) -> Execution:
                 raise Cancelled
             worker.start()
         return worker.execute(job)
+    except PutOff:
+        raise
     except BaseException:
         _end(worker)
         if _ends != ends:
@@ -177,7 +185,7 @@ def execute(assignment: str, how: str, job: Job) -> Execution:
 def run(assignment: str, how: str, job: Job) -> Execution:
     """`execute`, and again if the worker was lost. After `MAX_ATTEMPTS` the job is quarantined: no cell of it has run.
 
-    Raises Cancelled, and CommandError where it is not the job's fault.
+    Raises PutOff, Cancelled, and CommandError where it is not the job's fault.
     """
     for _ in range(MAX_ATTEMPTS):
         try:

@@ -18,6 +18,7 @@ import bleach
 from bleach.css_sanitizer import CSSSanitizer
 from jinja2 import pass_context
 from nbconvert.exporters import HTMLExporter
+from nbconvert.filters.ansi import strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
@@ -36,10 +37,14 @@ Step = tuple[NotebookNode, Any]
 # Of one piece of HTML, pictures not counted: the time to make it safe grows with the square of them.
 MOST_CHARACTERS, MOST_TAGS = 100_000, 5_000
 # What a page may take at worst, in seconds, and what a piece takes of it: these squares were measured on pieces made to
-# be slow ("a." again and again, quotes in quotes, tags in tags). The largest of our solutions takes a twentieth of it.
+# be slow ("a." again and again, quotes in quotes, tags in tags). What grows with the piece itself is that nbconvert
+# parses the whole page once more, in which a word of code, an emphasis and a colour are a tag each.
 PAGE_SECONDS = 5.0
 PER_CODE, PER_MARKDOWN, PER_TAGS = 1e-8, 1e-9, 4e-8
+PER_CHARACTER, PER_TAG, PER_COPIED = 1e-5, 1e-4, 1e-10
 STILL_SHOWN = 2_000  # characters of what is too long
+# Characters of pictures attached to text: each is in the page as often as it is shown, and counted as often.
+MOST_ATTACHED = 20_000_000
 
 TAGS = (
     "p div span pre br hr h1 h2 h3 h4 h5 h6 img sub sup del s small kbd mark dl dt dd details summary "
@@ -103,13 +108,17 @@ class SafePage(NbGraderPreprocessor):
         budget = _Budget()
         for cell in nb.cells:
             if cell.cell_type == "code":
-                if not budget.allows(PER_CODE * len(cell.source) ** 2):
+                if not budget.allows(PER_CODE * len(cell.source) ** 2 + PER_CHARACTER * len(cell.source)):
                     cell.source = _beginning(cell.source, "# ", "# Too long for this page. It begins so:")
                 count = cell.get("execution_count")  # says the kernel, which is the student's
                 cell.execution_count = count if isinstance(count, int) else None
                 cell.outputs = [safe for output in cell.outputs if (safe := _safe_output(output, budget))]
-            else:
+            elif cell.cell_type == "markdown":
                 cell.source = _affordable_markdown(cell.source, budget)
+                if not budget.holds(_attached(cell)):
+                    cell.attachments = {}
+            else:  # nbconvert's filter for these takes minutes for tags in tags
+                cell.source = escape(cell.source[:STILL_SHOWN])
         for name in {"student", "first_name", "last_name"} & set(resources):  # in the formgrader's heading
             resources[name] = escape(resources[name]) if resources[name] else resources[name]
         return nb, resources
@@ -273,10 +282,16 @@ def _allowed(tag: str, name: str, value: str) -> bool:
 
 
 class _Budget:
-    """What is left of the seconds that a page may take."""
+    """What is left of the seconds that a page may take, and of the pictures that it may hold."""
 
     def __init__(self) -> None:
-        self.left = PAGE_SECONDS
+        self.left, self.room = PAGE_SECONDS, MOST_ATTACHED
+
+    def holds(self, characters: int) -> bool:
+        if characters > self.room:
+            return False
+        self.room -= characters
+        return True
 
     def allows(self, worst: float) -> bool:
         if worst > self.left:
@@ -290,9 +305,22 @@ def _beginning(text: str, before: str, said: str) -> str:
 
 
 def _affordable_markdown(text: str, budget: _Budget) -> str:
-    if budget.allows(PER_MARKDOWN * len(_without_pictures(text)) ** 2):
+    plain = _without_pictures(text)
+    tags = min(plain.count("<"), MOST_TAGS)
+    if budget.allows(PER_MARKDOWN * len(plain) ** 2 + PER_CHARACTER * len(plain) + PER_TAGS * tags**2):
         return text
     return _beginning(text, "    ", "*Too long for this page. It begins so:*\n")
+
+
+def _affordable_colours(text: str, budget: _Budget) -> str:
+    colours = text.count("\x1b")  # after each of them nbconvert copies the rest of the text
+    return text if budget.allows(PER_TAG * colours + PER_COPIED * colours * len(text)) else strip_ansi(text)
+
+
+def _attached(cell: NotebookNode) -> int:
+    """Characters of a cell's attachments, each as often as the cell names it."""
+    attachments = cell.get("attachments") or {}
+    return sum(len(str(content)) * max(1, cell.source.count(name)) for name, content in attachments.items())
 
 
 def _without_pictures(text: str) -> str:
@@ -302,15 +330,19 @@ def _without_pictures(text: str) -> str:
 def _safe_output(output: NotebookNode, budget: _Budget) -> NotebookNode | None:
     """The output made anew of what is known to be harmless; None where nothing is left of it."""
     if output.output_type == "stream":
-        return new_output("stream", name="stderr" if output.name == "stderr" else "stdout", text=str(output.text))
+        text = _affordable_colours(str(output.text), budget)
+        return new_output("stream", name="stderr" if output.name == "stderr" else "stdout", text=text)
     if output.output_type == "error":
-        lines = [str(line) for line in output.traceback]
+        lines = [_affordable_colours(str(line), budget) for line in output.traceback]
         return new_output("error", ename=str(output.ename), evalue=str(output.evalue), traceback=lines)
     data = {kind: output.data[kind] for kind in SHOWN if isinstance(output.data.get(kind), str)}
+    if "text/plain" in data:
+        data["text/plain"] = _affordable_colours(data["text/plain"], budget)
     if "text/markdown" in data:
         data["text/markdown"] = _affordable_markdown(data["text/markdown"], budget)
     if html := data.get("text/html"):
-        affordable = budget.allows(PER_TAGS * min(html.count("<"), MOST_TAGS) ** 2)
+        tags = min(html.count("<"), MOST_TAGS)
+        affordable = budget.allows(PER_TAGS * tags**2 + PER_TAG * tags)
         data["text/html"] = safe_html(html) if affordable else f"<pre>{escape(html[:STILL_SHOWN])}…</pre>"
     if not data:
         return None

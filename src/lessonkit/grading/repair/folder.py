@@ -33,6 +33,7 @@ from lessonkit.grading.submission.records import grading_folder, records_of
 MAX_BYTES_BESIDE = 100_000_000  # of the files beside the notebook, together
 # Files and folders of a submission. nbgrader needs the square of them, twice: seconds for these, minutes for 5,000.
 MAX_ENTRIES = 500
+MAX_PATH = 1_000  # bytes of a path below a submission's folder: the system takes 4,096 of a whole one
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers and mail programs add the second
 ARCHIVE = re.compile(r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$", re.IGNORECASE)
 
@@ -123,7 +124,13 @@ class _Submission:
             top = sorted(path for path in self.folder.iterdir())
             everything = self._few(top)
             yield from sorted({*top} - {*everything})
+        too_deep = {path.relative_to(self.folder).parts[0] for path in everything if _is_too_long(path, self.folder)}
+        for name in sorted(too_deep):
+            self.notes.append(f"`{shown(name)}` holds folders in folders, too deep to be read: left out")
+            yield self.folder / name
         for path in everything:
+            if path.relative_to(self.folder).parts[0] in too_deep:
+                continue
             found = path.lstat()
             kind, place = kind_of(found.st_mode), self._expected_at(path)
             if not is_text(path.name):
@@ -132,6 +139,9 @@ class _Submission:
             elif stat.S_ISDIR(found.st_mode):
                 if place:
                     self.instead[place] = kind
+                    yield path
+                elif path.parent == self.folder and path.name in BOOKKEEPING:  # nbgrader would open it
+                    self.notes.append(f"`{path.name}` was {kind}: left out")
                     yield path
             elif not stat.S_ISREG(found.st_mode):
                 target = f" to {shown(os.readlink(path))}" if path.is_symlink() else ""
@@ -294,6 +304,8 @@ def _listing(folder: Path) -> dict[str, str]:
         return {".": "no folder"}
     content = {}
     for path in islice(_walk(folder), MAX_ENTRIES + 1):
+        if _is_too_long(path, folder):
+            return {".": "too deep"}
         found = path.lstat()
         content[path.relative_to(folder).as_posix()] = f"{stat.S_IFMT(found.st_mode):o} {found.st_size}"
         if stat.S_ISDIR(found.st_mode):  # its size depends on the file system
@@ -307,6 +319,10 @@ def _walk(folder: Path) -> Iterator[Path]:
     """Everything in a folder, parents first; links are not followed."""
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in sorted([*folders, *files]))
+
+
+def _is_too_long(path: Path, folder: Path) -> bool:
+    return len(os.fsencode(path)) - len(os.fsencode(folder)) > MAX_PATH
 
 
 def _is_time(path: Path) -> bool:

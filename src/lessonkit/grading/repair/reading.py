@@ -114,7 +114,8 @@ def _decode(data: bytes, notes: list[str]) -> str:
 
 def _parse(text: str, notes: list[str]) -> Any:
     try:
-        content = json.loads(text)
+        # NaN and Infinity are no JSON: Python reads and writes them, and a browser then cannot open the notebook.
+        content = json.loads(text, parse_constant=lambda word: None)
         if _depth(content) > MAX_DEPTH:  # nbconvert copies notebooks, and Python's stack ends
             raise RecursionError
     except RecursionError:

@@ -18,7 +18,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -40,6 +40,7 @@ LONGEST = 20_000  # characters of an answer that are looked at
 # made-up students who choose the style of each statement by themselves: up to 100 of them, no pair reaches this by
 # chance and a copy with other names does; among 500, up to two do, and a copy of a very usual submission may not.
 BITS = 12.0
+MOST_STEPS = 1_000_000  # to find the longest passage that two texts share: about a second
 MOST = 500  # pairs that are looked into
 # A class smaller than this does not show what is common: it is taken to be this large.
 SMALLEST = 10
@@ -240,7 +241,10 @@ class _Words:
         """What student i shares with student j, or with the mark scheme, in words, and the two answers."""
         text = self.model if j is None else self.texts[j]
         words, theirs = _words(self.texts[i]), _words(text)
-        passage = SequenceMatcher(None, words, theirs, autojunk=False).find_longest_match()
+        # One word again and again in both makes it take minutes; then words that are frequent begin no passage.
+        counts = Counter(theirs)
+        slow = sum(counts[word] for word in words) > MOST_STEPS
+        passage = SequenceMatcher(None, words, theirs, autojunk=slow).find_longest_match()
         quote = " ".join(words[passage.a : passage.a + min(passage.size, 12)]) + (" …" if passage.size > 12 else "")
         with_what = ", with the mark scheme" if j is None else ""
         evidence = f"{self.name}: {passage.size} words in a row the same{with_what}: “{quote}”"

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 class Limits:
     """What a submission may use. What goes over a limit ends, and what ran before it keeps its points.
 
-    `memory_mb` and `open_files` are each process's; the rest is for all of them together.
+    `memory_mb` and `open_files` are each process's; the rest is for all of them together. What they hold together may
+    be a quarter more than `memory_mb`.
     """
 
     cell_seconds: float = 30

@@ -46,7 +46,9 @@ ENVIRONMENT = ("bin", "lib", "lib32", "lib64", "libexec", "include", "share", "e
 HIDDEN = ("/usr/local/share/nbgrader",)  # nbgrader's usual exchange: everybody's submissions
 COPIES = "lib*/python*/*-packages"  # where a package may be installed, beside the place that is in use
 CPU_SECONDS_MORE = 5  # of each process, than the seconds by the clock: the worker is to find out first, and say it
-DEVICES = ("null", "zero", "full", "random", "urandom")
+# /dev/full reads like /dev/zero, but cannot be mapped into memory, which would be shared, and counted by nobody.
+DEVICES = {"null": "null", "zero": "full", "full": "full", "random": "random", "urandom": "urandom"}
+SPARE_PROCESSES = 4  # the server, its waiter and bwrap's shell may be the same user's
 MADE = {
     "/etc/passwd": f"root:x:0:0:root:/:/bin/false\nstudent:x:{ID}:{ID}:student:{HOME}:/bin/sh\n",
     "/etc/group": f"root:x:0:\nstudent:x:{ID}:\n",
@@ -157,8 +159,8 @@ def _bubblewrap(plan: list[tuple[str, str | None]]) -> tuple[list[str], list[int
         os.write(files[-1], text.encode())
         os.lseek(files[-1], 0, os.SEEK_SET)
         words += ["--file", str(files[-1]), target]
-    for device in DEVICES:
-        words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    for device, real in DEVICES.items():
+        words += ["--dev-bind", f"/dev/{real}", f"/dev/{device}"]
     for target, to in _links(plan).items():
         words += ["--symlink", to, target]
     words += ["--bind", "/proc", "/proc"]  # a fresh one may only be mounted where another is in sight
@@ -439,8 +441,7 @@ def _set_limits(limits: Limits) -> None:
     for kind, value in (
         (resource.RLIMIT_DATA, limits.memory_mb * mb),
         (resource.RLIMIT_FSIZE, limits.home_mb * mb),
-        # The server, its waiter and bwrap's shell may be the same user's; by one too many the worker sees a fork bomb.
-        (resource.RLIMIT_NPROC, limits.processes + 4),
+        (resource.RLIMIT_NPROC, limits.processes + SPARE_PROCESSES),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_MEMLOCK, 8 * mb),
         (resource.RLIMIT_MSGQUEUE, 0),
@@ -511,17 +512,23 @@ REFUSED: dict[str, tuple[int, int]] = {  # on x86_64, on aarch64
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "syslog": (103, 116),
 }  # fmt: skip
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-CLONE, CLONE3, SOCKET = (56, 220), 435, (41, 198)
+CLONE, CLONE3, SOCKET, MMAP = (56, 220), 435, (41, 198), (9, 222)
+SHARED_WITHOUT_A_FILE = 0x01 | 0x20  # MAP_SHARED, MAP_ANONYMOUS
 NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 
 # <linux/bpf_common.h>, <linux/seccomp.h>
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16  # where they are in struct seccomp_data
+LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+NUMBER, MACHINE, FIRST_ARGUMENT, FOURTH_ARGUMENT = 0, 4, 16, 40  # where they are in struct seccomp_data
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 
 def _filter_system_calls() -> None:
-    """Refuse for good what `REFUSED` lists, new namespaces, and every kind of socket but unix ones."""
+    """Refuse for good what `REFUSED` lists, new namespaces, every kind of socket but unix ones, and memory that is
+    shared without a file.
+
+    The kernel counts such memory to no process that has not touched it: a gigabyte written and put aside by `madvise`
+    stays in use, and is in no limit. Files in the home can be shared; it has a size.
+    """
     if platform.machine() not in MACHINES:
         return  # one barrier fewer: the numbers differ
     which, machine = MACHINES[platform.machine()]
@@ -538,6 +545,8 @@ def _filter_system_calls() -> None:
     # A new process with a namespace; a socket that is not unix.
     steps += [(EQUAL, 0, 4, CLONE[which]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 1, NAMESPACES)]
     steps += [(RETURN, 0, 0, REFUSE | errno.EPERM), (RETURN, 0, 0, ALLOW)]
+    steps += [(EQUAL, 0, 4, MMAP[which]), (LOAD, 0, 0, FOURTH_ARGUMENT), (AND, 0, 0, SHARED_WITHOUT_A_FILE)]
+    steps += [(EQUAL, 0, 1, SHARED_WITHOUT_A_FILE), (RETURN, 0, 0, REFUSE | errno.ENOMEM), (RETURN, 0, 0, ALLOW)]
     steps += [(EQUAL, 0, 3, SOCKET[which]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 1, 0, 1)]
     steps += [(RETURN, 0, 0, REFUSE | errno.EACCES), (RETURN, 0, 0, ALLOW)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
@@ -622,6 +631,19 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def end_descendants(pid: int) -> None:
+    """End all that descends from a process, and not the process itself."""
+    ended: list[int] = []
+    for _ in range(100):  # one may have forked in the meantime
+        others = family(pid)[1:]
+        if set(others) <= set(ended):  # those that nobody waits for stay listed
+            return
+        ended = others
+        for each in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+
+
 def _children(pid: int) -> list[int]:
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -644,12 +666,15 @@ def _children_of_all() -> dict[int, list[int]]:
 
 
 def _memory(pid: int, exact: bool) -> int:
-    """Bytes that a process holds of anonymous and shared memory."""
+    """Bytes that a process holds: anonymous and shared memory, what of it is in swap, and the tables of its pages."""
     try:
-        text = Path(f"/proc/{pid}/smaps_rollup" if exact else f"/proc/{pid}/status").read_text()
+        text = Path(f"/proc/{pid}/status").read_text()
+        names = ["RssAnon", "RssShmem", "VmSwap", "VmPTE"]
+        if exact:
+            text += Path(f"/proc/{pid}/smaps_rollup").read_text()
+            names = ["Pss_Anon", "Pss_Shmem", "SwapPss", "VmPTE"]
     except OSError:
         return 0
-    names = ("Pss_Anon", "Pss_Shmem") if exact else ("RssAnon", "RssShmem")
     return sum(int(_field(text, name).split()[0]) for name in names) * 1024
 
 

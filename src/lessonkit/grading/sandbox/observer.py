@@ -14,6 +14,7 @@ import base64
 import contextlib
 import functools
 import json
+import math
 import os
 import resource
 import select
@@ -51,6 +52,7 @@ KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden"
 INTERRUPT_TIMEOUT = 2.0  # seconds that an interrupted cell has to come to its end
 SEND_TIMEOUT = 10.0  # seconds that the process has to read what is sent to it
 MAX_CALLBACK_NUMBERS = 1 << 17  # numbers that a function handed to an answer is called with
+MANY = "had as many processes as it may have"
 MAX_NUMBERS = 1 << 20  # of a reply: its tensors meet others here, and what comes of that must fit into the memory
 
 
@@ -66,14 +68,19 @@ class Aborted(BaseException):
     """The cell came to its end while its answer was looked at."""
 
 
+class PutOff(BaseException):
+    """The submission takes longer than others shall wait for it: it is to be executed when they are done."""
+
+
 class Run:
     """One submission from its first cell to its last, and what came out of it."""
 
-    def __init__(self, job: Mapping[str, Any], started: Started, limits: Limits) -> None:
-        self.job, self.process, self.limits = job, started, limits
-        self.channel = Channel(started.connection, SEND_TIMEOUT)
+    def __init__(self, job: Mapping[str, Any], start: Callable[[], Started], limits: Limits) -> None:
+        self.job, self.start, self.limits = job, start, limits
+        self.process = start()
         self.outputs = Outputs()
         self.ended: str | None = None
+        self.hung = False  # the present cell could not be interrupted, and its process had to be ended
         self.peak_bytes = 0
         self.current: Mapping[str, Any] = {}
         self.observations: list[Mapping[str, Observation]] | None = None
@@ -81,20 +88,30 @@ class Run:
         self.callback_calls = Calls()  # of functions that were handed to the answer
         self.began = time.monotonic()
         self.until = 0.0  # when the present cell must have ended
+        self._look_again, self._looked_at = 0.0, 0.0  # when memory was counted exactly, and how much it seemed to be
+        self.put_off_at = self.began + job.get("patience", math.inf)
+
+    def close(self) -> None:
+        self.process.close()
 
     def execution(self) -> Execution:
-        """Run all cells, and judge the answers."""
+        """Run all cells, and judge the answers. PutOff if the job's `patience` is over before that."""
         cells: list[ExecutedCell] = []
+        ran: list[Mapping[str, Any]] = []  # what a new process would have to run again
         self._prepare()
+        self.began = time.monotonic()
         for cell in self.job["cells"]:
             before = time.monotonic()
             count = None
-            self.current, self.observations, self.looked = cell, None, False
-            self.outputs.begin()
+            self._begin(cell)
             if self.ended is not None:
                 self.outputs.stop("NotRun", f"not run, because {self.ended}")
             elif not cell["skip"]:
                 count = self._cell(cell)
+                if self.hung:
+                    self._start_again(ran, f"`{cell['grade_id']}`" if cell["grade_id"] else "a cell")
+                elif cell["exercise"] is None:
+                    ran.append(cell)
             outputs, done = self.outputs.end(), time.monotonic()
             verdict = None if self.observations is None else self._verdict(cell["exercise"], self.observations)
             self.began += time.monotonic() - done  # the submission has not taken this time
@@ -108,6 +125,28 @@ class Run:
             "peak_mb": round(self.peak_bytes / 2**20),
         }
 
+    def _begin(self, cell: Mapping[str, Any]) -> None:
+        self.current, self.observations, self.looked, self.hung = cell, None, False, False
+        self.outputs.begin()
+
+    def _start_again(self, ran: Sequence[Mapping[str, Any]], where: str) -> None:
+        """After a cell that could not be interrupted: a new process, in which the cells before it are run again.
+
+        What they show is known. It takes of the time that the notebook has.
+        """
+        self.outputs.flags.append(f"could not be interrupted in {where}: the rest was run without it, in a new process")
+        self.process.close()
+        self.process = self.start()
+        kept, self.outputs = self.outputs, Outputs()
+        self._prepare()
+        for cell in ran:
+            if self.ended is None:
+                self._begin(cell)
+                self._cell(cell)
+            if self.hung:
+                self.ended = self.ended or "the Python process could not be interrupted when it was started again"
+        self.outputs, self.hung, self.observations = kept, False, None
+
     def _verdict(self, name: str, observations: Sequence[Mapping[str, Observation]]) -> dict[str, Any]:
         """The verdict on what was seen of an answer, one for each seed, as the data of an output."""
         from lessonkit.exercises.judge import judge_on_seeds
@@ -117,13 +156,13 @@ class Run:
 
     def _prepare(self) -> None:
         """Wait until the process is there, and put the submission's files beside the notebook."""
+        self.channel = Channel(self.process.connection, SEND_TIMEOUT)
         self.until = time.monotonic() + 60
         try:
             self._receive("ready")
         except (TimeoutError, LimitExceeded, ConnectionClosed, ProtocolError) as error:
             # Nothing of the submission has run: it is not to blame.
             raise RuntimeError(f"a process for a submission was lost before it was ready: {error!r}") from None
-        self.began = time.monotonic()
         with self._endings("while its files were written"):
             for path, content in self.job["files"].items():
                 data = np.frombuffer(base64.b64decode(content), np.uint8)
@@ -147,7 +186,7 @@ class Run:
                 return None
             except (TimeoutError, TimeLimitExceeded):
                 self.outputs.stop("CellTimeoutError", self._overtime(whole))
-                return self._interrupt(name, whole)
+                return self._interrupt(whole)
         return None
 
     def _overtime(self, whole: bool) -> str:
@@ -155,8 +194,8 @@ class Run:
             return f"stopped: all cells together took more than {self.limits.notebook_seconds:g} seconds"
         return f"stopped after {self.limits.cell_seconds:g} seconds: is there a loop that does not end?"
 
-    def _interrupt(self, name: str, whole: bool) -> int | None:
-        """Interrupt the cell as a person would; if that does not help, end the process."""
+    def _interrupt(self, whole: bool) -> int | None:
+        """Interrupt the cell as a person would, and end what it has started; if that does not help, the process."""
         self.outputs.silent = self.looked = True
         self.observations = None
         self.process.interrupt()
@@ -164,11 +203,12 @@ class Run:
         count = None
         try:
             count = self._done()
+            walls.end_descendants(self.process.pid)
         except (TimeoutError, LimitExceeded):
-            self.ended = f"the Python process could not be interrupted in {name}"
-        if whole and self.ended is None:
+            self.hung = not whole
+        if whole:
             self.ended = f"all cells together took more than {self.limits.notebook_seconds:g} seconds"
-        if self.ended is not None:
+        if whole or self.hung:
             self.process.kill()
         return count
 
@@ -226,11 +266,22 @@ class Run:
         self.outputs.drain(self.process.descriptors)
         count, resident = walls.processes_of(self.process.pid)
         self.peak_bytes = max(self.peak_bytes, resident)
-        if count > self.limits.processes:
+        if count >= self.limits.processes and MANY not in self.outputs.flags:
+            self.outputs.flags.append(MANY)
+        if count > self.limits.processes + walls.SPARE_PROCESSES:  # where root is root's alone the system does not look
             raise LimitExceeded(f"the Python process started more than {self.limits.processes} processes and was ended")
+        if time.monotonic() > self.put_off_at:
+            raise PutOff
         most = self.limits.memory_mb * 2**20 * 1.25
-        if resident > most and walls.processes_of(self.process.pid, exact=True)[1] > most:
-            raise LimitExceeded(f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended")
+        now = time.monotonic()
+        if resident > most and (now > self._look_again or resident > self._looked_at + most / 4):
+            exact = walls.processes_of(self.process.pid, exact=True)[1]
+            # For many processes this takes long, and the cell waits: a tenth of the time, unless there is far more.
+            self._look_again, self._looked_at = time.monotonic() + 10 * (time.monotonic() - now), resident
+            if exact > most:
+                raise LimitExceeded(
+                    f"the Python process took more than {self.limits.memory_mb} MB of memory and was ended"
+                )
 
     def _check(self, name: str) -> None:
         """Look at the answer, if this is the cell that checks it and the first time that it asks."""
@@ -283,19 +334,20 @@ class Run:
 class Trials(Run):
     """A learner's process in which changed answers are defined and called, one after the other."""
 
-    def __init__(self, job: Mapping[str, Any], started: Started, limits: Limits) -> None:
-        super().__init__(job, started, limits)
+    def __init__(self, job: Mapping[str, Any], start: Callable[[], Started], limits: Limits) -> None:
+        super().__init__(job, start, limits)
         self._looking: Callable[[], None] | None = None
 
     def prepare(self, seconds: float) -> None:
         """Run the job's cells."""
         self.limits = replace(self.limits, notebook_seconds=seconds)
         self._prepare()
+        self.began = time.monotonic()
         for cell in self.job["cells"]:
-            self.outputs.begin()
-            self.current = cell
+            self._begin(cell)
             if self.ended is None and not cell["skip"]:
                 self._cell(cell)
+                self._end_if_hung()
 
     def trial(self, source: str, looking: Callable[[], None], seconds: float) -> bool:
         """Run code that checks an answer, and look when it does; whether it got as far. `ended` says if all ends here.
@@ -313,9 +365,14 @@ class Trials(Run):
                 pass
             except (TimeoutError, TimeLimitExceeded):
                 asked = self.looked
-                self._interrupt("", whole=False)
+                self._interrupt(whole=False)
+                self._end_if_hung()
                 return asked
         return self.looked
+
+    def _end_if_hung(self) -> None:
+        if self.hung:
+            self.ended = self.ended or "the Python process could not be interrupted"
 
     def observed(self, exercise: Exercise, aspect: Aspect, seed: int, seconds: float, guarded: bool) -> Observation:
         """What one aspect shows of the answer that is looked at."""
@@ -423,8 +480,10 @@ def main(package: str, assignment: str, kind: str, folder: str) -> None:
 
                     answer = searched(job, functools.partial(_trials, job, fork_server, limits))
                 else:
-                    with contextlib.closing(fork_server.start(limits)) as process:
-                        answer = {**Run(job, process, limits).execution(), "sandbox": kind}
+                    with contextlib.closing(Run(job, functools.partial(fork_server.start, limits), limits)) as run:
+                        answer = {**run.execution(), "sandbox": kind}
+            except PutOff:
+                answer = {"put off": True}
             except (RuntimeError, OSError) as error:  # the machine's fault
                 answer = {"cannot": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), file=answers, flush=True)
@@ -432,7 +491,7 @@ def main(package: str, assignment: str, kind: str, folder: str) -> None:
 
 
 def _trials(job: Mapping[str, Any], fork_server: ForkServer, limits: Limits) -> Trials:
-    return Trials(job, fork_server.start(limits), limits)
+    return Trials(job, functools.partial(fork_server.start, limits), limits)
 
 
 def _data_bytes() -> int:

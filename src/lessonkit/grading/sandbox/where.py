@@ -120,7 +120,7 @@ class _Sandbox:
 
     def close(self) -> None:
         if self._trials is not None:
-            self._trials.process.close()
+            self._trials.close()
             self._trials = None
 
     def _check(self, answer: str) -> str:

@@ -59,6 +59,7 @@ class Job(TypedDict, total=False):
     seeds: dict[str, list[int]]
     limits: dict[str, float]
     versions: dict[str, str]  # of what the main process has installed
+    patience: float  # seconds after which it is put off, because others wait
     where: dict[str, Any]  # not to execute, but to find the line at fault: see `sandbox/where.py`
 
 

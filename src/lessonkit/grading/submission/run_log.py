@@ -25,6 +25,11 @@ UNUSUAL = re.compile(
     # A name that is put together while the code runs, another thread, or the check's own objects.
     r"|^(getattr|vars|eval|exec|__import__|builtins|importlib|threading|_thread|concurrent|multiprocessing)($|\.)"
     r"|(^|\.)(__dict__|__getattribute__|__self__|attrgetter|methodcaller|Thread|ThreadPoolExecutor)($|\.)"
+    # Another process, a text that is run or read as code, another profiler than the watch's.
+    r"|^(subprocess|pty|runpy|pickle|marshal|pkgutil|codeop|timeit|cProfile|pdb|bdb)($|\.)"
+    r"|^os\.(fork|system|popen|exec|spawn|posix_spawn)|^(compile|globals|locals|get_ipython|__builtins__)($|\.)"
+    r"|^sys\.monitoring|^torch\.(library|utils\.cpp_extension|multiprocessing)"
+    r"|(^|\.)(getattr_static|getmembers|get_field|get_type_hints|run_in_executor|to_thread)($|\.)"
     r"|^check\.(?!case$)"
 )
 
@@ -73,13 +78,18 @@ def _last_names(exercise: Exercise) -> set[str]:
 
 
 def _names(source: str) -> Iterator[str]:
-    """The names in a cell's code, dotted as they are written; none where it does not parse, or is far too long."""
+    """The names in a cell's code, dotted as they are written; none where it is far too long.
+
+    Where IPython's own ways are in it and what is left does not parse, all that looks like a name.
+    """
     if len(source) > MAX_SOURCE:
         return
-    code = re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE)  # IPython's own
+    code = re.sub(r"=\s*[%!].*$", "= None", source, flags=re.MULTILINE)  # IPython's own, as are these
+    code = re.sub(r"^\s*[%!?,;/].*$|^.*\?\s*$", "", code, flags=re.MULTILINE)
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except Exception:  # of many kinds, for code made to break a parser
+        yield from re.findall(r"[^\W\d][\w.]*", code) if code != source else ()
         return
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     # A name in quotes is the name: getattr(torch, "softmax") is torch.softmax.
@@ -88,7 +98,7 @@ def _names(source: str) -> Iterator[str]:
         if id(node) in by_text:
             continue
         if isinstance(node, ast.Call) and _is_getattr(node):
-            yield f"{ast.unparse(node.args[0])}.{node.args[1].value}"  # type: ignore[attr-defined]
+            yield f"{_unparsed(node.args[0])}.{node.args[1].value}"  # type: ignore[attr-defined]
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
             parts: list[str] = []
             part: ast.expr = node
@@ -97,10 +107,19 @@ def _names(source: str) -> Iterator[str]:
                 part = part.value
             parts += [part.id] if isinstance(part, ast.Name) else []
             yield ".".join(reversed(parts))
+        elif isinstance(node, ast.MatchClass):  # case object(softmax=found)
+            yield from node.kwd_attrs
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _unparsed(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except RecursionError:  # it parses what is deeper than it can write
+        return "getattr"
 
 
 def _is_getattr(call: ast.Call) -> bool:
